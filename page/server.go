@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -32,13 +32,13 @@ const maxStreams = 32
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri " +
 	"'none'; form-action 'none'; frame-ancestors 'none'"
 
-// CheckListen returns an error about a key if its address is not on the loopback interface: the page has no authentication.
-func CheckListen(key, address string) error {
+// CheckListen returns an error if an address is not on the loopback interface: the page has no authentication.
+func CheckListen(address string) error {
 	if kafkalog.IsLoopback(address) {
 		return nil
 	}
-	return option.Problem{Key: key, Value: address, Want: "host:port on the loopback interface, such as 127.0.0.1:0, because the page has " +
-		"no authentication; from another machine, reach it at port 8080 with ssh -L 8080:ADDRESS HOST"}
+	return errors.New("expected host:port on the loopback interface, such as 127.0.0.1:0, because the page has no authentication; from " +
+		"another machine, reach it at port 8080 with ssh -L 8080:ADDRESS HOST")
 }
 
 // Server shows a board to browsers on this machine. [NewServer] makes servers.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -27,14 +26,12 @@ import (
 )
 
 func newTopics() *cobra.Command {
-	return newGroup("topics", "Create, list, configure or delete the topics of a pipeline", newTopicsCreate(), newTopicsList(),
-		newTopicsApply(), newTopicsDelete())
+	return newGroup("topics", newTopicsCreate(), newTopicsList(), newTopicsApply(), newTopicsDelete())
 }
 
 func newTopicsCreate() *cobra.Command {
 	return onLog(withLog, &cobra.Command{
-		Use: "create -c FILE", Short: "Create missing topics", Args: cobra.NoArgs,
-		Example: "  stagewise topics create -c digits.yaml",
+		Use: "create -c FILE", Args: cobra.NoArgs,
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
 		return topics.CreateTopics(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), waitRecorder(cmd))
 	})
@@ -42,8 +39,7 @@ func newTopicsCreate() *cobra.Command {
 
 func newTopicsList() *cobra.Command {
 	return onLog(withLog, &cobra.Command{
-		Use: "list -c FILE", Short: "List existing topics and their differences from the configuration", Args: cobra.NoArgs,
-		Example: "  stagewise topics list -c digits.yaml",
+		Use: "list -c FILE", Args: cobra.NoArgs,
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
 		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name, nil), c.Job())
 		if err != nil {
@@ -59,11 +55,7 @@ func newTopicsList() *cobra.Command {
 func newTopicsApply() *cobra.Command {
 	var dry bool
 	cmd := onLog(withLog, &cobra.Command{
-		Use: "apply -c FILE", Short: "Apply the configured settings to existing topics", Args: cobra.NoArgs,
-		Long: "Apply the configured settings to existing topics: cleanup policies, and the times and sizes under\ntopics in the " +
-			"configuration. Brokers delete messages beyond a shorter retention. The numbers of\npartitions and replicas do not " +
-			"change.",
-		Example: "  stagewise topics apply -c digits.yaml --dry-run",
+		Use: "apply -c FILE", Args: cobra.NoArgs,
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
 		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name, nil), c.Job())
 		if err != nil {
@@ -93,12 +85,7 @@ func topicNames(c *config.Config) []string {
 func newTopicsDelete() *cobra.Command {
 	var yes, force bool
 	cmd := onLog(withLog, &cobra.Command{
-		Use: "delete -c FILE", Short: "Delete the topics, with all examples and weights, after confirmation", Args: cobra.NoArgs,
-		Long: "Show the existing topics and their numbers of messages, ask for confirmation, and delete the topics.\nNothing is " +
-			"deleted while a process works on the pipeline: it would use deleted topics or recreate\nthem. Read-only processes, " +
-			"such as serve, page and subscribers, do not prevent deletion.",
-		Example: "  stagewise topics delete -c digits.yaml\n" +
-			"  stagewise topics delete -c digits.yaml --yes",
+		Use: "delete -c FILE", Args: cobra.NoArgs,
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
 		client := protocol.NewClient(log, c.Name, nil)
 		var names []string
@@ -203,8 +190,7 @@ func confirm(cmd *cobra.Command, n int) error {
 }
 
 func newWeights() *cobra.Command {
-	return newGroup("weights", "List, export, pin or remove the finished versions of a pipeline", newWeightsList(), newWeightsExport(),
-		newWeightsPin(), newWeightsRemove())
+	return newGroup("weights", newWeightsList(), newWeightsExport(), newWeightsPin(), newWeightsRemove())
 }
 
 func newWeightsList() *cobra.Command {
@@ -216,12 +202,7 @@ func newWeightsList() *cobra.Command {
 		}
 		return screen.WriteVersions(w, versions)
 	}
-	cmd := newList(&cobra.Command{
-		Use: "list -c FILE", Short: "List the finished versions",
-		Long: "List the finished versions. The column offered has yes, no or pinned. Subscribers get as " + protocol.Latest +
-			" the pinned version, or\nwithout one the last version with yes.",
-		Example: "  stagewise weights list -c digits.yaml",
-	}, nil, read, write)
+	cmd := newList(&cobra.Command{Use: "list -c FILE"}, nil, read, write)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write a line of JSON for each version: offered, written, manifest")
 	return cmd
 }
@@ -229,14 +210,7 @@ func newWeightsList() *cobra.Command {
 func newWeightsPin() *cobra.Command {
 	var off bool
 	cmd := onPipeline(&cobra.Command{
-		Use: "pin -c FILE (VERSION | --off)", Short: "Choose the version that subscribers get as latest, and print its number",
-		Args: cobra.MaximumNArgs(1),
-		Long: "Pin a version, given by its version number, its run id, or " + protocol.Latest + ": subscribers get it as " +
-			protocol.Latest + " until another\nversion is pinned, regardless of later versions. Pin an earlier version to roll back. " +
-			"With --off, they get\nthe newest offered version again. Training still continues from the newest version. keep " +
-			"does not remove a\npinned version.",
-		Example: "  stagewise weights pin -c digits.yaml 1\n" +
-			"  stagewise weights pin -c digits.yaml --off",
+		Use: "pin -c FILE (VERSION | --off)", Args: cobra.MaximumNArgs(1),
 	}, func(_ *config.Config, args []string) error {
 		if off == (len(args) == 1) {
 			return errors.New("expected a version or --off; see weights list")
@@ -275,15 +249,7 @@ func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
 
 func newWeightsRemove() *cobra.Command {
 	var evenLatest bool
-	cmd := onPipeline(&cobra.Command{
-		Use: "remove -c FILE VERSION…", Short: "Remove versions from the topic, and print their numbers",
-		Long: "Remove versions, given by version number, run id, or " + protocol.Latest +
-			". They can no longer be read,\nand their numbers are not reused. Either all are removed or none: a version that " +
-			"subscribers get as " + protocol.Latest +
-			",\nor would get without the pin, requires --even-latest, and a version that an unfinished run needs stays until\nthat " +
-			"run ends.",
-		Example: "  stagewise weights remove -c digits.yaml 1",
-	}, func(_ *config.Config, args []string) error {
+	cmd := onPipeline(&cobra.Command{Use: "remove -c FILE VERSION…"}, func(_ *config.Config, args []string) error {
 		if len(args) == 0 {
 			return errors.New("expected versions; see weights list")
 		}
@@ -303,29 +269,9 @@ func newWeightsExport() *cobra.Command {
 		version, modelFile, output, format string
 	)
 	cmd := &cobra.Command{
-		Use: "export (-c FILE | --model FILE) -o FILE", Short: "Export a version as a model file for predict, or in a format of other " +
-			"programs", Args: cobra.NoArgs,
-		Long: "Export a version of a pipeline, or a model file, in one of these formats:\n\n" + formats(),
-		Example: "  stagewise weights export -c digits.yaml -o digits.model\n" +
-			"  stagewise weights export -c digits.yaml --version 7 -o digits." + model.ExportNames()[1] + "\n" +
-			"  stagewise weights export --model digits.model -o digits." + model.ExportNames()[1],
+		Use: "export (-c FILE | --model FILE) -o FILE", Args: cobra.NoArgs, Long: formats(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			export, ok := model.ExportNamed(cmp.Or(format, model.ExportOfFile(output)))
-			switch names, last := model.ExportNames(), len(model.ExportNames())-1; {
-			case !ok:
-				return option.Problem{Key: "--format", Value: format, Want: strings.Join(names[:last], ", ") + " or " + names[last]}
-			case from.file == "" && modelFile == "":
-				return errors.New("expected -c FILE, or --model FILE")
-			case from.file != "" && modelFile != "":
-				return errors.New("expected either -c FILE or --model FILE, not both")
-			case modelFile != "" && version != "":
-				return option.Problem{Key: "--version", Value: version, Want: "no value: --model selects the version"}
-			case modelFile != "" && len(from.set) > 0:
-				return errors.New("--set: expected -c FILE: --set overrides its keys")
-			}
-			if err := screen.CheckWritable(output); err != nil {
-				return err
-			}
+			export, _ := model.ExportNamed(cmp.Or(format, model.ExportOfFile(output)))
 			write := func(m *model.Model, err error) error {
 				if err != nil {
 					return err
@@ -345,15 +291,17 @@ func newWeightsExport() *cobra.Command {
 		},
 	}
 	from.add(cmd)
-	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model may take its place
 	cmd.Flags().StringVar(&version, "version", "", "the `version` to export: a version number, a run id, or "+protocol.Latest+
 		", the pinned version or else the newest offered one (default "+protocol.Latest+")")
 	cmd.Flags().StringVar(&modelFile, "model", "", "export the model in a `file`, without connecting to brokers")
-	cmd.Flags().StringVar(&format, "format", "", "output `format`: "+strings.Join(model.ExportNames(), ", ")+
-		"; default: by the extension of the file, or else "+model.ExportNames()[0])
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write the model to a `file` (-: standard output)")
+	choose(cmd, &format, "format", "output `format`: "+strings.Join(model.ExportNames(), ", ")+"; default: by the extension of the file, or "+
+		"else "+model.ExportNames()[0], model.ExportNames()...)
+	new(outputs).add(cmd, &output, "output", "o", "write the model to a `file` (-: standard output)")
 	markRequired(cmd, "output")
-	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(model.ExportNames(), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.MarkFlagsOneRequired("config", "model")
+	cmd.MarkFlagsMutuallyExclusive("config", "model")
+	cmd.MarkFlagsMutuallyExclusive("version", "model")
+	cmd.MarkFlagsMutuallyExclusive("set", "model")
 	return cmd
 }
 
@@ -367,23 +315,17 @@ func formats() string {
 }
 
 func newRuns() *cobra.Command {
-	return newGroup("runs", "List, show, compare or cancel the runs of a pipeline", newRunsList(), newRunsShow(), newRunsCompare(),
-		newRunsCancel())
+	return newGroup("runs", newRunsList(), newRunsShow(), newRunsCompare(), newRunsCancel())
 }
 
 func newRunsList() *cobra.Command {
-	return newList(&cobra.Command{
-		Use: "list -c FILE", Short: "List waiting, active and recently ended runs",
-		Example: "  stagewise runs list -c digits.yaml",
-	}, nil, dispatch.Runs, screen.WriteRuns)
+	return newList(&cobra.Command{Use: "list -c FILE"}, nil, dispatch.Runs, screen.WriteRuns)
 }
 
 func newRunsCancel() *cobra.Command {
 	var all bool
 	cmd := onPipeline(&cobra.Command{
-		Use: "cancel -c FILE (RUN | --all)", Short: "Cancel a waiting or active run, or all of them, and print their ids",
-		Example: "  stagewise runs cancel -c digits.yaml --all",
-		Args:    cobra.MaximumNArgs(1),
+		Use: "cancel -c FILE (RUN | --all)", Args: cobra.MaximumNArgs(1),
 	}, func(_ *config.Config, args []string) error {
 		if all == (len(args) == 1) || len(args) == 1 && args[0] == "" {
 			return errors.New("expected a run id or --all; see runs list")
@@ -401,14 +343,8 @@ func newRunsCancel() *cobra.Command {
 func newRunsShow() *cobra.Command {
 	var html string
 	cmd := onPipeline(&cobra.Command{
-		Use: "show -c FILE RUN", Short: "Show the plan and the results of a run", Args: exactly("RUN"),
-		Long: "Show a run, given its id or version number: its results, its stages, and the fields of its plan.\n--html writes a page " +
-			"with diagrams of errors and losses, reliability and confusion, and for a\nversion trained on a table the importance of " +
-			"columns and errors by slices of held-out\nrows, or on images its filters and misclassified test images.",
-		Example: "  stagewise runs show -c digits.yaml 1\n  stagewise runs show -c digits.yaml 1 --html run.html",
-	}, func(*config.Config, []string) error {
-		return screen.CheckWritable(html)
-	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+		Use: "show -c FILE RUN", Args: exactly("RUN"),
+	}, nil, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
 		runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
 		if err != nil {
 			return err
@@ -432,24 +368,17 @@ func newRunsShow() *cobra.Command {
 		}
 		return screen.WriteRun(cmd.OutOrStdout(), &runs[0])
 	})
-	cmd.Flags().StringVar(&html, "html", "", "write the run as a page to a `file` (-: standard output)")
+	new(outputs).add(cmd, &html, "html", "", "write the run as a page to a `file` (-: standard output)")
 	return cmd
 }
 
 func newRunsCompare() *cobra.Command {
-	var by, html string
-	cmd := onPipeline(&cobra.Command{
-		Use: "compare -c FILE RUN RUN…", Short: "Compare the plans and the results of runs",
-		Long: "Compare runs, given by id or version number. For a run of another pipeline on the same brokers,\nprefix the name of " +
-			"the pipeline: wide/3. --html writes a self-contained page with diagrams of errors\nand losses by stage and by pass, " +
-			"reliability and confusion.",
-		Example: `  stagewise runs compare -c digits.yaml 1 2
-  stagewise runs compare -c digits.yaml 3 wide/1 wide/2 --html compared.html`,
-	}, func(_ *config.Config, args []string) error {
+	html, by := "", screen.ByError
+	cmd := onPipeline(&cobra.Command{Use: "compare -c FILE RUN RUN…"}, func(_ *config.Config, args []string) error {
 		if len(args) < 2 {
 			return errors.New("expected two or more runs: run ids or version numbers; see runs list and weights list")
 		}
-		return errors.Join(checkBy(by), screen.CheckWritable(html))
+		return nil
 	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
 		runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
 		if err != nil {
@@ -469,9 +398,9 @@ func newRunsCompare() *cobra.Command {
 		}
 		return screen.WriteCompared(cmd.OutOrStdout(), list, order)
 	})
-	cmd.Flags().StringVar(&by, "by", screen.ByError, "sort by this `measure` of the holdout rows, or without any of the test rows; without "+
-		"--by only the page is sorted: error, loss, auc, average_precision or balanced_error")
-	cmd.Flags().StringVar(&html, "html", "", "write the comparison as a page to a `file` (-: standard output)")
+	choose(cmd, &by, "by", "sort by this `measure` of the holdout rows, or without any of the test rows; without --by only the page is "+
+		"sorted: error, loss, auc, average_precision or balanced_error", page.Orders()...)
+	new(outputs).add(cmd, &html, "html", "", "write the comparison as a page to a `file` (-: standard output)")
 	return cmd
 }
 
@@ -481,30 +410,18 @@ func writePage(cmd *cobra.Command, file string, about page.About, runs []page.Co
 }
 
 func newSources() *cobra.Command {
-	return newGroup("sources", "List or remove ingested files", newSourcesList(), newSourcesRemove())
+	return newGroup("sources", newSourcesList(), newSourcesRemove())
 }
 
 func newSourcesList() *cobra.Command {
 	own := func(c *config.Config, _ []string) error {
 		return requireOwnExamples(c, "list the sources of the pipeline that owns it")
 	}
-	return newList(&cobra.Command{
-		Use: "list -c FILE", Short: "List the ingested files, and how much of each is retained",
-		Long: "List the sources of the examples topic: ingested files. A run whose configuration names no files\ntrains on all " +
-			"sealed sources. An interrupted ingest leaves an unfinished source, which runs ignore.\nA followed topic is listed with " +
-			"the offsets read so far.",
-		Example: "  stagewise sources list -c digits.yaml",
-	}, own, source.Sources, screen.WriteSources)
+	return newList(&cobra.Command{Use: "list -c FILE"}, own, source.Sources, screen.WriteSources)
 }
 
 func newSourcesRemove() *cobra.Command {
-	return onPipeline(&cobra.Command{
-		Use: "remove -c FILE SOURCE…", Short: "Remove ingested files from all later runs, and print their ids",
-		Long: "Remove sources: ingested files. Runs submitted later do not train on them; runs submitted earlier\ndo. Their messages " +
-			"stay on the examples topic. To restore a source, ingest its files again, or train\non them. A followed topic can't " +
-			"be removed.",
-		Example: "  stagewise sources remove -c digits.yaml 724a0b99d628",
-	}, func(c *config.Config, args []string) error {
+	return onPipeline(&cobra.Command{Use: "remove -c FILE SOURCE…"}, func(c *config.Config, args []string) error {
 		if len(args) == 0 && c.Examples.Topic == "" {
 			return errors.New("expected source ids, or their first digits; see sources list")
 		}
@@ -523,18 +440,12 @@ func newSourcesRemove() *cobra.Command {
 }
 
 func newQuarantine() *cobra.Command {
-	return newGroup("quarantine", "List the messages that could not be used", newQuarantineList())
+	return newGroup("quarantine", newQuarantineList())
 }
 
 func newQuarantineList() *cobra.Command {
 	values := false
-	return newList(&cobra.Command{
-		Use: "list -c FILE", Short: "List why messages could not be used, how many, and where they are",
-		Long: "List the reasons for which messages are on the quarantine topic: the number of messages, the topic,\npartition and offset of " +
-			"the first and the last of them, and the reason. Messages\nwhose reasons differ only in the values of rows count together. " +
-			"With log.values,\nthe reason is that of the last message, with its values.",
-		Example: "  stagewise quarantine list -c digits.yaml",
-	}, func(c *config.Config, _ []string) error {
+	return newList(&cobra.Command{Use: "list -c FILE"}, func(c *config.Config, _ []string) error {
 		values = c.Logs.Values
 		return nil
 	}, func(ctx context.Context, p *topics.Pipeline) ([]source.QuarantineReason, error) {
@@ -547,31 +458,12 @@ func newForget() *cobra.Command {
 		what   source.ToForget
 		report string
 	)
-	cmd := onPipeline(&cobra.Command{
-		Use: "forget -c FILE ROW…", Short: "Exclude examples from all future training",
-		Long: "Forget examples: runs submitted later do not learn from them. Give a row as\nTOPIC/PARTITION/OFFSET/ROW, or all rows " +
-			"of a message as TOPIC/PARTITION/OFFSET; offset and row may\nbe ranges, such as 3-7. Rows that ingest read from a " +
-			"topic can be given by their position there. The\nnext version of run excludes the rows; then all versions that " +
-			"learnt from them are removed. This\ncan't be undone. The command prints how long the topics retain data of the " +
-			"examples.",
-		Example: `  stagewise forget -c clicks.yaml clicks.examples/0/1207/31
-  stagewise forget -c clicks.yaml clicks/3/180422         rows ingested from examples.from_topic: clicks, by position there
-  stagewise forget -c clicks.yaml --key user-4711 --now   all rows of messages with this key, removing affected versions first
-  stagewise forget -c clicks.yaml --source 724a0b99d628   ingested files, by their id in sources list
-  stagewise forget -c clicks.yaml --lost restore          after the loss of the forget topic, forget the rows that versions name
-  stagewise forget -c clicks.yaml --key user-4711 --report forgot.json   also write as JSON where data of the rows stays`,
-	}, func(c *config.Config, args []string) error {
+	cmd := onPipeline(&cobra.Command{Use: "forget -c FILE ROW…"}, func(c *config.Config, args []string) error {
 		if err := requireOwnExamples(c, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
 			return err
 		}
-		if err := screen.CheckWritable(report); err != nil {
-			return err
-		}
 		what.Answers = c.Serve.Answers.Topic
-		switch {
-		case !slices.Contains([]string{"", source.RestoreLost, source.DropLost}, what.Lost):
-			return fmt.Errorf("--lost %s: expected %s or %s", what.Lost, source.RestoreLost, source.DropLost)
-		case len(args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "":
+		if len(args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "" {
 			return errors.New("expected rows, --source, --key or --lost")
 		}
 		for _, arg := range args {
@@ -597,9 +489,9 @@ func newForget() *cobra.Command {
 		"list")
 	cmd.Flags().StringArrayVar(&what.Keys, "key", nil,
 		"all rows of the messages with this key, on the examples topic or on the topic that they were ingested from")
-	cmd.Flags().StringVar(&what.Lost, "lost", "", "if the forget topic has lost rows: restore the rows that versions name, or drop "+
-		"them, so that runs learn them again")
-	cmd.Flags().StringVar(&report, "report", "", "write what was forgotten, and where data of it stays, as JSON to a `file` (-: standard "+
+	choose(cmd, &what.Lost, "lost", "if the forget topic has lost rows: `restore` the rows that versions name, or drop them, so that runs "+
+		"learn them again", source.RestoreLost, source.DropLost)
+	new(outputs).add(cmd, &report, "report", "", "write what was forgotten, and where data of it stays, as JSON to a `file` (-: standard "+
 		"output)")
 	cmd.Flags().BoolVar(&what.Now, "now", false, "remove affected versions first, even the one that subscribers get as latest")
 	return cmd
@@ -607,11 +499,7 @@ func newForget() *cobra.Command {
 
 func newRepair() *cobra.Command {
 	return new(configFlags).command(&cobra.Command{
-		Use: "repair -c FILE", Short: "Repair a damaged log of the embedded broker", Args: cobra.NoArgs,
-		Long: "Repair the log of the embedded broker in data_dir. Intact batches of messages keep their offsets.\nThe offsets of " +
-			"damaged batches are printed and stay empty: no other message gets them. Copy data_dir\nfirst if the disk may become " +
-			"readable later.",
-		Example: "  stagewise repair -c digits.yaml",
+		Use: "repair -c FILE", Args: cobra.NoArgs,
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
 		if len(c.Brokers) > 0 {
 			return option.Problem{Key: "brokers", Value: strings.Join(c.Brokers, ", "),

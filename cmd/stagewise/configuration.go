@@ -41,7 +41,6 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "read the configuration from a YAML `file`")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a configuration key (`key=value`), such as --set stages.0.passes=3; "+
 		"repeatable")
-	markRequired(cmd, "config")
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	must(cmd.RegisterFlagCompletionFunc("set", func(
 		_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -83,6 +82,7 @@ func (f *configFlags) load() (*config.Config, error) {
 func (f *configFlags) command(cmd *cobra.Command, show *displayFlags,
 	do func(cmd *cobra.Command, args []string, c *config.Config) error) *cobra.Command {
 	f.add(cmd)
+	markRequired(cmd, "config")
 	if show != nil {
 		show.add(cmd)
 	}
@@ -121,52 +121,13 @@ func onPipeline(cmd *cobra.Command, check func(c *config.Config, args []string) 
 	return onLog(withPipeline, cmd, check, do)
 }
 
-// checkOutputs returns an error for files that can't be written, given as the flag and the path of each, or of which several are the
-// standard output.
-func checkOutputs(files ...[2]string) error {
-	var errs []error
-	used := ""
-	for _, f := range files {
-		errs = append(errs, screen.CheckWritable(f[1]))
-		if f[1] == screen.StandardOutput {
-			if used != "" {
-				errs = append(errs, fmt.Errorf("%s and %s: expected - for only one of them", used, f[0]))
-			}
-			used = f[0]
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // untilEnd is the value of --until that ends a command at the end that a topic has now.
 const untilEnd = "end"
-
-// checkUntil returns an error for another value of --until.
-func checkUntil(until string) error {
-	if until != "" && until != untilEnd {
-		return fmt.Errorf("--until: %s: expected end", until)
-	}
-	return nil
-}
 
 // printEach prints values that a command has changed, each on a line.
 func printEach[T any](cmd *cobra.Command, values []T) {
 	for _, v := range values {
 		fmt.Fprintln(cmd.OutOrStdout(), v)
-	}
-}
-
-// markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
-func markRequired(cmd *cobra.Command, flags ...string) {
-	for _, flag := range flags {
-		must(cmd.MarkFlagRequired(flag))
-	}
-}
-
-// must panics with an error about a command that this program defined wrongly.
-func must(err error) {
-	if err != nil {
-		panic(err)
 	}
 }
 
@@ -300,26 +261,22 @@ const (
 // add defines the flags of cmd. The value of f.log is the default of --log.
 func (f *displayFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.quiet, "quiet", false, "show errors and requested output, such as --report -, but no progress or summary")
-	cmd.Flags().StringVar(&f.log, "log", f.log, "log progress to standard error in this `format`: text or json")
-	cmd.Flags().StringVar(&f.level, "log-level", "", "minimum log `level`: debug, info, warn or error (default info)")
+	choose(cmd, &f.log, "log", "log progress to standard error in this `format`: text or json", logText, logJSON)
+	choose(cmd, &f.level, "log-level", "minimum log `level`: debug, info, warn or error (default info)", "debug", "info", "warn", "error")
 }
 
+// check returns an error for a level without logs.
 func (f *displayFlags) check() error {
-	if f.log != "" && f.log != logText && f.log != logJSON {
-		return fmt.Errorf("--log: %s: expected text or json", f.log)
-	}
-	if _, ok := logLevels()[f.level]; f.level != "" && !ok {
-		return fmt.Errorf("--log-level: %s: expected debug, info, warn or error", f.level)
-	}
 	if f.level != "" && f.log == "" {
 		return fmt.Errorf("--log-level: %s: expected --log too: only logs have levels", f.level)
 	}
 	return nil
 }
 
-// logLevels returns the levels of logs by their names. The zero value is info.
-func logLevels() map[string]slog.Level {
-	return map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+// levelOf returns the level of logs by its name; "" is info.
+func levelOf(name string) (level slog.Level) {
+	_ = level.UnmarshalText([]byte(name)) // flags have been checked
+	return level
 }
 
 // onScreen reports whether progress is shown on the screen.
@@ -328,7 +285,7 @@ func (f *displayFlags) onScreen() bool { return !f.quiet && f.log == "" }
 // recorder returns the recorder that the flags choose for a pipeline, and a function to call after the last event. All of them write to
 // standard error: the standard output is for results.
 func (f *displayFlags) recorder(c *config.Config, stderr io.Writer) (recorder event.Recorder, finish func()) {
-	options := &slog.HandlerOptions{Level: logLevels()[f.level]}
+	options := &slog.HandlerOptions{Level: levelOf(f.level)}
 	switch {
 	case f.quiet:
 		return event.Ignore{}, func() {}
@@ -413,7 +370,7 @@ func printLines(cmd *cobra.Command, stderr io.Writer, level slog.Level, text str
 		}
 		return ""
 	}
-	if level < slog.LevelError && (flag("quiet") == "true" || level < logLevels()[flag("log-level")]) {
+	if level < slog.LevelError && (flag("quiet") == "true" || level < levelOf(flag("log-level"))) {
 		return
 	}
 	print := func(line string) { fmt.Fprintf(stderr, "stagewise: %s\n", line) }

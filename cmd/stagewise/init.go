@@ -23,20 +23,18 @@ import (
 
 func newInit() *cobra.Command {
 	var (
-		output, label, name string
-		force, header       bool
+		label, name   string
+		force, header bool
 	)
+	output := "stagewise.yaml"
 	o := ingest.Defaults()
 	cmd := &cobra.Command{
-		Use: "init FILE --label COLUMN", Short: "Write a commented configuration for a table", Args: exactly("FILE"),
-		Long: "Read a table, describe its columns, and write a configuration that trains unchanged: the label or the number\nto " +
-			"predict, categorical columns, dropped columns with the reasons, and words for missing values.",
-		Example: "  stagewise init flowers.csv --label kind\n  stagewise train -c stagewise.yaml --model flowers.model",
+		Use: "init FILE --label COLUMN", Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Label = layout.Column(label); cmd.Flags().Changed("header") {
 				o.Header = &header
 			}
-			if err := errors.Join(screen.CheckWritable(output), checkAbsent(output, force), checkDraft(args[0], o)); err != nil {
+			if err := errors.Join(checkAbsent(output, force), checkDraft(args[0], o)); err != nil {
 				return err
 			}
 			table := screen.NewColumns(o.MissingValues)
@@ -69,7 +67,7 @@ func newInit() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&label, "label", "", "the `column` to predict, by its name or its number from 0")
-	cmd.Flags().StringVarP(&output, "output", "o", "stagewise.yaml", "write the configuration to a `file` (-: standard output)")
+	new(outputs).add(cmd, &output, "output", "o", "write the configuration to a `file` (-: standard output)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
 	cmd.Flags().StringVar(&name, "name", "", "`name` of the pipeline; default: the name of the file")
 	cmd.Flags().StringVar(&o.Format, "format", "", "`format` of the file; default: detected from its name or first bytes")
@@ -106,8 +104,7 @@ func checkDraft(file string, o ingest.Options) error {
 
 func newCheck() *cobra.Command {
 	return new(configFlags).command(&cobra.Command{
-		Use: "check -c FILE", Short: "Show what train would do, and report errors in the configuration and the files", Args: cobra.NoArgs,
-		Example: "  stagewise check -c digits.yaml",
+		Use: "check -c FILE", Args: cobra.NoArgs,
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
 		blas, err := openBLAS()
 		if err != nil {

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -110,16 +111,39 @@ func failed(err error) error {
 
 // newRoot returns the command stagewise with all commands below it.
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	root := newGroup("stagewise", "Train multi-class models from Kafka logs by stagewise least squares",
+	root := newGroup("stagewise",
 		newInit(), newTrain(), newRun(), newWork(), newSolve(), newIngest(), newPredict(), newExplain(), newServe(), newScore(), newPage(),
 		newSearch(), newVerify(), newForget(), newWeights(), newRuns(), newSources(), newQuarantine(), newTopics(), newRepair(), newCheck(),
 		newHealth(), newMan(), newVersion())
-	root.Long = root.Short + ".\n\nExit codes: 0 success; 1 the run failed; 2 the configuration or the command line is wrong; 130 " +
-		"interrupted; 143 terminated by SIGTERM (services: 0)."
+	describe(root)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetFlagErrorFunc(wrongFlag)
 	return root
+}
+
+// help has a section for each command: its name, what it does in a line, more about it, and examples, which are indented.
+//
+//go:embed help.txt
+var help string
+
+// describe gives a command, and those below it, their texts. Formats of a command stand below its text.
+func describe(cmd *cobra.Command) {
+	_, text, found := strings.Cut(help, "# "+cmd.CommandPath()+"\n")
+	if !found {
+		panic("help.txt has no section of " + cmd.CommandPath())
+	}
+	text, _, _ = strings.Cut(text, "\n# ")
+	text, examples, any := strings.Cut(text, "\n\n  ")
+	short, long, _ := strings.Cut(strings.TrimSpace(text), "\n\n")
+	cmd.Short, cmd.Long = short, strings.TrimSpace(long+"\n\n"+cmd.Long)
+	if any {
+		cmd.Example = "  " + strings.TrimSpace(examples)
+	}
+	for _, below := range cmd.Commands() {
+		describe(below)
+	}
 }
 
 // exactly accepts one argument, of which it has the name that the usage has: a URL, a FILE.
@@ -133,9 +157,9 @@ func exactly(name string) cobra.PositionalArgs {
 }
 
 // newGroup returns a command that does nothing itself: the given commands are below it.
-func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+func newGroup(use string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short,
+		Use: use,
 		// Without this check cobra answers an unknown command below the root with help, and without an error.
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -160,8 +184,7 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version of the program, its revision, and the Go version that built it", Args: cobra.NoArgs,
-		Example: "  stagewise version",
+		Use: "version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version, revision := telemetry.Build()
 			if revision != "" {
@@ -176,10 +199,7 @@ func newVersion() *cobra.Command {
 // newMan returns the command that packagers call: make release does.
 func newMan() *cobra.Command {
 	return &cobra.Command{
-		Use: "man FOLDER", Short: "Write a manual page for each command into a folder", Args: exactly("FOLDER"),
-		Long: "Write a manual page for each command into a folder, which is created if needed. The environment\nvariable " +
-			"SOURCE_DATE_EPOCH sets the date of the pages, for reproducible builds.",
-		Example: "  stagewise man man1",
+		Use: "man FOLDER", Args: exactly("FOLDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return failed(err)
@@ -198,10 +218,7 @@ func newMan() *cobra.Command {
 func newHealth() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "health URL", Short: "Check the health of a process", Args: exactly("URL"),
-		Long: "Check /live or /ready of a process, at its metrics address or the address of serve. The exit code is\n0 if the status " +
-			"is 200. Otherwise it is 1, and the answer is on standard error.",
-		Example: "  stagewise health http://127.0.0.1:9464/ready",
+		Use: "health URL", Args: exactly("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.HasPrefix(args[0], "http://") && !strings.HasPrefix(args[0], "https://") {
 				return fmt.Errorf("%q: expected a URL, such as http://127.0.0.1:9464/ready", args[0])

@@ -16,23 +16,11 @@ import (
 )
 
 func newPage() *cobra.Command {
-	var (
-		show   displayFlags
-		listen string
-	)
+	var show displayFlags
+	listen := "127.0.0.1:0"
 	cmd := new(configFlags).command(&cobra.Command{
-		Use: "page -c FILE", Short: "Serve a live page of a pipeline to browsers on this machine",
-		Args: cobra.NoArgs,
-		Long: "Serve a live page of a pipeline to browsers on this machine until stopped: progress, model quality\nand problems. The " +
-			"page only reads topics: on Kafka it can run beside any number of other processes.\nThe embedded broker serves a " +
-			"single process: there, use train --page or run --page.",
-		Example: "  stagewise page -c clicks.yaml\n" +
-			"  stagewise page -c clicks.yaml --listen 127.0.0.1:8475\n" +
-			"  stagewise train -c digits.yaml --page 127.0.0.1:0",
+		Use: "page -c FILE", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := checkPage("--listen", listen); err != nil {
-			return err
-		}
 		err := show.session(cmd, c, session{with: withLog}, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 			stop, err := showPage(cmd.Context(), log, c, "--listen", listen, recorder)
 			if err != nil {
@@ -46,23 +34,13 @@ func newPage() *cobra.Command {
 		}
 		return err
 	})
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "serve the page at this `host:port` of the loopback interface; port 0: "+
-		"any free port")
+	listenAt(cmd, &listen, "listen", "serve the page at this `host:port` of the loopback interface; port 0: any free port")
 	return cmd
 }
 
 // addPage defines the flag --page of a command that also shows what it does.
 func addPage(cmd *cobra.Command, address *string) {
-	cmd.Flags().StringVar(address, "page", "", "serve a live page at this `host:port` of the loopback interface; port 0: any free "+
-		"port")
-}
-
-// checkPage returns an error if a page can't be at the address that a flag has; empty: there is none.
-func checkPage(flag, address string) error {
-	if address == "" && flag == "--page" {
-		return nil
-	}
-	return page.CheckListen(flag, address)
+	listenAt(cmd, address, "page", "serve a live page at this `host:port` of the loopback interface; port 0: any free port")
 }
 
 // showPage shows a pipeline at an address, which a flag has, until ctx ends or stop is called; an empty address: it

@@ -36,18 +36,14 @@ import (
 
 func newPredict() *cobra.Command {
 	var (
-		modelFile, output string
-		rows              rowFlags
-		contributions     int
+		modelFile     string
+		rows          rowFlags
+		contributions int
 	)
+	output := screen.StandardOutput
 	cmd := &cobra.Command{
 		Use: "predict --model FILE -i FILE", Args: cobra.NoArgs,
-		Short:   "Predict the label and the class probabilities of each row of a file, as CSV",
-		Example: "  stagewise predict --model digits.model -i rows.csv -o predicted.csv",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := screen.CheckWritable(output); err != nil {
-				return err
-			}
 			blas, err := openBLAS()
 			if err != nil {
 				return err
@@ -56,10 +52,7 @@ func newPredict() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			if cmd.Flags().Changed("contributions") {
-				if contributions < 1 {
-					return option.Problem{Key: "--contributions", Value: strconv.Itoa(contributions), Want: "a whole number ≥ 1"}
-				}
+			if contributions > 0 {
 				if err := m.CheckContributions(); err != nil {
 					return failed(fmt.Errorf("--contributions: %w", err))
 				}
@@ -74,7 +67,7 @@ func newPredict() *cobra.Command {
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
 	cmd.Flags().StringVarP(&rows.input, "input", "i", "", "read the rows from a `file` (-: standard input), with or without labels, in any "+
 		"ingest format; named columns may be in any order")
-	cmd.Flags().StringVarP(&output, "output", "o", screen.StandardOutput, "write the predictions to a `file` (-: standard output)")
+	new(outputs).add(cmd, &output, "output", "o", "write the predictions to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&rows.format, "format", "", "input `format`; default: the format of the training files or of the file name's "+
 		"extension")
 	cmd.Flags().StringVar(&rows.label, "label", "", "the label `column`; default: as in the training files")
@@ -84,8 +77,8 @@ func newPredict() *cobra.Command {
 		"files, or UTF-8")
 	cmd.Flags().BoolVar(&rows.header, "header", false, "the first row has the column names (--header=false: it is an example); default: "+
 		"detected from the row")
-	cmd.Flags().IntVar(&contributions, "contributions", 0, "add a field contributions with the `number` of columns that add the most to each "+
-		"score, as JSON")
+	cmd.Flags().Var(whole{&contributions, 1, 0}, "contributions", "add a field contributions with the `number` of columns that add the most "+
+		"to each score, as JSON")
 	markRequired(cmd, "model", "input")
 	return cmd
 }
@@ -209,40 +202,13 @@ func newExplain() *cobra.Command {
 		from                               configFlags
 		version, modelFile, jsonFile, page string
 		input                              rowFlags
-		limit, top                         int
+		to                                 outputs
 	)
-	o := explain.Defaults()
+	limit, top, o := 10_000, 10, explain.Defaults()
 	cmd := &cobra.Command{
-		Use: "explain (--model FILE -i FILE | -c FILE)", Short: "Show which columns predictions depend on, and where they are wrong",
+		Use:  "explain (--model FILE -i FILE | -c FILE)",
 		Args: cobra.NoArgs,
-		Long: "Read labelled rows, preferably rows that the model was not trained on, and show permutation importance, the\npartial " +
-			"dependence on the most important columns, the errors by slices of these columns, and the rows with\nthe largest loss. " +
-			"With -c the rows are the test rows of a version on the topic, or its holdout rows.",
-		Example: "  stagewise explain --model adult.model -i test.csv\n" +
-			"  stagewise explain --model adult.model -i test.csv --slice sex --slice age --html adult.html\n" +
-			"  stagewise explain -c adult.yaml --version 7",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, of := range []struct {
-				flag  string
-				value int
-			}{{"--rows", limit}, {"--top", top}, {"--permutations", o.Shuffles}} {
-				if of.value < 1 {
-					return fmt.Errorf("%s: %d: expected a whole number ≥ 1", of.flag, of.value)
-				}
-			}
-			err := checkOutputs([2]string{"--json", jsonFile}, [2]string{"--html", page})
-			switch {
-			case err != nil:
-				return err
-			case o.Curves < 0:
-				return fmt.Errorf("--curves: %d: expected a whole number, 0 or more", o.Curves)
-			case from.file == "" && (modelFile == "" || input.input == ""):
-				return errors.New("expected --model FILE and -i FILE, or -c FILE")
-			case from.file != "" && (modelFile != "" || input.input != "" || input.label != "" || cmd.Flags().Changed("header")):
-				return errors.New("-c: expected neither --model, -i, --label nor --header: the rows are on the topic")
-			case from.file == "" && (version != "" || len(from.set) > 0):
-				return errors.New("--version and --set: expected -c FILE")
-			}
 			blas, err := openBLAS()
 			if err != nil {
 				return err
@@ -293,21 +259,27 @@ func newExplain() *cobra.Command {
 		},
 	}
 	from.add(cmd)
-	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model and -i may take its place
 	cmd.Flags().StringVar(&version, "version", "", "with -c, the `version`: a version number, a run id, or "+protocol.Latest+" (default "+
 		protocol.Latest+")")
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
 	cmd.Flags().StringVarP(&input.input, "input", "i", "", "read the labelled rows from a table in a `file` (-: standard input)")
 	cmd.Flags().StringVar(&input.label, "label", "", "the label `column`; default: as in the training files")
 	cmd.Flags().BoolVar(&input.header, "header", false, "the first row has the column names; default: as in the training files")
-	cmd.Flags().IntVar(&limit, "rows", 10_000, "sample this many `rows` if there are more")
-	cmd.Flags().IntVar(&top, "top", 10, "show this many columns and `rows` with the largest loss")
-	cmd.Flags().IntVar(&o.Curves, "curves", o.Curves, "show the partial dependence on the most important `columns`")
+	cmd.Flags().Var(whole{&limit, 1, 0}, "rows", "sample this many `rows` if there are more")
+	cmd.Flags().Var(whole{&top, 1, 0}, "top", "show this many columns and `rows` with the largest loss")
+	cmd.Flags().Var(whole{&o.Curves, 0, 0}, "curves", "show the partial dependence on the most important `columns`")
 	cmd.Flags().StringArrayVar(&o.Slices, "slice", nil, "show the errors by the values of a `column`; repeatable; default: as --curves")
-	cmd.Flags().IntVar(&o.Shuffles, "permutations", o.Shuffles, "permute each column this many `times`")
+	cmd.Flags().Var(whole{&o.Shuffles, 1, 0}, "permutations", "permute each column this many `times`")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", o.Seed, "`seed` of the permutations, and of --rows")
-	cmd.Flags().StringVar(&jsonFile, "json", "", "write all numbers as JSON to a `file` (-: standard output)")
-	cmd.Flags().StringVar(&page, "html", "", "write a page to a `file` (-: standard output)")
+	to.add(cmd, &jsonFile, "json", "", "write all numbers as JSON to a `file` (-: standard output)")
+	to.add(cmd, &page, "html", "", "write a page to a `file` (-: standard output)")
+	cmd.MarkFlagsOneRequired("config", "model")
+	cmd.MarkFlagsRequiredTogether("model", "input")
+	for _, flag := range []string{"model", "input", "label", "header"} { // the rows are on the topic
+		cmd.MarkFlagsMutuallyExclusive("config", flag)
+	}
+	cmd.MarkFlagsMutuallyExclusive("version", "model")
+	cmd.MarkFlagsMutuallyExclusive("set", "model")
 	return cmd
 }
 
@@ -317,17 +289,8 @@ func newScore() *cobra.Command {
 		topic, to, version, stop string
 	)
 	cmd := new(configFlags).command(&cobra.Command{
-		Use: "score -c FILE", Short: "Write predictions for the messages of a topic to another topic", Args: cobra.NoArgs,
-		Long: "Write predictions for each message of the examples topic, or of another topic with examples, by the\nnewest offered " +
-			"version of the pipeline. Several processes share the partitions. Exactly one\nprediction of each message counts, " +
-			"even if processes fail: see docs/serving.md.",
-		Example: "  stagewise score -c clicks.yaml                              a service: predict current and future messages\n  " +
-			"stagewise score -c clicks.yaml --until end                  predict up to the current end of the topic\n  stagewise " +
-			"score -c clicks.yaml --topic visits --to guesses  predict another topic; --version 7: by version 7",
+		Use: "score -c FILE", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := checkUntil(stop); err != nil {
-			return err
-		}
 		topics := protocol.TopicsOf(c.Name)
 		o := score.Options{
 			From: cmp.Or(topic, c.Examples.Topic, topics.Examples), To: cmp.Or(to, topics.Predictions), UntilEnd: stop == untilEnd,
@@ -362,8 +325,7 @@ func newScore() *cobra.Command {
 	cmd.Flags().StringVar(&to, "to", "", "write to this `topic`, which is created (default NAME.predictions)")
 	cmd.Flags().StringVar(&version, "version", "", "predict by this `version` only: a version number or run id (default "+
 		protocol.Latest+")")
-	cmd.Flags().StringVar(&stop, "until", "", "`end`: stop at the current end of the topic, and predict by the currently newest "+
-		"version")
+	choose(cmd, &stop, "until", "`end`: stop at the current end of the topic, and predict by the currently newest version", untilEnd)
 	return cmd
 }
 

@@ -45,19 +45,10 @@ type serveFlags struct {
 func newServe() *cobra.Command {
 	f := serveFlags{show: displayFlags{log: logText}}
 	cmd := &cobra.Command{
-		Use: "serve (-c FILE | --model FILE)", Short: "Serve predictions over HTTP from the newest version of a pipeline or a model " +
-			"file", Args: cobra.NoArgs,
-		Long: "Serve predictions over HTTP until stopped. POST /predict takes rows as JSON, {\"rows\": [[…]]}, or\nas an Arrow " +
-			"stream. Without --model, the newest offered version of the pipeline answers, and a newer\nversion replaces it " +
-			"between requests. GET /openapi.json describes the API.",
-		Example: "  stagewise serve -c digits.yaml\n" +
-			"  stagewise serve -c digits.yaml --version 7 --listen 127.0.0.1:9000\n" +
-			"  stagewise serve --model digits.model\n" +
-			"  curl -H 'Content-Type: application/json' -d '{\"rows\": [[5.1, 3.5, 1.4, 0.2]]}' localhost:8474/predict",
+		Use: "serve (-c FILE | --model FILE)", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.from.add(cmd)
-	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model may take its place
 	f.show.add(cmd)
 	cmd.Flags().StringVar(&f.listen, "listen", "", "listen on this `host:port` (default "+serve.Defaults().Listen+")")
 	cmd.Flags().StringVar(&f.version, "version", "", "serve this `version` only: a version number or run id (default "+
@@ -65,16 +56,14 @@ func newServe() *cobra.Command {
 	cmd.Flags().StringVar(&f.modelFile, "model", "", "serve the model in a `file`, without connecting to brokers")
 	cmd.Flags().BoolVar(&f.pipe, "pipe", false, "answer the process that starts the command, on standard input and output")
 	_ = cmd.Flags().MarkHidden("pipe") // it is defined
+	cmd.MarkFlagsOneRequired("config", "model")
+	cmd.MarkFlagsMutuallyExclusive("version", "model")
 	return cmd
 }
 
 // load returns the configuration. Without a file it has the defaults.
 func (f *serveFlags) load() (*config.Config, error) {
 	switch {
-	case f.from.file == "" && f.modelFile == "":
-		return nil, errors.New("expected -c FILE, or --model FILE")
-	case f.modelFile != "" && f.version != "":
-		return nil, option.Problem{Key: "--version", Value: f.version, Want: "no value: --model selects the version"}
 	case f.from.file == "" && len(f.from.set) > 0:
 		return nil, errors.New("--set: expected -c FILE too: --set overrides its keys")
 	case f.from.file != "":

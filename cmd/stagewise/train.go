@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
@@ -36,6 +35,7 @@ func newTrain() *cobra.Command {
 	var (
 		from              configFlags
 		show              displayFlags
+		to                outputs
 		report, modelFile string
 		attach            string
 		detach            bool
@@ -44,18 +44,8 @@ func newTrain() *cobra.Command {
 		pageAt            string
 	)
 	cmd := from.command(&cobra.Command{
-		Use: "train -c FILE", Short: "Ingest the configured files, then train one version", Args: cobra.NoArgs,
-		Example: `  stagewise train -c digits.yaml --model digits.model
-  stagewise train -c digits.yaml --set stages.0.passes=3 --report -  with another value, and the report on standard output
-  stagewise train -c digits.yaml --detach                            leave the run to the workers and solvers of a cluster`,
+		Use: "train -c FILE", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		outputs := checkOutputs([2]string{"--report", report}, [2]string{"--model", modelFile})
-		if err := errors.Join(outputs, checkPage("--page", pageAt)); err != nil {
-			return err
-		}
-		if detach && attach != "" {
-			return errors.New("--detach and --attach: expected only one of them")
-		}
 		if detach || attach != "" {
 			if err := requireCluster(c); err != nil {
 				return err
@@ -128,11 +118,12 @@ func newTrain() *cobra.Command {
 			return nil
 		})
 	})
-	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
-	cmd.Flags().StringVar(&modelFile, "model", "", "write the model for predict to a `file` (-: standard output)")
+	to.add(cmd, &report, "report", "", "write the report as JSON to a `file` (-: standard output)")
+	to.add(cmd, &modelFile, "model", "", "write the model for predict to a `file` (-: standard output)")
 	cmd.Flags().BoolVar(&detach, "detach", false, "submit the run to other processes, and print its id; with --report or --model, "+
 		"wait until it ends")
 	cmd.Flags().StringVar(&attach, "attach", "", "follow this `run` until it ends, instead of submitting a run")
+	cmd.MarkFlagsMutuallyExclusive("detach", "attach")
 	cmd.Flags().BoolVar(&supersede, "supersede", false,
 		"cancel other unfinished runs of the pipeline, which otherwise go first; always on with the embedded broker")
 	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel waiting runs that were also submitted with "+
@@ -149,15 +140,8 @@ func newRun() *cobra.Command {
 		pageAt string
 	)
 	cmd := new(configFlags).command(&cobra.Command{
-		Use: "run -c FILE", Short: "Retrain continuously as examples arrive", Args: cobra.NoArgs,
-		Example: `  stagewise run -c clicks.yaml                                  a service: update the model as configured under retrain
-  stagewise run -c clicks.yaml --until end --report report.json  learn up to the current end of the topic, and stop`,
-		Long: "Retrain continuously as examples arrive. run also ingests the files and the topic\nexamples.from_topic: it needs no " +
-			"other process.",
+		Use: "run -c FILE", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := errors.Join(screen.CheckWritable(report), checkPage("--page", pageAt), checkUntil(until)); err != nil {
-			return err
-		}
 		if err := checkChained(c); err != nil {
 			return err
 		}
@@ -191,8 +175,8 @@ func newRun() *cobra.Command {
 			return screen.WriteJSON(report, cmd.OutOrStdout(), screen.Retraining{Retraining: result, Configuration: c})
 		})
 	})
-	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the examples topic and of examples.from_topic")
-	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
+	choose(cmd, &until, "until", "`end`: stop at the current end of the examples topic and of examples.from_topic", untilEnd)
+	new(outputs).add(cmd, &report, "report", "", "write the report as JSON to a `file` (-: standard output)")
 	addPage(cmd, &pageAt)
 	return cmd
 }
@@ -218,21 +202,19 @@ func checkChained(c *config.Config) error {
 }
 
 func newWork() *cobra.Command {
-	return newRole(protocol.RoleWork, "work -c FILE",
-		"Work on the runs of a pipeline until stopped; several workers share a run", dispatch.Work)
+	return newRole(protocol.RoleWork, dispatch.Work)
 }
 
 func newSolve() *cobra.Command {
-	return newRole(protocol.RoleSolve, "solve -c FILE",
-		"Solve the runs of a pipeline until stopped; additional solvers stand by", dispatch.Solve)
+	return newRole(protocol.RoleSolve, dispatch.Solve)
 }
 
 // newRole returns a command that runs as a service. Its exit code is 0 when a signal stops it.
-func newRole(role, use, short string,
+func newRole(role string,
 	serve func(context.Context, *kafkalog.Log, *kernel.BLAS, topics.Job, event.Recorder) error) *cobra.Command {
 	var show = displayFlags{log: logText}
 	return new(configFlags).command(&cobra.Command{
-		Use: use, Short: short, Args: cobra.NoArgs, Example: "  stagewise " + role + " -c digits.yaml",
+		Use: role + " -c FILE", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
 		if err := requireCluster(c); err != nil {
 			return err
@@ -254,9 +236,7 @@ func newRole(role, use, short string,
 func newVerify() *cobra.Command {
 	var show displayFlags
 	return new(configFlags).command(&cobra.Command{
-		Use: "verify -c FILE VERSION", Short: "Recompute a version from the log, and compare the weights", Args: cobra.MaximumNArgs(1),
-		Example: `  stagewise verify -c clicks.yaml 7        recompute from its last full run, on temporary topics
-  stagewise verify -c clicks.yaml latest`,
+		Use: "verify -c FILE VERSION", Args: cobra.MaximumNArgs(1),
 	}, &show, func(cmd *cobra.Command, args []string, c *config.Config) error {
 		if len(args) == 0 {
 			return errors.New("expected a version: a version number, a run id, or latest; see weights list")
@@ -281,37 +261,23 @@ func newSearch() *cobra.Command {
 		from         configFlags
 		show         displayFlags
 		over         []string
-		by           string
 		random       int
 		folds        int
 		seed         uint64
+		to           outputs
 		output, html string
 	)
+	by := screen.ByError
 	cmd := from.command(&cobra.Command{
-		Use:   "search -c FILE --over KEY=[VALUES]…",
-		Short: "Search for the key values with the best predictions of the holdout rows", Args: cobra.NoArgs,
-		Long: "Train a run for each combination of the values, and rank the runs by the rows held out with\nexamples.holdout, " +
-			"or by cross-validation. Test " +
-			"rows are measured but do not affect the ranking. Runs share common work, and\nhave the same weights as separate " +
-			"runs. They write to temporary topics: train a version with the\nbest values afterwards.",
-		Example: `  stagewise search -c digits.yaml --set examples.holdout=0.1 --over 'stages.0.ridge=[1e-5, 1e-4, 1e-3]'
-  stagewise search -c digits.yaml --set examples.holdout=0.1 --over 'stages.0.ridge=[1e-4, 1e-3]' \
-    --over 'stages.0.features.bandwidth_scale=[1, 2, 4]' -o best.yaml
-  stagewise search -c digits.yaml --folds 5 --over 'stages.0.ridge=[1e-4, 1e-3]'
-  stagewise search -c digits.yaml --set examples.holdout=0.1 --over 'seed=[1, 2, 3]' --over 'prepare.pca=[0, 20, 40]' --random 5`,
+		Use: "search -c FILE --over KEY=[VALUES]…", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
 		list, err := candidates(from.file, from.set, over, random, seed)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(checkBy(by), checkOutputs([2]string{"-o", output}, [2]string{"--html", html})); err != nil {
-			return err
-		}
 		switch {
 		case c.Examples.Task() != examples.OneLabel && !page.OfEveryTask(by):
 			return fmt.Errorf("--by: %s: expected error or loss, because rows do not have one label each", by)
-		case folds != 0 && (folds < 2 || folds > maxFolds):
-			return fmt.Errorf("--folds: %d: expected a whole number from 2 to %d, or 0 for none", folds, maxFolds)
 		case c.Examples.Holdout == 0 && folds == 0:
 			return option.Problem{Key: "examples.holdout", Value: "0",
 				Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
@@ -341,24 +307,16 @@ func newSearch() *cobra.Command {
 	})
 	cmd.Flags().StringArrayVar(&over, "over", nil, "a `key` and the values to try, such as --over 'stages.0.ridge=[1e-4, 1e-3]'; "+
 		"repeatable")
-	cmd.Flags().StringVar(&by, "by", screen.ByError, "`measure` of the holdout rows to rank by: error, loss (the log loss of the "+
-		"probabilities), auc, average_precision or balanced_error")
-	cmd.Flags().IntVar(&folds, "folds", 0, "cross-validate: train with each of this many `parts` of the training rows held out, "+
-		"instead of\nexamples.holdout, and rank by the means; 0: train once")
-	cmd.Flags().IntVar(&random, "random", 0, "try this many random `combinations`; 0: all")
+	choose(cmd, &by, "by", "`measure` of the holdout rows to rank by: error, loss (the log loss of the probabilities), auc, "+
+		"average_precision or balanced_error", page.Orders()...)
+	cmd.Flags().Var(whole{&folds, 2, maxFolds}, "folds", "cross-validate: train with each of this many `parts` of the training rows held "+
+		"out, instead of\nexamples.holdout, and rank by the means; without the flag, train once")
+	cmd.Flags().Var(whole{&random, 0, 0}, "random", "try this many random `combinations`; 0: all")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "`seed` of --random")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write the best configuration as YAML to a `file` (-: standard output)")
-	cmd.Flags().StringVar(&html, "html", "", "write a page that compares the runs to a `file` (-: standard output)")
+	to.add(cmd, &output, "output", "o", "write the best configuration as YAML to a `file` (-: standard output)")
+	to.add(cmd, &html, "html", "", "write a page that compares the runs to a `file` (-: standard output)")
 	markRequired(cmd, "over")
 	return cmd
-}
-
-// checkBy returns an error if runs can't be sorted by a measure.
-func checkBy(by string) error {
-	if names := page.Orders(); !slices.Contains(names, by) {
-		return fmt.Errorf("--by: %s: expected %s", by, english.OxfordWordSeries(names, "or"))
-	}
-	return nil
 }
 
 // maxFolds bounds the runs of a combination.
@@ -403,9 +361,6 @@ func candidates(file string, set, over []string, random int, seed uint64) (list 
 			return nil, fmt.Errorf("--over: more than %d combinations: expected fewer keys or values", maxCandidates)
 		}
 	}
-	if random < 0 {
-		return nil, fmt.Errorf("--random: %d: expected a number of combinations, or 0 for all", random)
-	}
 	chosen := rand.New(rand.NewPCG(seed, 0)).Perm(combinations)
 	if random > 0 && random < combinations {
 		chosen = chosen[:random]
@@ -434,12 +389,8 @@ func newIngest() *cobra.Command {
 	)
 	cmd := new(configFlags).command(&cobra.Command{
 		Use: "ingest -c FILE", Args: cobra.NoArgs,
-		Short: "Ingest the configured files or topic into the examples topic, skipping what is already there",
-		Example: `  stagewise ingest -c digits.yaml              ingest the files of examples.train and examples.test
-  stagewise ingest -c clicks.yaml              follow the topic examples.from_topic until interrupted
-  stagewise ingest -c clicks.yaml --until end  stop at the current end of that topic`,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := errors.Join(requireOwnExamples(c, "it is read-only here"), checkUntil(until)); err != nil {
+		if err := requireOwnExamples(c, "it is read-only here"); err != nil {
 			return err
 		}
 		follows := c.Examples.FromTopic != ""
@@ -463,7 +414,7 @@ func newIngest() *cobra.Command {
 			return source.Ingest(cmd.Context(), log, c.Job(), recorder)
 		})
 	})
-	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the topic")
+	choose(cmd, &until, "until", "`end`: stop at the current end of the topic", untilEnd)
 	return cmd
 }
 

@@ -81,12 +81,12 @@ func CheckWritable(path string) error {
 		return nil
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("write %s: it is a directory", path)
+		return errors.New("expected a file, found a directory")
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("write %s: %s is not a directory", path, filepath.Dir(path))
+		return fmt.Errorf("%s is not a directory", filepath.Dir(path))
 	}
 	return nil
 }

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/page"
+)
+
+// wrongFlag returns an error of the command line in the form of an [option.Problem].
+func wrongFlag(_ *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s: %s: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
+	}
+	return err
+}
+
+// checked is the value of a flag that is a text. The error of check says what was expected.
+type checked struct {
+	value *string
+	check func(text string) error
+}
+
+func (c checked) String() string { return *c.value }
+
+func (checked) Type() string { return "string" }
+
+func (c checked) Set(text string) error {
+	err := c.check(text)
+	if err == nil {
+		*c.value = text
+	}
+	return err
+}
+
+// choose defines a flag whose value is one of some names.
+func choose(cmd *cobra.Command, value *string, name, usage string, names ...string) {
+	cmd.Flags().Var(checked{value, func(text string) error {
+		if !slices.Contains(names, text) {
+			return errors.New("expected " + option.Enumerate(names, "or"))
+		}
+		return nil
+	}}, name, usage)
+	must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// listenAt defines a flag whose value is an address for a page.
+func listenAt(cmd *cobra.Command, address *string, name, usage string) {
+	cmd.Flags().Var(checked{address, page.CheckListen}, name, usage)
+}
+
+// outputs are the flags of a command that name files to write. The zero value has none.
+type outputs struct {
+	standard string // the flag that names the standard output; "": none does
+}
+
+// add defines such a flag. shorthand may be empty.
+func (o *outputs) add(cmd *cobra.Command, path *string, name, shorthand, usage string) {
+	cmd.Flags().VarP(checked{path, func(text string) error {
+		if text != screen.StandardOutput {
+			return screen.CheckWritable(text)
+		}
+		if o.standard != "" && o.standard != name {
+			return fmt.Errorf("expected - for only one of --%s and --%s", o.standard, name)
+		}
+		o.standard = name
+		return nil
+	}}, name, shorthand, usage)
+}
+
+// whole is the value of a flag that is a whole number in a range. A maximum of 0 means none.
+type whole struct {
+	value       *int
+	least, most int
+}
+
+func (w whole) String() string { return strconv.Itoa(*w.value) }
+
+func (whole) Type() string { return "int" }
+
+func (w whole) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if rule := option.Whole(w.least, w.most); err != nil || !rule.Holds(n) {
+		return errors.New("expected " + rule.Want)
+	}
+	*w.value = n
+	return nil
+}
+
+// markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
+func markRequired(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		must(cmd.MarkFlagRequired(flag))
+	}
+}
+
+// must panics with an error about a command that this program defined wrongly.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
