@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
 	"mime"
@@ -16,96 +17,152 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// encoder encodes an answer. Rows are added in order.
-type encoder interface {
-	// add adds the next row.
-	add(row *predictedRow) error
-	// size returns the approximate number of bytes of the added rows.
-	size() int
-	// whole returns the pieces of the complete answer.
-	whole() (pieces [][]byte, err error)
-	// announce sets the headers of the complete answer.
-	announce(http.Header)
+// answer is the predictions of the rows of a request, as columns, and how they are encoded.
+type answer struct {
+	*version
+	asked
+	rows      int
+	values    []float32 // probabilities: n × k, or those of the most probable labels
+	numbers   []float64 // n × k: in regression, in place of the others
+	given     []int32   // classes that the model decides for
+	ends      []int32   // of those of a row, after a 0
+	best      []int32   // most probable classes of each row, if asked for
+	explained []string  // contributions of each row as JSON, if asked for
+	texts     int       // bytes of them
+	last      []float32 // probabilities of the rows that were added last: n × k
+	order     []int32   // classes of a row, by probability
 }
 
-// newEncoder returns the encoder of an answer with a content type, or in a protocol, by a version.
-func newEncoder(v *version, kind string, a asked) encoder {
-	if kind == typeArrow {
-		return newArrowAnswer(v, a)
-	}
-	columns := a.tensors
-	if kind != openInference {
-		columns = v.lists(kind, a)
-	}
-	return &textAnswer{version: v, asked: a, kind: kind, columns: columns}
+// contributed is what columns add to a score, with its label encoded as in answers.
+type contributed struct {
+	Label json.RawMessage `json:"label"`
+	model.Contributions
 }
 
-// column is a list of an answer in JSON, or a tensor of the Open Inference Protocol.
-type column struct {
+// add predicts further rows.
+func (a *answer) add(rows *examples.Rows) error {
+	if a.contributions > 0 {
+		var failed error
+		scores := make([]contributed, len(a.quoted))
+		err := a.Contributions(rows, a.contributions, func(_ int, of []model.Contributions) {
+			for out, score := range of {
+				scores[out] = contributed{a.quoted[out], score}
+			}
+			text, e := json.Marshal(scores)
+			failed = cmp.Or(failed, e)
+			a.explained, a.texts = append(a.explained, string(text)), a.texts+len(text)
+		})
+		if err = cmp.Or(err, failed); err != nil {
+			return err
+		}
+	}
+	k := len(a.Labels())
+	n := rows.Rows * k
+	a.rows += rows.Rows
+	if a.predictsNumbers() {
+		a.numbers = slices.Grow(a.numbers, n)[:len(a.numbers)+n]
+		a.Numbers(a.numbers[len(a.numbers)-n:], rows)
+		return nil
+	}
+	if a.top > 0 {
+		a.last = slices.Grow(a.last[:0], n)[:n]
+	} else {
+		a.values = slices.Grow(a.values, n)[:len(a.values)+n]
+		a.last = a.values[len(a.values)-n:]
+	}
+	a.Probabilities(a.last, rows)
+	for row := range slices.Chunk(a.last, k) {
+		a.given = a.decided(a.given, row)
+		a.ends = append(a.ends, int32(len(a.given)))
+		if a.top > 0 {
+			a.order = mostProbable(a.order, row, a.top)
+			a.best = append(a.best, a.order...)
+			for _, class := range a.order {
+				a.values = append(a.values, row[class])
+			}
+		}
+	}
+	return nil
+}
+
+// bytes returns the memory of the columns.
+func (a *answer) bytes() int {
+	return 4*(len(a.values)+len(a.given)+len(a.ends)+len(a.best)) + 8*len(a.numbers) + 16*len(a.explained) + a.texts
+}
+
+// row returns the prediction of row i of the last n, for a topic.
+func (a *answer) row(i, n int) predictedRow {
+	k := len(a.Labels())
+	if a.predictsNumbers() {
+		return predictedRow{numbers: a.numbers[len(a.numbers)-(n-i)*k:][:k]}
+	}
+	probabilities := a.last[i*k : (i+1)*k]
+	a.order = mostProbable(a.order, probabilities, cmp.Or(min(a.top, mostProbableWritten), mostProbableWritten))
+	return predictedRow{probabilities: probabilities, given: a.givenOf(a.rows - n + i), top: a.order}
+}
+
+// givenOf returns the classes that the model decides for in row i.
+func (a *answer) givenOf(i int) []int32 { return a.given[a.ends[i]:a.ends[i+1]] }
+
+// output is a list of an answer in JSON, or a tensor of the Open Inference Protocol.
+type output struct {
 	name     string
 	datatype string // of a tensor
 	width    int    // values of a row of a tensor; 0: one, which is no list
 	binary   bool   // the values of a tensor follow the JSON
 	nested   bool   // a row is a list
-	append   func(dst []byte, row *predictedRow, binary bool) []byte
-	text     // of the rows
+	append   func(a *answer, dst []byte, i int, binary bool) []byte
 }
 
 // lists returns the lists of an answer in JSON.
-func (v *version) lists(kind string, a asked) []column {
-	columns := v.outputs()
-	first, last := &columns[0], &columns[len(columns)-1]
+func (v *version) lists(kind string, a asked) []output {
+	outputs := v.outputs()
+	first, last := &outputs[0], &outputs[len(outputs)-1]
 	last.nested = true
 	switch {
 	case v.predictsNumbers():
 		last.nested = kind != mlflow || last.width > 1
 	case kind == mlflow:
-		first.name, columns = "predictions", columns[:1]
+		first.name, outputs = "predictions", outputs[:1]
 	default:
 		first.name = "labels"
 		if a.top > 0 {
-			*last = column{name: "top", nested: true, append: v.appendTop}
+			last.name, last.append = "top", (*answer).appendTop
 		}
 	}
 	if v.givesSeveral() {
-		first.nested, first.append = true, v.appendGiven
+		first.nested, first.append = true, (*answer).appendGiven
 	}
 	if a.contributions > 0 {
-		columns = append(columns, column{name: "contributions", append: func(dst []byte, row *predictedRow, _ bool) []byte {
-			return append(dst, row.contributions...)
-		}})
+		outputs = append(outputs, output{name: "contributions", append: (*answer).appendContributions})
 	}
-	return columns
+	return outputs
 }
 
 // outputs returns the tensors in the answers of a version: label, in a multi-label task labels, which has whether a row has each class; and
 // probabilities. In regression predictions.
-func (v *version) outputs() []column {
-	label := column{name: "label", datatype: "BYTES", append: v.appendLabel}
-	values := column{name: "probabilities", datatype: "FP32", width: len(v.Labels()),
-		append: func(dst []byte, row *predictedRow, binary bool) []byte {
-			return appendNumbers(dst, row.probabilities, 32, binary)
-		}}
+func (v *version) outputs() []output {
+	label := output{name: "label", datatype: "BYTES", append: (*answer).appendLabel}
+	values := output{name: "probabilities", datatype: "FP32", width: len(v.Labels()), append: (*answer).appendValues}
 	switch {
 	case v.predictsNumbers():
 		values.name, values.datatype = "predictions", "FP64"
-		values.append = func(dst []byte, row *predictedRow, binary bool) []byte {
-			return appendNumbers(dst, row.numbers, 64, binary)
-		}
-		return []column{values}
+		return []output{values}
 	case v.givesSeveral():
-		label = column{name: "labels", datatype: "BOOL", width: values.width, append: v.appendTruths}
+		label = output{name: "labels", datatype: "BOOL", width: values.width, append: (*answer).appendTruths}
 	case v.wholeNumbers != nil:
 		label.datatype = "INT64"
 	}
-	return []column{label, values}
+	return []output{label, values}
 }
 
 // setOutputs sets the outputs that a request asks for: those in a list, or all if it has none.
-func (a *asked) setOutputs(list value.Cell, all []column) error {
+func (a *asked) setOutputs(list value.Cell, all []output) error {
 	wanted := make([]bool, len(all))
 	a.tensors = nil
 	for i := range all {
@@ -114,7 +171,7 @@ func (a *asked) setOutputs(list value.Cell, all []column) error {
 	for item := range list.All() {
 		name, binary := "", a.binary
 		err := members{"name": keepText(&name), "parameters": members{"binary_data": keepTruth(&binary)}.read}.read(item)
-		i := slices.IndexFunc(all, func(c column) bool { return c.name == name })
+		i := slices.IndexFunc(all, func(o output) bool { return o.name == name })
 		if err == nil && i < 0 {
 			err = fmt.Errorf("there is no %.40q: expected label, labels, probabilities or predictions, as of the model", name)
 		}
@@ -123,101 +180,58 @@ func (a *asked) setOutputs(list value.Cell, all []column) error {
 		}
 		all[i].binary, wanted[i] = binary, true
 	}
-	for i, c := range all {
+	for i, o := range all {
 		if wanted[i] || !slices.Contains(wanted, true) {
-			a.tensors = append(a.tensors, c)
+			a.tensors = append(a.tensors, o)
 		}
 	}
 	return nil
 }
 
-// textAnswer is an answer in JSON: {"version", "labels", "probabilities"}; {"predictions"} for MLflow, the labels or the predicted numbers;
-// for the Open Inference Protocol tensors, in JSON or behind it.
-type textAnswer struct {
-	*version
-	asked
-	kind    string
-	columns []column
-	rows    int
-	length  int // of the JSON of tensors
-}
-
-// text is bytes in pieces: they grow without copies.
-type text struct {
-	pieces [][]byte
-	bytes  int
-}
-
-// pieceBytes is the approximate size of a piece of a long text.
-const pieceBytes = 64 << 10
-
-// add appends what appends appends to the last piece.
-func (t *text) add(appends func(dst []byte) []byte) {
-	last := len(t.pieces) - 1
-	if last < 0 || len(t.pieces[last]) >= pieceBytes {
-		t.pieces, last = append(t.pieces, nil), last+1
-	}
-	before := len(t.pieces[last])
-	t.pieces[last] = appends(t.pieces[last])
-	t.bytes += len(t.pieces[last]) - before
-}
-
-func (a *textAnswer) size() (bytes int) {
-	for _, c := range a.columns {
-		bytes += c.bytes
-	}
-	return bytes
-}
-
-// add implements encoder.
-func (a *textAnswer) add(row *predictedRow) error {
-	for i := range a.columns {
-		c := &a.columns[i]
-		c.add(func(dst []byte) []byte {
-			if dst = appendComma(dst, a.rows == 0 || c.binary); !c.nested {
-				return c.append(dst, row, c.binary)
-			}
-			return append(c.append(append(dst, '['), row, false), ']')
-		})
-	}
-	a.rows++
-	return nil
-}
-
 // appendGiven appends the labels that a row is given.
-func (v *version) appendGiven(dst []byte, row *predictedRow, _ bool) []byte {
-	for i, class := range row.given {
+func (a *answer) appendGiven(dst []byte, i int, _ bool) []byte {
+	return a.appendClasses(dst, a.givenOf(i))
+}
+
+// appendClasses appends labels.
+func (v *version) appendClasses(dst []byte, classes []int32) []byte {
+	for i, class := range classes {
 		dst = append(appendComma(dst, i == 0), v.quoted[class]...)
 	}
 	return dst
 }
 
 // appendTop appends the most probable labels of a row.
-func (v *version) appendTop(dst []byte, row *predictedRow, _ bool) []byte {
-	for i, c := range row.top {
-		dst = append(append(appendComma(dst, i == 0), `{"label":`...), v.quoted[c]...)
-		dst = append(value.AppendNumber(append(dst, `,"probability":`...), float64(row.probabilities[c]), 32), '}')
+func (a *answer) appendTop(dst []byte, i int, _ bool) []byte {
+	n := a.asked.values(a.version)
+	for j, class := range a.best[i*n : (i+1)*n] {
+		dst = append(append(appendComma(dst, j == 0), `{"label":`...), a.quoted[class]...)
+		dst = append(value.AppendNumber(append(dst, `,"probability":`...), float64(a.values[i*n+j]), 32), '}')
 	}
 	return dst
 }
 
+func (a *answer) appendContributions(dst []byte, i int, _ bool) []byte {
+	return append(dst, a.explained[i]...)
+}
+
 // appendLabel appends the label of a row.
-func (v *version) appendLabel(dst []byte, row *predictedRow, isBinary bool) []byte {
-	switch class := row.given[0]; {
+func (a *answer) appendLabel(dst []byte, i int, isBinary bool) []byte {
+	switch class := a.given[i]; {
 	case !isBinary:
-		return append(dst, v.quoted[class]...)
-	case v.wholeNumbers != nil:
-		return binary.LittleEndian.AppendUint64(dst, uint64(v.wholeNumbers[class]))
+		return append(dst, a.quoted[class]...)
+	case a.wholeNumbers != nil:
+		return binary.LittleEndian.AppendUint64(dst, uint64(a.wholeNumbers[class]))
 	default:
-		label := v.Labels()[class]
+		label := a.Labels()[class]
 		return append(binary.LittleEndian.AppendUint32(dst, uint32(len(label))), label...)
 	}
 }
 
 // appendTruths appends whether a row has each label.
-func (v *version) appendTruths(dst []byte, row *predictedRow, binary bool) []byte {
-	for class := range v.Labels() {
-		switch has := slices.Contains(row.given, int32(class)); {
+func (a *answer) appendTruths(dst []byte, i int, binary bool) []byte {
+	for class := range a.Labels() {
+		switch has := slices.Contains(a.givenOf(i), int32(class)); {
 		case !binary:
 			dst = strconv.AppendBool(appendComma(dst, class == 0), has)
 		case has:
@@ -227,6 +241,15 @@ func (v *version) appendTruths(dst []byte, row *predictedRow, binary bool) []byt
 		}
 	}
 	return dst
+}
+
+// appendValues appends the probabilities or the numbers of a row.
+func (a *answer) appendValues(dst []byte, i int, binary bool) []byte {
+	k := len(a.Labels())
+	if a.predictsNumbers() {
+		return appendNumbers(dst, a.numbers[i*k:(i+1)*k], 64, binary)
+	}
+	return appendNumbers(dst, a.values[i*k:(i+1)*k], 32, binary)
 }
 
 // appendNumbers appends numbers with the given bit size.
@@ -252,70 +275,103 @@ func appendComma(dst []byte, first bool) []byte {
 	return append(dst, ',')
 }
 
-// whole implements encoder.
-func (a *textAnswer) whole() (pieces [][]byte, err error) {
-	if a.kind == openInference {
-		return a.wholeTensors(), nil
+// text is bytes in pieces: they grow without copies.
+type text struct {
+	pieces [][]byte
+	bytes  int
+	room   func(bytes int) error // called before further pieces, with the bytes so far
+	err    error                 // of room: the text is incomplete
+}
+
+// pieceBytes is the approximate size of a piece of a long text.
+const pieceBytes = 64 << 10
+
+// add appends what appends appends to the last piece.
+func (t *text) add(appends func(dst []byte) []byte) {
+	last := len(t.pieces) - 1
+	if last < 0 || len(t.pieces[last]) >= pieceBytes {
+		if t.err = cmp.Or(t.err, t.room(t.bytes)); t.err != nil {
+			return
+		}
+		t.pieces, last = append(t.pieces, nil), last+1
 	}
+	before := len(t.pieces[last])
+	t.pieces[last] = appends(t.pieces[last])
+	t.bytes += len(t.pieces[last]) - before
+}
+
+// Write implements [io.Writer].
+func (t *text) Write(p []byte) (int, error) {
+	t.add(func(dst []byte) []byte { return append(dst, p...) })
+	return len(p), t.err
+}
+
+// output adds all rows of an output.
+func (t *text) output(a *answer, o *output) {
+	for i := 0; i < a.rows && t.err == nil; i++ {
+		t.add(func(dst []byte) []byte {
+			if dst = appendComma(dst, i == 0 || o.binary); !o.nested {
+				return o.append(a, dst, i, o.binary)
+			}
+			return append(o.append(a, append(dst, '['), i, false), ']')
+		})
+	}
+}
+
+// encode adds the answer in JSON to a text: {"version", "labels", "probabilities"}; {"predictions"} for MLflow, the labels or the predicted
+// numbers.
+func (a *answer) encode(t *text, kind string) error {
 	head := []byte{'{'}
-	if a.kind != mlflow {
+	if kind != mlflow {
 		head = fmt.Appendf(head, `"version":%d,`, a.Manifest.Version)
 	}
 	switch {
-	case a.kind == mlflow:
+	case kind == mlflow:
 	case a.predictsNumbers():
 		head = fmt.Appendf(head, `"targets":%s,`, a.list)
 	case a.classes:
 		head = fmt.Appendf(head, `"classes":%s,`, a.list)
 	}
-	for _, c := range a.columns {
-		pieces = append(append(pieces, fmt.Appendf(head, `"%s":[`, c.name)), c.pieces...)
+	for _, o := range a.lists(kind, a.asked) {
+		fmt.Fprintf(t, `%s"%s":[`, head, o.name)
+		t.output(a, &o)
 		head = []byte("],")
 	}
-	return append(pieces, []byte("]}\n")), nil
+	fmt.Fprint(t, "]}\n")
+	return t.err
 }
 
-// wholeTensors returns the JSON, and the values of binary tensors behind it.
-func (a *textAnswer) wholeTensors() (pieces [][]byte) {
-	head := fmt.Appendf(nil, `{"model_name":%q,"model_version":"%d",`, a.Manifest.Name, a.Manifest.Version)
+// encodeTensors adds the answer of the Open Inference Protocol: JSON, and the values of binary tensors behind it. It returns the length of the
+// JSON if there are any.
+func (a *answer) encodeTensors(t *text) (length int, err error) {
+	behind := &text{room: func(bytes int) error { return t.room(t.bytes + bytes) }}
+	fmt.Fprintf(t, `{"model_name":%q,"model_version":"%d",`, a.Manifest.Name, a.Manifest.Version)
 	if a.id != nil {
-		head = append(append(append(head, `"id":`...), a.id...), ',')
+		fmt.Fprintf(t, `"id":%s,`, a.id)
 	}
-	head = append(head, `"outputs":[`...)
-	var behind [][]byte
-	for i, c := range a.columns {
-		head = fmt.Appendf(appendComma(head, i == 0), `{"name":%q,"datatype":%q,"shape":[%d`, c.name, c.datatype, a.rows)
-		if c.width > 0 {
-			head = fmt.Appendf(head, ",%d", c.width)
+	head := `"outputs":[`
+	for _, o := range a.tensors {
+		fmt.Fprintf(t, `%s{"name":%q,"datatype":%q,"shape":[%d`, head, o.name, o.datatype, a.rows)
+		if o.width > 0 {
+			fmt.Fprintf(t, ",%d", o.width)
 		}
-		if c.binary {
-			head = fmt.Appendf(head, `],"parameters":{"binary_data_size":%d}}`, c.bytes)
-			behind = append(behind, c.pieces...)
+		head = ","
+		if o.binary {
+			before := behind.bytes
+			behind.output(a, &o)
+			fmt.Fprintf(t, `],"parameters":{"binary_data_size":%d}}`, behind.bytes-before)
 			continue
 		}
-		pieces = append(append(pieces, append(head, `],"data":[`...)), c.pieces...)
-		head = []byte("]}")
+		fmt.Fprint(t, `],"data":[`)
+		t.output(a, &o)
+		fmt.Fprint(t, "]}")
 	}
-	pieces = append(pieces, append(head, "]}"...))
-	a.length = lengthsOf(pieces)
-	return append(pieces, behind...)
-}
-
-// lengthsOf returns the number of bytes of pieces.
-func lengthsOf(pieces [][]byte) (n int) {
-	for _, piece := range pieces {
-		n += len(piece)
+	fmt.Fprint(t, "]}")
+	if behind.bytes > 0 {
+		length = t.bytes
 	}
-	return n
-}
-
-// announce sets the headers of the answer. The length of the JSON is only there if binary values follow it.
-func (a *textAnswer) announce(h http.Header) {
-	h.Set(headerType, typeJSON)
-	if slices.ContainsFunc(a.columns, func(c column) bool { return c.binary }) {
-		h.Set(headerType, typeBytes)
-		h.Set(headerLength, strconv.Itoa(a.length))
-	}
+	t.pieces, t.bytes = append(t.pieces, behind.pieces...), t.bytes+behind.bytes
+	return length, cmp.Or(t.err, behind.err)
 }
 
 // The metadata keys in a response's schema for the version, and for the labels as JSON if requested.
@@ -324,154 +380,82 @@ const (
 	metadataClasses = "stagewise.classes"
 )
 
-// arrowAnswer is an answer as an Arrow stream: the column label, and the column probabilities, a list of the classes in
+// encodeArrow adds the answer as an Arrow stream: the column label, and the column probabilities, a list of the classes in
 // order, or top, a list of the most probable labels with their probabilities; for multi-label tasks the column labels, a
 // list of the row's labels, in place of label; in regression the column predictions, a list of float64 in target order.
 // Labels are int64 if all of them are integers. The last column is contributions, if asked for: texts of JSON.
-type arrowAnswer struct {
-	*version
-	asked
-	schema   *arrow.Schema
-	stream   text // output of the writer
-	writer   *ipc.Writer
-	builder  *array.RecordBuilder
-	rows     int  // in the builder
-	rowBytes int  // approximate size of a row, without contributions
-	texts    int  // bytes of contributions in the builder
-	written  bool // a batch was written
-}
-
-func newArrowAnswer(v *version, asks asked) *arrowAnswer {
-	keys, values := []string{metadataVersion}, []string{strconv.Itoa(v.Manifest.Version)}
-	if asks.classes {
-		keys, values = append(keys, metadataClasses), append(values, string(v.list))
+func (a *answer) encodeArrow(t *text) error {
+	keys, values := []string{metadataVersion}, []string{strconv.Itoa(a.Manifest.Version)}
+	if a.classes {
+		keys, values = append(keys, metadataClasses), append(values, string(a.list))
 	}
 	metadata := arrow.NewMetadata(keys, values)
-	k, label := int32(len(v.Labels())), arrow.DataType(arrow.BinaryTypes.String)
-	if v.wholeNumbers != nil {
-		label = arrow.PrimitiveTypes.Int64
+	var fields []arrow.Field
+	var columns []arrow.Array
+	column := func(name string, of arrow.DataType, items []byte, children ...arrow.Array) {
+		fields, columns = append(fields, arrow.Field{Name: name, Type: of}), append(columns, made(of, a.rows, items, children...))
 	}
-	fields := []arrow.Field{{Name: "label", Type: label},
-		{Name: "probabilities", Type: arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float32)}}
-	if v.givesSeveral() {
-		fields[0] = arrow.Field{Name: "labels", Type: arrow.ListOf(label)}
-	}
-	if asks.top > 0 {
-		probable := arrow.StructOf(arrow.Field{Name: "label", Type: label}, arrow.Field{Name: "probability", Type: arrow.PrimitiveTypes.Float32})
-		fields[1] = arrow.Field{Name: "top", Type: arrow.ListOf(probable)}
-	}
-	if v.predictsNumbers() {
-		fields = []arrow.Field{{Name: "predictions", Type: arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float64)}}
-	}
-	valueBytes := 4
-	if asks.top > 0 || v.predictsNumbers() {
-		valueBytes = 8 // a label and its probability, or a float64
-	}
-	if asks.contributions > 0 {
-		fields = append(fields, arrow.Field{Name: "contributions", Type: arrow.BinaryTypes.String})
-	}
-	a := &arrowAnswer{version: v, asked: asks, schema: arrow.NewSchema(fields, &metadata),
-		rowBytes: 8 + valueBytes*asks.values(v)}
-	a.writer = ipc.NewWriter(a, ipc.WithSchema(a.schema))
-	a.builder = array.NewRecordBuilder(memory.DefaultAllocator, a.schema)
-	return a
-}
-
-func (a *arrowAnswer) kept() int { return a.rows*a.rowBytes + a.texts }
-
-func (a *arrowAnswer) size() int { return a.stream.bytes + a.kept() }
-
-// batchBytes is the approximate size of a batch.
-const batchBytes = 512 << 10
-
-// Write adds output of the writer.
-func (a *arrowAnswer) Write(p []byte) (int, error) {
-	a.stream.add(func(dst []byte) []byte { return append(dst, p...) })
-	return len(p), nil
-}
-
-// add adds the next row to the builder, and writes a batch once it is large enough.
-func (a *arrowAnswer) add(row *predictedRow) error {
-	if !a.predictsNumbers() {
-		a.addLabels(row.given)
-	}
-	last := a.schema.NumFields() - 1
-	if a.contributions > 0 {
-		a.builder.Field(last).(*array.StringBuilder).Append(row.contributions)
-		a.texts += len(row.contributions)
-		last--
-	}
-	switch lists := a.builder.Field(last).(type) {
-	case *array.ListBuilder:
-		a.addTop(lists, row)
-	case *array.FixedSizeListBuilder:
-		lists.Append(true)
-		switch values := lists.ValueBuilder().(type) {
-		case *array.Float64Builder:
-			values.AppendValues(row.numbers, nil)
-		case *array.Float32Builder:
-			values.AppendValues(row.probabilities, nil)
+	k, probability, number := int32(len(a.Labels())), arrow.PrimitiveTypes.Float32, arrow.PrimitiveTypes.Float64
+	if a.predictsNumbers() {
+		column("predictions", arrow.FixedSizeListOf(k, number), nil, made(number, len(a.numbers), arrow.Float64Traits.CastToBytes(a.numbers)))
+	} else {
+		given, probabilities := a.labelsOf(a.given), made(probability, len(a.values), arrow.Float32Traits.CastToBytes(a.values))
+		label := given.DataType()
+		if a.givesSeveral() {
+			column("labels", arrow.ListOf(label), arrow.Int32Traits.CastToBytes(a.ends), given)
+		} else {
+			fields, columns = append(fields, arrow.Field{Name: "label", Type: label}), append(columns, given)
+		}
+		if a.top > 0 {
+			ends := make([]int32, a.rows+1)
+			for i := range ends {
+				ends[i] = int32(i * a.asked.values(a.version))
+			}
+			probable := arrow.StructOf(arrow.Field{Name: "label", Type: label}, arrow.Field{Name: "probability", Type: probability})
+			column("top", arrow.ListOf(probable), arrow.Int32Traits.CastToBytes(ends), made(probable, len(a.best), nil, a.labelsOf(a.best), probabilities))
+		} else {
+			column("probabilities", arrow.FixedSizeListOf(k, probability), nil, probabilities)
 		}
 	}
-	if a.rows++; a.kept() < batchBytes {
-		return nil
+	if a.contributions > 0 {
+		texts := array.NewStringBuilder(memory.DefaultAllocator)
+		texts.AppendValues(a.explained, nil)
+		fields, columns = append(fields, arrow.Field{Name: "contributions", Type: arrow.BinaryTypes.String}), append(columns, texts.NewArray())
 	}
-	return a.batch()
+	schema := arrow.NewSchema(fields, &metadata)
+	w := ipc.NewWriter(t, ipc.WithSchema(schema))
+	return cmp.Or(t.err, w.Write(array.NewRecord(schema, columns, int64(a.rows))), w.Close())
 }
 
-// addLabels adds the label or labels of a row to the builder.
-func (a *arrowAnswer) addLabels(given []int32) {
-	to := a.builder.Field(0)
-	if lists, ok := to.(*array.ListBuilder); ok {
-		lists.Append(true)
-		to = lists.ValueBuilder()
+// made returns an array of n values of a type, none of which is null, with the bytes of its values or of its offsets, if it has any.
+func made(of arrow.DataType, n int, content []byte, children ...arrow.Array) arrow.Array {
+	buffers := []*memory.Buffer{nil}
+	if content != nil {
+		buffers = append(buffers, memory.NewBufferBytes(content))
 	}
-	for _, class := range given {
-		a.addLabel(to, int(class))
+	var data []arrow.ArrayData
+	for _, child := range children {
+		data = append(data, child.Data())
 	}
+	return array.MakeFromData(array.NewData(of, n, buffers, data, 0, 0))
 }
 
-// addLabel adds a label to an integer or text column.
-func (a *arrowAnswer) addLabel(to array.Builder, class int) {
-	if a.wholeNumbers != nil {
-		to.(*array.Int64Builder).Append(a.wholeNumbers[class])
-		return
+// labelsOf returns the labels of classes as a column of integers or texts.
+func (v *version) labelsOf(classes []int32) arrow.Array {
+	if v.wholeNumbers != nil {
+		b := array.NewInt64Builder(memory.DefaultAllocator)
+		b.Reserve(len(classes))
+		for _, class := range classes {
+			b.UnsafeAppend(v.wholeNumbers[class])
+		}
+		return b.NewArray()
 	}
-	to.(*array.StringBuilder).Append(a.Labels()[class])
-}
-
-// addTop adds the most probable labels of a row to the builder.
-func (a *arrowAnswer) addTop(lists *array.ListBuilder, row *predictedRow) {
-	lists.Append(true)
-	probable := lists.ValueBuilder().(*array.StructBuilder)
-	for _, c := range row.top {
-		probable.Append(true)
-		a.addLabel(probable.FieldBuilder(0), int(c))
-		probable.FieldBuilder(1).(*array.Float32Builder).Append(row.probabilities[c])
+	b := array.NewStringBuilder(memory.DefaultAllocator)
+	for _, class := range classes {
+		b.Append(v.Labels()[class])
 	}
+	return b.NewArray()
 }
-
-// batch writes the rows of the builder as a batch.
-func (a *arrowAnswer) batch() error {
-	record := a.builder.NewRecord()
-	defer record.Release()
-	a.rows, a.texts, a.written = 0, 0, true
-	return a.writer.Write(record)
-}
-
-// whole implements encoder: it writes the last batch, empty if there are no rows at all, and the end of the stream.
-func (a *arrowAnswer) whole() (pieces [][]byte, err error) {
-	defer a.builder.Release()
-	if a.rows > 0 || !a.written {
-		err = a.batch()
-	}
-	if err == nil {
-		err = a.writer.Close()
-	}
-	return a.stream.pieces, err
-}
-
-func (a *arrowAnswer) announce(h http.Header) { h.Set(headerType, typeArrow) }
 
 const headerType = "Content-Type"
 
@@ -492,7 +476,7 @@ type asked struct {
 	// of the Open Inference Protocol
 	id      []byte   // of the request, as JSON; nil: none
 	binary  bool     // tensors are binary, if they do not say otherwise
-	tensors []column // those asked for
+	tensors []output // those asked for
 }
 
 // askedBy returns the contents requested in headers.

@@ -44,11 +44,11 @@ func allFree(s *Server) bool {
 	return true
 }
 
-// checkFree fails the test if memory for requests, or a workspace, is held.
+// checkFree fails the test if memory for requests, or a core, is held.
 func checkFree(t *testing.T, s *Server) {
 	t.Helper()
 	if !allFree(s) || len(s.cores) != cap(s.cores) {
-		t.Error("memory or a workspace is still held")
+		t.Error("memory or a core is still held")
 	}
 }
 
@@ -256,7 +256,7 @@ func (f *failing) Model() *model.Model {
 	return f.Versions.Model()
 }
 
-// A handler that panics releases its workspace and its memory, and is counted and reported with the shape of the request.
+// A handler that panics releases its core and its memory, and is counted and reported with the shape of the request.
 func TestHandlerThatPanics(t *testing.T) {
 	m := newModel(t, 3, 2, nil, layout.MissingError)
 	versions := &failing{Versions: Fixed(m)}

@@ -149,15 +149,14 @@ func TestAnswersThatTakeTooLong(t *testing.T) {
 			t.Errorf("%s: %d: %s", kind, w.Code, got)
 		}
 	}
-	var busy []*workspace
 	for range cap(s.cores) {
-		busy = append(busy, <-s.cores)
+		noError(t, s.enter(t.Context()))
 	}
 	if got := reason(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))); got != "no core was free for 1ms: send it again" {
 		t.Error(got)
 	}
-	for _, work := range busy {
-		s.leave(work)
+	for range cap(s.cores) {
+		s.leave()
 	}
 	checkFree(t, s)
 }
@@ -256,12 +255,12 @@ func TestMemoryOfTensors(t *testing.T) {
 	b := must(s.read(httptest.NewRecorder(), r))(t)
 	defer b.release()
 	m := must(b.measure(int64(o.MaxBody)))(t)
-	p := &prediction{Server: s, request: r, sent: openInference, kind: openInference}
+	p := &prediction{Server: s, request: r, header: http.Header{}, sent: openInference, kind: openInference}
 	noError(t, p.compute(t.Context(), b))
 	defer p.held.release()
 	needed := p.rowBytes
 	if p.needs(m, false); p.rowBytes < needed {
-		t.Errorf("%d rows take %d bytes, and %d are reserved", p.count, needed, p.rowBytes)
+		t.Errorf("%d rows take %d bytes, and %d are reserved", n, needed, p.rowBytes)
 	}
 }
 

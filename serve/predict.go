@@ -35,17 +35,16 @@ type prediction struct {
 	sent      string // content type or protocol of the rows
 	kind      string // content type or protocol of the answer
 	rows      rows
-	work      *workspace // while it has a core
-	encoder   encoder
-	count     int            // number of predicted rows
+	answer    *answer        // nil: it is encoded, or none was computed yet
+	text      text           // the answer
+	header    http.Header    // of the answer
 	record    *record        // of the answers; nil: not written
-	pieces    [][]byte       // of the answer
 	unpacked  input.Unpacked // of Arrow so far
 	again     int            // bytes of tensors, and of Arrow decompressed again, for record
 	bodyBytes int64          // of the rows as they were sent, decompressed
 	rowBytes  int64          // memory that the rows need
 	held      claim          // memory for the rows
-	answer    claim          // memory for the answer
+	answered  claim          // memory for the answer
 }
 
 // predict handles a prediction request.
@@ -78,19 +77,23 @@ func (s *Server) respond(w http.ResponseWriter, p *prediction) error {
 	}
 	defer body.release()
 	defer s.begin(r, true)()
-	p.Server, p.record = s, record
+	p.Server, p.header, p.record = s, w.Header(), record
 	defer func() {
 		p.held.release()
-		p.answer.release()
+		p.answered.release()
 	}()
 	if err := p.compute(r.Context(), body); err != nil {
 		return err
 	}
-	p.finish(w.Header())
+	p.finish()
 	body.release()
 	p.held.release()
-	p.answer.shrink(int64(lengthsOf(p.pieces)))
-	p.send(w)
+	p.answered.shrink(int64(p.text.bytes))
+	for _, piece := range p.text.pieces {
+		if _, err := w.Write(piece); err != nil { // the client has disconnected, or was too slow
+			panic(http.ErrAbortHandler)
+		}
+	}
 	return nil
 }
 
@@ -137,11 +140,11 @@ func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
 
 // predictRows predicts the rows of a body. If they need more memory than they have, it ends early.
 func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
-	p.count, p.unpacked, p.again = 0, input.Unpacked{}, 0
-	if p.work, err = p.enter(ctx); err != nil {
+	p.unpacked, p.again = input.Unpacked{}, 0
+	if err := p.enter(ctx); err != nil {
 		return err
 	}
-	defer func() { p.leave(p.work) }()
+	defer p.leave()
 	if p.rows, err = p.open(ctx, text); err != nil {
 		return unusable(ctx, err)
 	}
@@ -149,53 +152,60 @@ func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
 		return err
 	}
 	p.record.reset()
-	p.encoder = newEncoder(p.version, p.kind, p.asks)
+	p.answer = &answer{version: p.version, asked: p.asks, ends: []int32{0}}
 	if err := p.rows.read(p.asks.mostRows(p.version), func(rows *examples.Rows) error { return p.tile(ctx, rows) }); err != nil {
 		return unusable(ctx, err)
 	}
-	if p.count == 0 {
+	if p.answer.rows == 0 {
 		return refuse(http.StatusBadRequest, "no rows")
 	}
-	if p.pieces, err = p.encoder.whole(); err != nil {
-		return err
-	}
-	return p.reserve(lengthsOf(p.pieces))
+	return p.encode()
 }
 
-// tile appends the predictions of the next rows to the answer.
+// tile adds the predictions of the next rows to the answer.
 func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	n := rows.Rows
-	if p.count += n; p.count > p.Server.options.MaxRows {
+	if p.answer.rows+n > p.Server.options.MaxRows {
 		return p.manyRows()
 	}
-	if err := p.work.predict(p.version, rows, p.asks.contributions); err != nil {
+	if err := p.answer.add(rows); err != nil {
 		return err
 	}
-	top, written := p.asks.top, mostProbableWritten
-	if top > 0 {
-		written = min(top, written)
-	}
-	if p.record != nil {
-		top = max(top, written)
-	}
-	for i := range n {
-		row := p.work.row(p.version, i, top)
-		if err := p.encoder.add(row); err != nil {
-			return err
-		}
-		if p.record == nil {
-			continue
-		}
-		p.record.add(p.version, row, written, func(dst []byte) []byte { return p.rows.features(dst, i) })
+	for i := 0; i < n && p.record != nil; i++ {
+		p.record.add(p.version, p.answer.row(i, n), func(dst []byte) []byte { return p.rows.features(dst, i) })
 		if int64(p.record.bytes) > p.memory.maxAnswer() { // also of columns that the model does not have
 			return refuse(http.StatusRequestEntityTooLarge, "the features of the rows have more than %d bytes as JSON, which serve.answers.topic "+
 				"needs: send fewer rows at a time", p.memory.maxAnswer())
 		}
 	}
-	return p.reserve(p.encoder.size())
+	return p.reserve(0)
+}
+
+// encode encodes the answer, and sets its headers.
+func (p *prediction) encode() (err error) {
+	p.text = text{room: p.reserve}
+	kind, length := typeJSON, 0
+	switch p.kind {
+	case typeArrow:
+		kind, err = typeArrow, p.answer.encodeArrow(&p.text)
+	case openInference:
+		if length, err = p.answer.encodeTensors(&p.text); length > 0 {
+			kind = typeBytes
+		}
+	default:
+		err = p.answer.encode(&p.text, p.kind)
+	}
+	if err = cmp.Or(err, p.reserve(p.text.bytes)); err != nil {
+		return err
+	}
+	p.header.Set(headerType, kind)
+	if length > 0 {
+		p.header.Set(headerLength, strconv.Itoa(length))
+	}
+	return nil
 }
 
 // manyRows rejects a request with too many rows.
@@ -203,136 +213,53 @@ func (s *Server) manyRows() error {
 	return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", s.options.MaxRows)
 }
 
-// reserve reserves memory for the answer so far, of so many bytes.
-func (p *prediction) reserve(answer int) error {
-	answer += p.record.size()
-	if int64(answer) > p.memory.maxAnswer() {
+// reserve reserves memory for the answer so far: its columns, and so many bytes of its text.
+func (p *prediction) reserve(text int) error {
+	text += p.record.size()
+	columns := p.answer.bytes()
+	if int64(max(text, columns)) > p.memory.maxAnswer() {
 		return refuse(http.StatusRequestEntityTooLarge, "the answer would have more than %d bytes, a sixteenth of serve.memory: send fewer rows "+
 			"at a time, or ask for the most probable labels with %q or fewer %q", p.memory.maxAnswer(), keyTop, keyContributions)
 	}
-	if !p.answer.grow(&p.memory.answers, int64(answer)) {
+	if !p.answered.grow(&p.memory.answers, int64(text+columns)) {
 		return p.full()
 	}
 	return nil
 }
 
-// finish counts the rows, sets the header of the answer, and keeps only the pieces of the answer.
-func (p *prediction) finish(h http.Header) {
+// finish counts the rows, sets the headers of the answer, and keeps only its text.
+func (p *prediction) finish() {
 	lacking, missing := p.rows.lacking()
 	p.record.send()
-	p.metrics.rows.Add(float64(p.count))
+	p.metrics.rows.Add(float64(p.answer.rows))
 	p.metrics.missing.Add(float64(missing))
-	p.encoder.announce(h)
-	h.Set("Content-Length", strconv.Itoa(lengthsOf(p.pieces)))
-	h.Set(headerVersion, strconv.Itoa(p.Manifest.Version))
-	h.Set(headerMissing, strconv.Itoa(lacking))
-	p.rows, p.record, p.encoder = nil, nil, nil
+	p.header.Set("Content-Length", strconv.Itoa(p.text.bytes))
+	p.header.Set(headerVersion, strconv.Itoa(p.Manifest.Version))
+	p.header.Set(headerMissing, strconv.Itoa(lacking))
+	p.rows, p.record, p.answer, p.text.room = nil, nil, nil, nil
 }
 
-// send sends the answer.
-func (p *prediction) send(w http.ResponseWriter) {
-	for _, piece := range p.pieces {
-		if _, err := w.Write(piece); err != nil { // the client has disconnected, or was too slow
-			panic(http.ErrAbortHandler)
-		}
-	}
-}
-
-// workspace is reusable memory for the predictions of a tile of rows. There are as many as cores.
-type workspace struct {
-	probabilities []float32 // n × k
-	numbers       []float64 // n × k: in regression, in place of probabilities
-	contributions []string  // n, as JSON: if they are asked for
-	current       predictedRow
-}
-
-// predictedRow is the prediction of a row.
-type predictedRow struct {
-	numbers       []float64 // in regression, in place of the others
-	probabilities []float32
-	given         []int32 // classes that the model decides for, in order
-	top           []int32 // most probable classes, if asked for
-	contributions string  // as JSON, if asked for
-}
-
-// row returns the prediction of row i, with a number of most probable classes. It is valid until the next call.
-func (p *workspace) row(v *version, i, top int) *predictedRow {
-	k, r := len(v.Labels()), &p.current
-	if r.contributions = ""; p.contributions != nil {
-		r.contributions = p.contributions[i]
-	}
-	if v.predictsNumbers() {
-		r.numbers, r.probabilities = p.numbers[i*k:(i+1)*k], nil
-		return r
-	}
-	r.numbers, r.probabilities = nil, p.probabilities[i*k:(i+1)*k]
-	r.given = v.given(r.given, r.probabilities)
-	if top > 0 {
-		r.top = mostProbable(r.top, r.probabilities, top)
-	}
-	return r
-}
-
-// contributed is what columns add to a score, with its label encoded as in answers.
-type contributed struct {
-	Label json.RawMessage `json:"label"`
-	model.Contributions
-}
-
-// keptValues is the maximum number of values that a workspace keeps between requests.
+// keptValues is the maximum number of values that a reader keeps between requests.
 const keptValues = workspaceBytes / 4
-
-// predict predicts rows, with so many contributions to each score.
-func (p *workspace) predict(v *version, rows *examples.Rows, contributions int) error {
-	if p.contributions = nil; contributions > 0 {
-		var failed error
-		scores := make([]contributed, len(v.quoted))
-		err := v.Contributions(rows, contributions, func(_ int, of []model.Contributions) {
-			for out, score := range of {
-				scores[out] = contributed{v.quoted[out], score}
-			}
-			text, e := json.Marshal(scores)
-			failed = cmp.Or(failed, e)
-			p.contributions = append(p.contributions, string(text))
-		})
-		if err = cmp.Or(err, failed); err != nil {
-			return err
-		}
-	}
-	values := rows.Rows * len(v.Labels())
-	if v.predictsNumbers() {
-		p.numbers = resized(p.numbers, values)
-		v.Numbers(p.numbers, rows)
-		return nil
-	}
-	p.probabilities = resized(p.probabilities, values)
-	v.Probabilities(p.probabilities, rows)
-	return nil
-}
 
 // resized returns a slice of n values that reuses memory if possible.
 func resized[T any](values []T, n int) []T { return slices.Grow(values[:0], n)[:n] }
 
-// enter waits for a core, and returns a workspace. The caller returns it with leave.
-func (s *Server) enter(ctx context.Context) (*workspace, error) {
+// enter waits for a core. The caller returns it with leave.
+func (s *Server) enter(ctx context.Context) error {
 	select {
-	case work := <-s.cores:
-		return work, nil
+	case <-s.cores:
+		return nil
 	case <-ctx.Done():
 	}
 	if cause := context.Cause(ctx); cause != s.late {
-		return nil, cause
+		return cause
 	}
-	return nil, refuse(http.StatusServiceUnavailable, "no core was free for %v: send it again", s.options.Timeout)
+	return refuse(http.StatusServiceUnavailable, "no core was free for %v: send it again", s.options.Timeout)
 }
 
-// leave returns a workspace.
-func (s *Server) leave(work *workspace) {
-	if values := cap(work.probabilities) + 2*cap(work.numbers); values > keptValues {
-		work = &workspace{}
-	}
-	s.cores <- work
-}
+// leave returns a core.
+func (s *Server) leave() { s.cores <- struct{}{} }
 
 // predictsNumbers reports whether answers have predicted targets in place of labels and probabilities.
 func (v *version) predictsNumbers() bool { return v.Task() == examples.Numbers }
@@ -340,10 +267,9 @@ func (v *version) predictsNumbers() bool { return v.Task() == examples.Numbers }
 // givesSeveral reports whether the model is multi-label.
 func (v *version) givesSeveral() bool { return v.Task() == examples.SeveralLabels }
 
-// given returns the predicted classes of a row, in order: the one that the model decides for, or in a multi-label task those
-// whose probability is above the threshold. It uses the memory of classes.
-func (v *version) given(classes []int32, probabilities []float32) []int32 {
-	classes = classes[:0]
+// decided appends the predicted classes of a row, in order: the one that the model decides for, or in a multi-label task those whose probability is
+// above the threshold.
+func (v *version) decided(classes []int32, probabilities []float32) []int32 {
 	if !v.givesSeveral() {
 		return append(classes, v.Decide(probabilities))
 	}

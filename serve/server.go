@@ -61,7 +61,7 @@ type Server struct {
 	metrics     *metrics
 	register    prometheus.Registerer // for the metrics of the pipeline
 	last        atomic.Pointer[version]
-	cores       chan *workspace               // idle workspaces
+	cores       chan struct{}                 // idle cores
 	late        error                         // of an answer that takes too long to compute
 	memory      memories                      // for requests and answers
 	answers     *answersWriter                // nil: answers are not written
@@ -104,11 +104,11 @@ type version struct {
 func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string, notice func(text string)) (*Server, error) {
 	s := &Server{
 		options: o, notice: notice, versions: versions, registry: registry,
-		cores: make(chan *workspace, cores()), memory: newMemories(&o),
+		cores: make(chan struct{}, cores()), memory: newMemories(&o),
 		late: refuse(http.StatusServiceUnavailable, "the answer was not computed within %v: send fewer rows at a time", o.Timeout),
 	}
 	for range cap(s.cores) {
-		s.cores <- &workspace{}
+		s.leave()
 	}
 	var err error
 	if o.TokenFile != "" {

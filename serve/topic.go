@@ -142,11 +142,19 @@ func (r *record) size() int {
 	return r.bytes
 }
 
-// add adds the next row, with the prediction of a version, and at most so many of its probabilities. features appends its features as JSON.
-func (r *record) add(v *version, row *predictedRow, most int, features func(dst []byte) []byte) {
+// predictedRow is the prediction of a row.
+type predictedRow struct {
+	numbers       []float64 // in regression, in place of the others
+	probabilities []float32
+	given         []int32 // classes that the model decides for, in order
+	top           []int32 // most probable classes
+}
+
+// add adds the next row, with the prediction of a version. features appends its features as JSON.
+func (r *record) add(v *version, row predictedRow, features func(dst []byte) []byte) {
 	id, _ := json.Marshal(r.id) // a string can be encoded
 	text := fmt.Appendf(nil, `{"request":%s,"row":%d,"version":%d,"features":`, id, len(r.messages), v.Manifest.Version)
-	text = v.appendPrediction(append(features(text), `,"prediction":{`...), row, most)
+	text = v.appendPrediction(append(features(text), `,"prediction":{`...), row)
 	m := kafkalog.Message{Value: append(text, "}}"...)}
 	if r.trace != "" {
 		m.Headers = []kafkalog.Header{{Key: wire.HeaderTrace, Value: []byte(r.trace)}}
@@ -170,7 +178,7 @@ func (r *record) send() {
 }
 
 // appendPrediction appends the members of a prediction in a message.
-func (v *version) appendPrediction(dst []byte, row *predictedRow, most int) []byte {
+func (v *version) appendPrediction(dst []byte, row predictedRow) []byte {
 	member := func(i, class int, number float64, bits int) {
 		name := v.quoted[class]
 		if dst = appendComma(dst, i == 0); name[0] != '"' { // an integer
@@ -188,12 +196,12 @@ func (v *version) appendPrediction(dst []byte, row *predictedRow, most int) []by
 		return append(dst, '}')
 	}
 	if v.givesSeveral() {
-		dst = append(v.appendGiven(append(dst, `"labels":[`...), row, false), ']')
+		dst = append(v.appendClasses(append(dst, `"labels":[`...), row.given), ']')
 	} else {
 		dst = append(append(dst, `"label":`...), v.quoted[row.given[0]]...)
 	}
 	dst = append(dst, `,"probabilities":{`...)
-	for i, class := range row.top[:min(len(row.top), most)] {
+	for i, class := range row.top {
 		member(i, int(class), float64(row.probabilities[class]), 32)
 	}
 	return append(dst, '}')

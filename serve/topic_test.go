@@ -98,7 +98,7 @@ func addRow(t *testing.T, r *record, features string) {
 	}
 	v := &version{Model: newModelOf(t, []string{"no", "yes"}, 7, 2, nil, layout.MissingError)}
 	v.quoted = v.LabelType().Values(v.Labels())
-	r.add(v, &predictedRow{given: []int32{0}, probabilities: []float32{0.75, 0.25}, top: []int32{0, 1}}, 10,
+	r.add(v, predictedRow{given: []int32{0}, probabilities: []float32{0.75, 0.25}, top: []int32{0, 1}},
 		func(dst []byte) []byte { return append(dst, features...) })
 }
 
