@@ -8,7 +8,6 @@
 #   kafka.sh stop                                shuts down cleanly, with SIGKILL after 20 s
 #   kafka.sh kill --node I                       kills one node with SIGKILL
 #   kafka.sh revive --node I                     starts one node again
-#   kafka.sh status                              prints a line for each node; succeeds if all run and listen
 #   kafka.sh wipe                                stops and deletes the cluster
 #
 # Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. The folder --dir holds the cluster
@@ -22,8 +21,8 @@
 # client.yaml is the part of a configuration that connects as
 # admin, brokers has the addresses, and there are ca.pem, client.pem, client.key and USER.password for each user.
 #
-# Further options: --version V, --heap 512m, --wait SECONDS. Environment: KAFKA_DIR, KAFKA_VERSION, KAFKA_HEAP, KAFKA_JARS
-# (the folder of jars). It needs Java 17 and Maven, with --secure also openssl, and installs them if that needs no password.
+# Further options: --heap 512m, --wait SECONDS. Environment: KAFKA_VERSION, KAFKA_JARS (the folder of jars). It needs Java 17 and
+# Maven, with --secure also openssl, and installs them if that needs no password.
 set -euo pipefail
 say() { echo "kafka: $*" >&2; }
 fail() { say "$@"; exit 1; }
@@ -35,40 +34,22 @@ usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 action=${1:-}
 [ $# -eq 0 ] || shift
-nodes='' port='' node='' secure='' advertise='' wait_seconds=90
-dir=${KAFKA_DIR:-${TMPDIR:-/tmp}/stagewise-kafka}
-version=${KAFKA_VERSION:-4.1.2}
-heap=${KAFKA_HEAP:-512m}
+nodes='' port='' node='' secure='' advertise='' id='' wait=90 heap=512m dir=${TMPDIR:-/tmp}/stagewise-kafka
 while [ $# -gt 0 ]; do
-  if [ "$1" = --secure ]; then
-    secure=1
-    shift
-    continue
-  fi
-  [ $# -ge 2 ] || usage
   case $1 in
-    --nodes) nodes=$2 ;;
-    --port) port=$2 ;;
-    --node) node=$2 ;;
-    --advertise) advertise=$2 ;;
-    --dir) dir=$2 ;;
-    --version) version=$2 ;;
-    --heap) heap=$2 ;;
-    --wait) wait_seconds=$2 ;;
+    --secure) secure=1; shift; continue ;;
+    --nodes | --port | --node | --advertise | --dir | --heap | --wait) [ $# -ge 2 ] || usage ;;
     *) usage ;;
   esac
+  printf -v "${1#--}" %s "$2"
   shift 2
 done
 
 # Kafka 4.1 is built with this version of log4j.
-need_jars() {
+need_programs() {
+  local version=${KAFKA_VERSION:-4.1.2}
+  need_java
   fetch_jars "kafka-$version" "Kafka $version (43 MB)" "org.apache.kafka:kafka_2.13:$version" org.apache.logging.log4j:log4j-slf4j-impl:2.24.3
-}
-
-need_openssl() {
-  command -v openssl >/dev/null && return
-  say "installing openssl"
-  install_packages openssl openssl || fail "certificates need openssl: $(how_to_install openssl openssl)"
 }
 
 # --- The files of a secured cluster
@@ -100,28 +81,36 @@ make_security() {
 need_security() {
   local work=$dir/.security
   [ ! -d "$dir/security" ] || return 0
-  need_openssl
+  command -v openssl >/dev/null || install_packages openssl openssl || fail "certificates need openssl: $(how_to_install openssl openssl)"
   rm -rf "$work"
   mkdir -m 700 "$work"
-  if ! (make_security "$work") >"$dir/openssl.log" 2>&1; then
-    cat "$dir/openssl.log" >&2
-    fail "openssl could not make the certificates"
-  fi
-  rm "$dir/openssl.log"
+  (make_security "$work") >"$dir/openssl.log" 2>&1 || { cat "$dir/openssl.log" >&2; fail "openssl could not make the certificates"; }
   mv "$work" "$dir/security"
 }
 
 password() { cat "$dir/security/$1.password"; }
 
-# Prints the listeners of a secured node's configuration. Brokers and controllers trust each other's certificate.
-secured_listeners() {
-  local i=$1 user plain=''
+# --- One node
+
+address() { echo "127.0.0.1:$((port + $1 + $2))"; } # NODE OFFSET
+broker=-1 controller=99 inner=199 fronted=299       # offsets of ports
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/${1#*:}") 2>/dev/null; }
+marker() { echo "-Dstagewise.kafka.node=$dir/n$1"; }
+
+# Prints the listeners of a node's configuration. Brokers and controllers of a secured cluster trust each other's certificate.
+listeners() {
+  local i=$1 user plain='' between=CLIENTS open protocols=CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT,FRONTED:PLAINTEXT
+  open=CLIENTS://$(address "$i" $broker)
+  if [ -n "$secure" ]; then
+    open+=,BROKERS://$(address "$i" $inner) between=BROKERS protocols=CLIENTS:SASL_SSL,BROKERS:SSL,CONTROLLER:SSL
+  fi
+  echo "listeners=$open,CONTROLLER://$(address "$i" $controller)${advertise:+,FRONTED://$(address "$i" $fronted)}"
+  echo "advertised.listeners=$open${advertise:+,FRONTED://127.0.0.1:$(cut -d, -f "$i" <<<"$advertise")}"
+  echo "listener.security.protocol.map=$protocols"
+  echo "inter.broker.listener.name=$between"
+  [ -n "$secure" ] || return 0
   for user in $users; do plain+=" user_$user=\"$(password "$user")\""; done
   cat <<PROPERTIES
-listeners=CLIENTS://127.0.0.1:$(broker_port "$i"),BROKERS://127.0.0.1:$(inner_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i")
-advertised.listeners=CLIENTS://127.0.0.1:$(broker_port "$i"),BROKERS://127.0.0.1:$(inner_port "$i")
-listener.security.protocol.map=CLIENTS:SASL_SSL,BROKERS:SSL,CONTROLLER:SSL
-inter.broker.listener.name=BROKERS
 ssl.keystore.type=PEM
 ssl.keystore.location=$dir/security/broker.keys.pem
 ssl.truststore.type=PEM
@@ -139,31 +128,6 @@ super.users=User:admin;User:CN=broker
 PROPERTIES
 }
 
-plain_listeners() {
-  local i=$1
-  cat <<PROPERTIES
-listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i")
-advertised.listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i")
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=PLAINTEXT
-PROPERTIES
-}
-
-# --- One node
-
-broker_port() { echo $((port + $1 - 1)); }
-controller_port() { echo $((port + $1 + 99)); }
-inner_port() { echo $((port + $1 + 199)); }
-fronted_port() { echo $((port + $1 + 299)); }
-ports() {
-  broker_port "$1"
-  controller_port "$1"
-  [ -z "$secure" ] || inner_port "$1"
-  [ -z "$advertise" ] || fronted_port "$1"
-}
-listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-marker() { echo "-Dstagewise.kafka.node=$dir/n$1"; }
-
 # Prints a node's process id if it runs. The marker on the command line tells it from a later process with the same id.
 process() {
   local pid
@@ -174,36 +138,35 @@ process() {
     grep -qF -- "$(marker "$1") " && echo "$pid"
 }
 
-# Writes a node's configuration. Message sizes and retention are Kafka's defaults, because what stagewise writes must fit these.
-# Compaction and deletion are quick, so that tests see them.
+# Writes a node's configuration, and formats its folder. Message sizes and retention are Kafka's defaults, because what stagewise writes must
+# fit these. Compaction and deletion are quick, so that tests see them.
 configure() {
-  local i=$1 replication=$((nodes < 3 ? nodes : 3)) voters='' k
-  for ((k = 1; k <= nodes; k++)); do voters+=${voters:+,}$k@127.0.0.1:$(controller_port $k); done
+  local i=$1 replication=$((nodes < 3 ? nodes : 3)) voters='' k user
+  local in_sync=$((replication > 1 ? replication - 1 : 1))
+  local -a credentials=()
+  for ((k = 1; k <= nodes; k++)); do voters+=${voters:+,}$k@$(address $k $controller); done
   mkdir -p "$dir/n$i"
   cat >"$dir/n$i/server.properties" <<PROPERTIES
 process.roles=broker,controller
 node.id=$i
 controller.quorum.voters=$voters
 controller.listener.names=CONTROLLER
-$(if [ -n "$secure" ]; then secured_listeners "$i"; else plain_listeners "$i"; fi)
+$(listeners "$i")
 log.dirs=$dir/n$i/data
-
 auto.create.topics.enable=false
 default.replication.factor=$replication
-min.insync.replicas=$((replication > 1 ? replication - 1 : 1))
+min.insync.replicas=$in_sync
 offsets.topic.replication.factor=$replication
 offsets.topic.num.partitions=8
 transaction.state.log.replication.factor=$replication
-transaction.state.log.min.isr=$((replication > 1 ? replication - 1 : 1))
+transaction.state.log.min.isr=$in_sync
 transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=$replication
-share.coordinator.state.topic.min.isr=$((replication > 1 ? replication - 1 : 1))
+share.coordinator.state.topic.min.isr=$in_sync
 group.initial.rebalance.delay.ms=0
-
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 controller.quorum.request.timeout.ms=1000
-
 num.network.threads=2
 num.io.threads=4
 background.threads=2
@@ -211,13 +174,6 @@ log.cleaner.dedupe.buffer.size=16777216
 log.cleaner.backoff.ms=1000
 log.segment.delete.delay.ms=1000
 PROPERTIES
-  if [ -n "$advertise" ]; then
-    cat >>"$dir/n$i/server.properties" <<PROPERTIES
-listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i"),FRONTED://127.0.0.1:$(fronted_port "$i")
-advertised.listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),FRONTED://127.0.0.1:$(cut -d, -f "$i" <<<"$advertise")
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FRONTED:PLAINTEXT
-PROPERTIES
-  fi
   cat >"$dir/n$i/log4j2.properties" <<'PROPERTIES'
 status=error
 appender.console.type=Console
@@ -227,36 +183,23 @@ appender.console.layout.pattern=%d{ISO8601} %p %c{1}: %m%n
 rootLogger.level=INFO
 rootLogger.appenderRef.console.ref=console
 PROPERTIES
-}
-
-format() {
-  local i=$1 user
-  local -a credentials=()
-  [ -f "$dir/n$i/data/meta.properties" ] && return
-  if [ -n "$secure" ]; then
-    for user in $users; do
-      credentials+=(--add-scram "SCRAM-SHA-256=[name=$user,password=$(password "$user")]")
-      credentials+=(--add-scram "SCRAM-SHA-512=[name=$user,password=$(password "$user")]")
-    done
-  fi
+  [ ! -f "$dir/n$i/data/meta.properties" ] || return 0
+  for user in ${secure:+$users}; do
+    for k in 256 512; do credentials+=(--add-scram "SCRAM-SHA-$k=[name=$user,password=$(password "$user")]"); done
+  done
   # The bash of macOS treats an empty array as unset.
-  "$java" -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
-    -Dlog4j2.configurationFile="$dir/n$i/log4j2.properties" -cp "$jars/*" \
-    kafka.tools.StorageTool format -t "$CLUSTER_ID" -c "$dir/n$i/server.properties" \
-    ${credentials[@]+"${credentials[@]}"} >"$dir/n$i/format.log" 2>&1 ||
-    { cat "$dir/n$i/format.log" >&2; return 1; }
+  "$java" -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile="$dir/n$i/log4j2.properties" -cp "$jars/*" \
+    kafka.tools.StorageTool format -t "$id" -c "$dir/n$i/server.properties" ${credentials[@]+"${credentials[@]}"} >"$dir/n$i/format.log" 2>&1 ||
+    { cat "$dir/n$i/format.log" >&2; fail "node $i could not be formatted"; }
 }
 
 # It waits for the ports: the command line of a killed node disappears before its sockets are closed.
 launch() {
-  local i=$1 p end=$((SECONDS + 10))
+  local i=$1 offset end=$((SECONDS + 10))
   process "$i" >/dev/null && return
-  for p in $(ports "$i"); do
-    while listens "$p"; do
-      if [ $SECONDS -ge $end ]; then
-        say "port $p is taken"
-        return 1
-      fi
+  for offset in $broker $controller ${secure:+$inner} ${advertise:+$fronted}; do
+    while listens "$(address "$i" "$offset")"; do
+      [ $SECONDS -lt $end ] || { say "$(address "$i" "$offset") is taken"; return 1; }
       sleep 0.1
     done
   done
@@ -273,17 +216,33 @@ launch() {
 }
 
 wait_ready() {
-  local i=$1 end=$((SECONDS + wait_seconds)) trouble=''
-  until grep -q 'Kafka Server started' "$dir/n$i/broker.log" 2>/dev/null && listens "$(broker_port "$i")"; do
+  local i=$1 end=$((SECONDS + wait)) trouble=''
+  until grep -q 'Kafka Server started' "$dir/n$i/broker.log" 2>/dev/null && listens "$(address "$i" $broker)"; do
     sleep 0.1
     # Between fork and exec a node's command line has no marker yet.
     process "$i" >/dev/null || { sleep 0.3; process "$i" >/dev/null; } || trouble="died"
-    [ $SECONDS -lt $end ] || trouble="is not ready after $wait_seconds s"
+    [ $SECONDS -lt $end ] || trouble="is not ready after $wait s"
     if [ -n "$trouble" ]; then
       say "node $i $trouble; the end of $dir/n$i/broker.log:"
       tail -n 25 "$dir/n$i/broker.log" >&2
       return 1
     fi
+  done
+}
+
+# end SIGNAL NODE... sends a signal, and waits until the nodes have ended. After 20 s it kills them.
+end() {
+  local signal=$1 i pid end=$((SECONDS + 20))
+  shift
+  for i; do
+    if pid=$(process "$i"); then kill "-$signal" "$pid" 2>/dev/null || true; fi
+  done
+  for i; do
+    while pid=$(process "$i"); do
+      [ $SECONDS -lt $end ] || kill -KILL "$pid" 2>/dev/null || true
+      sleep 0.1
+    done
+    rm -f "$dir/n$i/pid"
   done
 }
 
@@ -301,65 +260,47 @@ lock() {
   fi || fail "another command holds $dir"
 }
 
-# Reads nodes, port and CLUSTER_ID of the cluster in the folder, if there is one.
+# Reads nodes, port and id of the cluster in the folder, if there is one.
 recall() {
+  local some=$nodes at=${port/free/} secured=$secure
   [ -f "$dir/cluster.env" ] || return 0
   # shellcheck source=/dev/null
   . "$dir/cluster.env"
-  [ "${nodes:-$CLUSTER_NODES}" = "$CLUSTER_NODES" ] || fail "$dir has a cluster of $CLUSTER_NODES; wipe it first"
-  case $port in '' | free | "$CLUSTER_PORT") ;; *) fail "$dir has a cluster on port $CLUSTER_PORT; wipe it first" ;; esac
-  [ -z "$secure" ] || [ -n "${CLUSTER_SECURE:-}" ] || fail "$dir has a cluster that is not secured; wipe it first"
-  nodes=$CLUSTER_NODES
-  port=$CLUSTER_PORT
-  secure=${CLUSTER_SECURE:-}
-  advertise=${CLUSTER_ADVERTISE:-}
+  [ "${some:-$nodes} ${at:-$port} ${secured:-$secure}" = "$nodes $port $secure" ] ||
+    fail "$dir has another cluster, of $nodes nodes on port $port${secure:+, secured}; wipe it first"
 }
 
-# Ports below 32768: Linux and macOS use the higher ones for outgoing connections.
+# Chooses a port below 32768: Linux and macOS use the higher ones for outgoing connections.
 free_port() {
-  local p i taken
+  local i offset
   while :; do
-    p=$((20000 + RANDOM % 12000)) taken=''
-    for ((i = 0; i < nodes; i++)); do
-      if listens $((p + i)) || listens $((p + i + 100)) || listens $((p + i + 200)) || listens $((p + i + 300)); then taken=1; fi
+    port=$((20000 + RANDOM % 12000))
+    for ((i = 1; i <= nodes; i++)); do
+      for offset in $broker $controller $inner $fronted; do ! listens "$(address $i "$offset")" || continue 3; done
     done
-    [ -n "$taken" ] || { echo $p; return; }
+    return
   done
-}
-
-found() {
-  [ "$port" != free ] || port=$(free_port)
-  # Kafka writes a UUID as 16 bytes in URL-safe base64. A leading "-" would look like an option.
-  CLUSTER_ID=-
-  while [ "${CLUSTER_ID#-}" != "$CLUSTER_ID" ]; do
-    CLUSTER_ID=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')
-  done
-  printf 'CLUSTER_NODES=%s\nCLUSTER_PORT=%s\nCLUSTER_ID=%s\nCLUSTER_SECURE=%s\nCLUSTER_ADVERTISE=%s\n' \
-    "$nodes" "$port" "$CLUSTER_ID" "$secure" "$advertise" >"$dir/cluster.env"
 }
 
 start() {
-  local i bootstrap=''
+  local i bootstrap='' files=$dir/security
   [ -z "$secure" ] || [ -z "$advertise" ] || fail "--advertise is for brokers without --secure"
-  need_java
-  need_jars
-  [ -f "$dir/cluster.env" ] || found
+  need_programs
+  if [ ! -f "$dir/cluster.env" ]; then
+    [ "$port" != free ] || free_port
+    id=$(head -c 16 /dev/urandom | base64 | tr '+/' 'AB' | tr -d '=') # 16 bytes in base64
+    printf '%s=%s\n' nodes "$nodes" port "$port" id "$id" secure "$secure" advertise "$advertise" >"$dir/cluster.env"
+  fi
   [ -z "$secure" ] || need_security
   for ((i = 1; i <= nodes; i++)); do configure $i; done
-  for ((i = 1; i <= nodes; i++)); do format $i || fail "node $i could not be formatted"; done
   for ((i = 1; i <= nodes; i++)); do launch $i || { stop; exit 1; }; done
   for ((i = 1; i <= nodes; i++)); do wait_ready $i || { stop; exit 1; }; done
-  for ((i = 1; i <= nodes; i++)); do bootstrap+=${bootstrap:+,}127.0.0.1:$(broker_port $i); done
+  for ((i = 1; i <= nodes; i++)); do bootstrap+=${bootstrap:+,}$(address $i $broker); done
   echo "BOOTSTRAP=$bootstrap"
-  [ -z "$secure" ] || tell "$bootstrap"
-}
-
-# Writes the files that clients need besides the certificates.
-tell() {
-  local files=$dir/security
-  echo "$1" >"$files/brokers"
+  [ -n "$secure" ] || return 0
+  echo "$bootstrap" >"$files/brokers"
   cat >"$files/client.yaml" <<YAML
-brokers: [$1]
+brokers: [$bootstrap]
 security:
   tls: {enabled: true, ca: $files/ca.pem, certificate: $files/client.pem, key: $files/client.key}
   sasl: {mechanism: SCRAM-SHA-512, username: admin, password_file: $files/admin.password}
@@ -367,51 +308,18 @@ YAML
   echo "SECURITY=$files"
 }
 
-stop() {
-  local i pid end=$((SECONDS + 20))
-  for ((i = nodes; i >= 1; i--)); do
-    if pid=$(process $i); then kill -TERM "$pid" 2>/dev/null || true; fi
-  done
-  for ((i = 1; i <= nodes; i++)); do
-    while pid=$(process $i); do
-      if [ $SECONDS -ge $end ]; then
-        say "node $i: SIGKILL"
-        kill -KILL "$pid" 2>/dev/null || true
-      fi
-      sleep 0.1
-    done
-    rm -f "$dir/n$i/pid"
-  done
-}
+# shellcheck disable=SC2046 # numbers
+stop() { end TERM $(seq "$nodes" -1 1); }
 
 kill_node() {
-  local pid
-  pid=$(process "$node") || fail "node $node does not run"
-  kill -KILL "$pid"
-  while process "$node" >/dev/null; do sleep 0.05; done
-  rm -f "$dir/n$node/pid"
+  process "$node" >/dev/null || fail "node $node does not run"
+  end KILL "$node"
 }
 
 revive() {
-  need_java
-  need_jars
+  need_programs
   launch "$node"
   wait_ready "$node"
-}
-
-status() {
-  local i pid state all=0
-  for ((i = 1; i <= nodes; i++)); do
-    if ! pid=$(process $i); then
-      state=stopped all=1
-    elif listens "$(broker_port $i)"; then
-      state="listens, process $pid"
-    else
-      state="does not listen, process $pid" all=1
-    fi
-    echo "node $i 127.0.0.1:$(broker_port $i) $state"
-  done
-  return $all
 }
 
 # Deletes only files that this script made, so that a wrong --dir does no harm.
@@ -422,7 +330,7 @@ wipe() {
   cd / && { rmdir "$dir" 2>/dev/null || true; }
 }
 
-case $action in start | stop | kill | revive | status | wipe) ;; *) usage ;; esac
+case $action in start | stop | kill | revive | wipe) ;; *) usage ;; esac
 if [ "$action" != start ] && [ ! -f "$dir/cluster.env" ]; then
   say "no cluster in $dir"
   case $action in stop | wipe) exit 0 ;; *) exit 1 ;; esac
@@ -431,12 +339,7 @@ lock
 recall
 : "${nodes:=1}" "${port:=9092}"
 case $action in
-  kill | revive)
-    case $node in [1-9] | [1-9][0-9]) ;; *) usage ;; esac
-    [ "$node" -le "$nodes" ] || fail "--node is 1..$nodes"
-    ;;
+  kill | revive) [[ $node =~ ^[1-9][0-9]?$ ]] && [ "$node" -le "$nodes" ] || fail "--node is 1..$nodes" ;;
 esac
-case $action in
-  kill) kill_node ;;
-  *) "$action" ;;
-esac
+[ "$action" != kill ] || action=kill_node
+"$action"

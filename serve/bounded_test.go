@@ -286,7 +286,7 @@ func heldBytes() uint64 {
 
 // While a client reads an answer, the server holds nothing of the request.
 func TestMemoryWhileAnswersAreSent(t *testing.T) {
-	o := Defaults()
+	o := patient()
 	o.Answers.Topic = "answers"
 	for name, body := range map[string]string{"members": `{"id": "%s", "rows": ["a"]}`, "texts": `{"rows": ["%s"]}`} {
 		s := newServer(t, o, Fixed(sparseModel(t, 64, "message")))
