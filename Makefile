@@ -48,7 +48,9 @@ fuzz: ## every fuzz target for 20 s; FUZZTIME=5m for longer
 	@scripts/test.sh fuzz
 
 chaos: ## processes and brokers die, hang and come back while runs go on; ARGS="--runs 100 --seed 7"
-	@scripts/chaos.sh $(ARGS)
+	@scripts/blas.sh
+	@scripts/build.sh
+	@go run ./chaos $(ARGS)
 
 bench: ## stagewise beside its peers, half an hour; ARGS="--only floors" for a part of it
 	@scripts/bench.sh $(ARGS)

@@ -5,7 +5,6 @@ bench/results.json, the table to bench/table.md, some of its lines to README.md,
 this needs."""
 
 import argparse
-import contextlib
 import csv
 import datetime
 import json
@@ -550,9 +549,9 @@ def render(b):
     figure(b)
 
 
-@contextlib.contextmanager
-def errors_by_seconds(path):
-    """Yields the axes of a figure of test errors on MNIST, which is written to a file at the end. Its legend is below it, so that it covers nothing."""
+def figure(b):
+    """Draws test errors on MNIST by seconds: curves of ours, and a mark for the median of each peer that was measured. The legend is below, so that it
+    covers nothing."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -561,48 +560,35 @@ def errors_by_seconds(path):
 
     drawing, axes = plot.subplots(figsize=(8, 6))
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %")
-    yield axes
+    sizes = ((f"auto, {size}, 4 passes", f"stagewise, 10 × {size}, 4 passes") for size in SIZES)
+    for name, label in (("auto", "stagewise, 10 × 1024, at most 12 passes"), *sizes, ("identity", "stagewise, identity, 10 × 1024")):
+        run = b.middle(name)
+        seconds = np.cumsum([run["seconds"] - sum(s[1] for s in run["stages"]), *(s[1] for s in run["stages"])])[1:]
+        axes.plot(seconds, [s[2] for s in run["stages"]], "o-", markersize=4, label=label)
+    for name, label, look in (("patches, 32 filters", "stagewise, patches, 1024", "o-"), ("patches, four blocks", "stagewise, patches, 4 × 4096", "o-"),
+                              ("network", "small convolutional network, JAX", "k--")):
+        if name in b.raw:  # the first pass has learnt nothing
+            axes.plot(*zip(*((t, e) for t, e in b.middle(name)["curve"] if e < 6)), look, markersize=3, linewidth=1, label=label)
+    for name, label in (("mlp", "MLPClassifier"), ("neighbors", "3 nearest\nneighbours"), ("numpy, paper", "NumPy, the same\nin memory"), ("logistic", "LogisticRegression"),
+                        ("sgd", "SGDClassifier"), ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "Ridge, 4000"), ("svc", "SVC"),
+                        ("numpy, identity", "NumPy, identity")):
+        if name in b.raw:
+            x, y, left = b.median(name), b.median(name, "error"), name == "numpy, identity"
+            axes.plot([x], [y], "k^", markersize=5)
+            axes.annotate(label, (x, y), textcoords="offset points", xytext=(-6 if left else 6, 0), va="center", ha="right" if left else "left", fontsize=8)
     points = np.concatenate([curve.get_xydata() for curve in axes.lines])
     for axis, values, digits in ((axes.xaxis, points[:, 0], (1, 2, 5)), (axes.yaxis, points[:, 1], (1, 1.5, 2, 3, 5, 7))):
-        around = round_numbers((1, 1.5, 2, 3, 5, 7))
+        numbers = {digit: [float(f"{digit * 10.0**e:.3g}") for e in range(-3, 6)] for digit in (1, 1.5, 2, 3, 5, 7)}
+        around = sum(numbers.values(), [])
         low, high = max(n for n in around if n <= values.min() * 0.98), min(n for n in around if n >= values.max() * 1.02)
-        axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
-        ticks = [t for t in round_numbers(digits) if low <= t <= high]
+        axes.set(**{f"{axis.axis_name}lim": (low, high)})
+        ticks = sorted(t for digit in digits for t in numbers[digit] if low <= t <= high)
         axis.set_ticks(ticks, [f"{t:g}" for t in ticks])
         axis.set_ticks([], minor=True)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncols=2, frameon=False)
     drawing.tight_layout()
-    drawing.savefig(path, metadata={"Date": None})
-
-
-def round_numbers(digits):
-    return [float(f"{d * 10.0**e:.3g}") for e in range(-3, 6) for d in digits]
-
-
-def mark(b, axes, name, label, side="right"):
-    """Marks the median of a peer, if it was measured, with its name on a side."""
-    if name in b.raw:
-        x, y = b.median(name), b.median(name, "error")
-        axes.plot([x], [y], "k^", markersize=5)
-        axes.annotate(label, (x, y), textcoords="offset points", xytext=(6 if side == "right" else -6, 0), va="center", ha="left" if side == "right" else "right", fontsize=8)
-
-
-def figure(b):
-    with errors_by_seconds(FIGURE) as axes:
-        sizes = ((f"auto, {size}, 4 passes", f"stagewise, 10 × {size}, 4 passes") for size in SIZES)
-        for name, label in (("auto", "stagewise, 10 × 1024, at most 12 passes"), *sizes, ("identity", "stagewise, identity, 10 × 1024")):
-            run = b.middle(name)
-            seconds = np.cumsum([run["seconds"] - sum(s[1] for s in run["stages"]), *(s[1] for s in run["stages"])])[1:]
-            axes.plot(seconds, [s[2] for s in run["stages"]], "o-", markersize=4, label=label)
-        for name, label, look in (("patches, 32 filters", "stagewise, patches, 1024", "o-"), ("patches, four blocks", "stagewise, patches, 4 × 4096", "o-"),
-                                  ("network", "small convolutional network, JAX", "k--")):
-            if name in b.raw:  # the first pass has learnt nothing
-                axes.plot(*zip(*((t, e) for t, e in b.middle(name)["curve"] if e < 6)), look, markersize=3, linewidth=1, label=label)
-        for name, label in (("mlp", "MLPClassifier"), ("neighbors", "3 nearest\nneighbours"), ("numpy, paper", "NumPy, the same\nin memory"), ("logistic", "LogisticRegression"),
-                            ("sgd", "SGDClassifier"), ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "Ridge, 4000"), ("svc", "SVC")):
-            mark(b, axes, name, label)
-        mark(b, axes, "numpy, identity", "NumPy, identity", "left")
+    drawing.savefig(FIGURE, metadata={"Date": None})
 
 
 def machine():

@@ -6,6 +6,7 @@ version. The error is that of the test rows, in percent; the loss is the mean of
 
 tables.py speed prints the seconds of the processor that predictions of a file take on one core: with LightGBM and with ours, as many trees each."""
 
+import importlib
 import io
 import json
 import os
@@ -22,6 +23,8 @@ if __name__ == "__main__":
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # NumPy reads them when it is imported
 import numpy as np
 import pandas as pd
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, ".demo", "bench", "tables")
@@ -78,63 +81,28 @@ def measured(probabilities, labels, y):
     return {"error": 100 * float(np.mean(probabilities.argmax(1) != truth)), "loss": float(-np.log(of_truth).mean())}
 
 
-def lightgbm(seed, words):
-    from lightgbm import LGBMClassifier
-
-    return LGBMClassifier(n_jobs=1, random_state=seed, verbose=-1), None
-
-
-def xgboost(seed, words):
-    from xgboost import XGBClassifier
-
-    return XGBClassifier(n_jobs=1, random_state=seed, enable_categorical=True), None
-
-
-def catboost(seed, words):
-    from catboost import CatBoostClassifier
-
-    return CatBoostClassifier(thread_count=1, random_seed=seed, verbose=0, allow_writing_files=False, cat_features=words), None
-
-
-def histogram(seed, words):
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(random_state=seed, categorical_features="from_dtype"), None
-
-
-def forest(seed, words):
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(random_state=seed), indicators
-
-
-def extra(seed, words):
-    from sklearn.ensemble import ExtraTreesClassifier
-
-    return ExtraTreesClassifier(random_state=seed), indicators
-
-
-def mlp(seed, words):
-    from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    return make_pipeline(StandardScaler(), MLPClassifier(random_state=seed)), indicators
-
-
-def indicators(x):
-    return pd.get_dummies(x, dtype=np.float64)
-
-
-LEARNERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost, "histogram": histogram, "forest": forest, "extra": extra, "mlp": mlp}
+# module and class of a learner, its parameters, those that have the seed and the names of the columns of words, and whether words become indicators
+LEARNERS = {
+    "lightgbm": ("lightgbm.LGBMClassifier", {"n_jobs": 1, "verbose": -1}, "random_state", None, False),
+    "xgboost": ("xgboost.XGBClassifier", {"n_jobs": 1, "enable_categorical": True}, "random_state", None, False),
+    "catboost": ("catboost.CatBoostClassifier", {"thread_count": 1, "verbose": 0, "allow_writing_files": False}, "random_seed", "cat_features", False),
+    "histogram": ("sklearn.ensemble.HistGradientBoostingClassifier", {"categorical_features": "from_dtype"}, "random_state", None, False),
+    "forest": ("sklearn.ensemble.RandomForestClassifier", {}, "random_state", None, True),
+    "extra": ("sklearn.ensemble.ExtraTreesClassifier", {}, "random_state", None, True),
+    "mlp": ("sklearn.neural_network.MLPClassifier", {}, "random_state", None, True),
+}
 STAGES = {"stages left out": "", "trees × 22": "stages:\n  - features: {kind: trees}\n    repeat: 22\n",
           "trees × 4": "stages:\n  - features: {kind: trees}\n    rate: 1\n    repeat: 4\n"}
 
 
 def peer(name, x, y, train, test, seed):
-    words = list(x.columns[x.dtypes == "category"])
-    model, change = LEARNERS[name](seed, words)
-    x = change(x) if change else x
+    path, parameters, seeded, of_words, change = LEARNERS[name]
+    module, _, kind = path.rpartition(".")
+    words = {of_words: list(x.columns[x.dtypes == "category"])} if of_words else {}
+    model = getattr(importlib.import_module(module), kind)(**parameters, **words, **{seeded: seed})
+    if name == "mlp":
+        model = make_pipeline(StandardScaler(), model)
+    x = pd.get_dummies(x, dtype=np.float64) if change else x
     labels, codes = np.unique(y, return_inverse=True)
     began = time.process_time()
     model.fit(x.iloc[train], codes[train])

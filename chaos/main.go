@@ -24,7 +24,7 @@
 // flipped, even if it is killed before it detects this. If it was only killed, every version must equal that of the chain without faults.
 // Otherwise it must exit with an error that names the file, and continue once there is room or after stagewise repair.
 //
-// scripts/chaos.sh starts it in the top folder of the repository. Exit codes: 0, all runs passed; 1, a run failed, and the
+// make chaos starts it in the top folder of the repository. Exit codes: 0, all runs passed; 1, a run failed, and the
 // campaign stopped there and printed the folder with the logs of all processes; 2, the command line is wrong. All processes
 // that it started end before it does, also on Ctrl-C.
 package main

@@ -1,18 +1,7 @@
 #!/usr/bin/env bash
 # test.sh STEP... [-- STEP...]... runs the steps in the given order and stops at the first that fails. Those after a -- run at the same time as
 # those before it, in their own order: some wait for brokers and browsers, and others compute on one core only.
-#   format  gofmt            vet    go vet, with tagged files         unit   tests without a tag          quick  those that are not long
-#   lint    staticcheck, with tagged files; go.mod has its version, staticcheck.conf its checks
-#   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
-#   simulate  the roles on a log with faults, SCHEDULES times (1000)
-#   kafka   tests tagged kafka, on real brokers and with Python       mnist  tests tagged mnist: accuracy on all of MNIST
-#   python  tests tagged python: the package in python, that it predicts what the program predicts, and trains from a wheel; exports
-#   page    tests tagged page: the page, in a headless browser
-#   cluster  tests tagged cluster, on three brokers of their own            chaos  fault campaigns: RUNS runs and chains on three brokers, and with the embedded one (1)
-#   arm64   the kernels, and a run of digits, on another processor: under qemu, which it installs
-#   loop    make loop ARGS=--kafka: a model learns from what it answered, and the error of what was served falls
-#   table   make demo-table: a table from a package to a model of trees, what explain says of it, and the pages of both
-#   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
+# CONTRIBUTING.md says what each step does. Variables: SCHEDULES (1000) of simulate, RUNS (1) of chaos, FUZZTIME (20s) of each target of fuzz.
 # No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -179,9 +168,8 @@ page() {
 cluster() { go test -tags $tags -run "^TestCluster" -count=1 -timeout 15m $(tagged cluster); }
 
 chaos() {
-  scripts/chaos.sh --runs "${RUNS:-1}"
-  scripts/chaos.sh --chain --runs "${RUNS:-1}"
-  scripts/chaos.sh --embedded --runs "${RUNS:-1}"
+  local kind
+  for kind in "" --chain --embedded; do make --no-print-directory chaos ARGS="$kind --runs ${RUNS:-1}"; done
 }
 
 # The loops are in Go there. The BLAS of that processor is not installed: products run in Go too.
@@ -207,11 +195,25 @@ arm64() {
   rm -rf "$folder"
 }
 
+# find_promtool prints the path of promtool, which checks rules for Prometheus. If there is none it takes Debian's package of Prometheus apart: no server
+# is installed or started.
+find_promtool() {
+  local found=$PWD/.demo/promtool/usr/bin/promtool
+  if command -v promtool; then return; fi
+  if [ ! -x "$found" ]; then
+    say "fetching promtool" >&2
+    mkdir -p .demo/promtool
+    (cd .demo/promtool && { apt-get download -q prometheus || { apt-get update -q && apt-get download -q prometheus; }; } && dpkg -x prometheus_*.deb .) >&2 ||
+      fail "promtool is missing: $(how_to_install prometheus prometheus)"
+  fi
+  echo "$found"
+}
+
 # Of the archives only that of this machine is made: those for others are compiled in the same way.
 package() {
   local promtool folder archive
   (cd deploy && go vet . && go test -count=1 .)
-  promtool=$(scripts/promtool.sh)
+  promtool=$(find_promtool)
   "$promtool" check rules deploy/monitoring/alerts.yaml
   "$promtool" test rules deploy/monitoring/alerts_test.yaml
   go run ./scripts/expressions deploy/monitoring/dashboard.json >.demo/expressions.yaml
@@ -268,50 +270,40 @@ run() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,18s/^# //p' "$0" >&2; exit 2; }
-first=() beside=() # of those beside the first, each element has the steps of one --
+[ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
+groups=("") # of steps, which run one after the other
 for step in "$@"; do
   case $step in
-    --) beside+=("") ;;
+    --) groups+=("") ;;
     format | vet | lint | unit | quick | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | table | loop | package)
-      if [ ${#beside[@]} = 0 ]; then first+=("$step"); else beside[${#beside[@]} - 1]+=" $step"; fi ;;
+      groups[${#groups[@]} - 1]+=" $step" ;;
     *) fail "unknown step $step" ;;
   esac
 done
-if [ ${#beside[@]} = 0 ]; then
-  run "${first[@]}"
-  say "passed: ${first[*]}"
-  exit
-fi
 
-# The steps beside the others have process groups of their own, so that an interrupt ends all of them. What they print comes when they have ended.
-outputs=() groups=()
+# Groups run beside each other, in process groups of their own, so that an interrupt ends all of them. What the others print comes when the first has
+# ended.
+outputs=() processes=() code=0
 set -m
-for steps in "${beside[@]}"; do
+for steps in "${groups[@]}"; do
   output=$(mktemp)
   # shellcheck disable=SC2086 # a list of steps
-  (run $steps) >"$output" 2>&1 &
-  outputs+=("$output")
-  groups+=($!)
+  ([ ${#outputs[@]} = 0 ] || exec >"$output" 2>&1; run $steps) &
+  outputs+=("$output") processes+=($!)
 done
 set +m
 stop() {
-  local group
-  for group in "${groups[@]}"; do kill -TERM -- "-$group" 2>/dev/null || true; done
+  local process
+  for process in "${processes[@]}"; do kill -TERM -- "-$process" 2>/dev/null || true; done
   wait || true
   rm -f "${outputs[@]}"
   exit 1
 }
 trap stop INT TERM
-set +e # so that run ends at the first step that fails
-(set -e; run "${first[@]}")
-code=$? passed=${first[*]}
-set -e
 for i in "${!groups[@]}"; do
-  wait "${groups[$i]}" || { say "of the steps beside the others, one of${beside[$i]} failed" >&2; code=1; }
-  passed+=${beside[$i]}
+  wait "${processes[$i]}" || { say "one of${groups[$i]} failed" >&2; code=1; }
   cat "${outputs[$i]}"
-  rm -f "${outputs[$i]}"
+  rm "${outputs[$i]}"
 done
 [ $code = 0 ] || fail "failed: the output above says which step"
-say "passed: $passed"
+say "passed:${groups[*]}"

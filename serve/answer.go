@@ -341,8 +341,8 @@ func (a *answer) encode(t *text, kind string) error {
 	return t.err
 }
 
-// encodeTensors adds the answer of the Open Inference Protocol: JSON, and the values of binary tensors behind it. It returns the length of the
-// JSON if there are any.
+// encodeTensors adds the answer of the Open Inference Protocol: JSON, and the values of binary tensors behind it. It returns the length
+// of the JSON if there are any.
 func (a *answer) encodeTensors(t *text) (length int, err error) {
 	behind := &text{room: func(bytes int) error { return t.room(t.bytes + bytes) }}
 	fmt.Fprintf(t, `{"model_name":%q,"model_version":"%d",`, a.Manifest.Name, a.Manifest.Version)
@@ -412,7 +412,8 @@ func (a *answer) encodeArrow(t *text) error {
 				ends[i] = int32(i * a.asked.values(a.version))
 			}
 			probable := arrow.StructOf(arrow.Field{Name: "label", Type: label}, arrow.Field{Name: "probability", Type: probability})
-			column("top", arrow.ListOf(probable), arrow.Int32Traits.CastToBytes(ends), made(probable, len(a.best), nil, a.labelsOf(a.best), probabilities))
+			best := made(probable, len(a.best), nil, a.labelsOf(a.best), probabilities)
+			column("top", arrow.ListOf(probable), arrow.Int32Traits.CastToBytes(ends), best)
 		} else {
 			column("probabilities", arrow.FixedSizeListOf(k, probability), nil, probabilities)
 		}

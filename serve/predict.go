@@ -267,8 +267,8 @@ func (v *version) predictsNumbers() bool { return v.Task() == examples.Numbers }
 // givesSeveral reports whether the model is multi-label.
 func (v *version) givesSeveral() bool { return v.Task() == examples.SeveralLabels }
 
-// decided appends the predicted classes of a row, in order: the one that the model decides for, or in a multi-label task those whose probability is
-// above the threshold.
+// decided appends the predicted classes of a row, in order: the one that the model decides for, or in a multi-label task those whose
+// probability is above the threshold.
 func (v *version) decided(classes []int32, probabilities []float32) []int32 {
 	if !v.givesSeveral() {
 		return append(classes, v.Decide(probabilities))
