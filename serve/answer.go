@@ -420,15 +420,22 @@ func (a *answer) encodeArrow(t *text) error {
 	}
 	if a.contributions > 0 {
 		texts := array.NewStringBuilder(memory.DefaultAllocator)
+		defer texts.Release()
 		texts.AppendValues(a.explained, nil)
 		fields, columns = append(fields, arrow.Field{Name: "contributions", Type: arrow.BinaryTypes.String}), append(columns, texts.NewArray())
 	}
 	schema := arrow.NewSchema(fields, &metadata)
+	record := array.NewRecord(schema, columns, int64(a.rows))
+	defer record.Release()
+	for _, c := range columns {
+		c.Release()
+	}
 	w := ipc.NewWriter(t, ipc.WithSchema(schema))
-	return cmp.Or(t.err, w.Write(array.NewRecord(schema, columns, int64(a.rows))), w.Close())
+	return cmp.Or(t.err, w.Write(record), w.Close())
 }
 
-// made returns an array of n values of a type, none of which is null, with the bytes of its values or of its offsets, if it has any.
+// made returns an array of n values of a type, none of which is null, with the bytes of its values or of its offsets, if it has any. It
+// releases the children.
 func made(of arrow.DataType, n int, content []byte, children ...arrow.Array) arrow.Array {
 	buffers := []*memory.Buffer{nil}
 	if content != nil {
@@ -436,15 +443,19 @@ func made(of arrow.DataType, n int, content []byte, children ...arrow.Array) arr
 	}
 	var data []arrow.ArrayData
 	for _, child := range children {
+		defer child.Release()
 		data = append(data, child.Data())
 	}
-	return array.MakeFromData(array.NewData(of, n, buffers, data, 0, 0))
+	whole := array.NewData(of, n, buffers, data, 0, 0)
+	defer whole.Release()
+	return array.MakeFromData(whole)
 }
 
 // labelsOf returns the labels of classes as a column of integers or texts.
 func (v *version) labelsOf(classes []int32) arrow.Array {
 	if v.wholeNumbers != nil {
 		b := array.NewInt64Builder(memory.DefaultAllocator)
+		defer b.Release()
 		b.Reserve(len(classes))
 		for _, class := range classes {
 			b.UnsafeAppend(v.wholeNumbers[class])
@@ -452,6 +463,7 @@ func (v *version) labelsOf(classes []int32) arrow.Array {
 		return b.NewArray()
 	}
 	b := array.NewStringBuilder(memory.DefaultAllocator)
+	defer b.Release()
 	for _, class := range classes {
 		b.Append(v.Labels()[class])
 	}
