@@ -245,7 +245,6 @@ def machinery(b):
             b.train("real Kafka", *AUTO, f"brokers=[{broker}]", f"name=bench{i}")
             b.keep("broker", {"seconds": core_seconds(folder) - before})
             b.train("embedded", *AUTO)
-            beside(b, "auto", run)
             b.train("fixed", *half)
             b.train("twice the rows", *half, config=doubled)
             b.train("twice the stages", *half, "stages.0.repeat=10")
@@ -260,19 +259,6 @@ def core_seconds(folder):
     """Returns the processor time of the broker's process so far."""
     fields = read(f"/proc/{read(os.path.join(folder, 'n1', 'pid')).strip()}/stat").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def beside(b, name, run):
-    """Measures the floor of a run on one core, and then in two independent processes at once on a core each. Their ratio is the largest speedup that
-    two cores can have."""
-    command = floor_command([s[0] for s in run["stages"]], 10_000, "softmax", own=False)
-
-    def seconds(*cores):
-        processes = [subprocess.Popen(["taskset", "-c", core, *command], cwd=ROOT, stdout=subprocess.PIPE, text=True) for core in cores]
-        return statistics.mean(json.loads(p.communicate()[0])["seconds"]["total"] for p in processes)
-
-    b.keep(f"{name}, a core alone", {"seconds": seconds("0")})
-    b.keep(f"{name}, two cores apart", {"seconds": seconds("0", "1") / 2})
 
 
 def changed(name, change):
@@ -339,10 +325,10 @@ def images(b):
 
 
 def wide(b):
-    """Measures the memory and the time of a million rows of ten million columns, hashed words as bench/wide.py makes them."""
+    """Measures the memory and the time of a million rows of ten million columns."""
     examples = os.path.join(WORK, "wide.arrow")
     if not os.path.exists(examples):
-        call([sys.executable, os.path.join(HERE, "wide.py"), examples, "1_000_000", "10_000_000"])
+        write_wide(examples, 1_000_000, 10_000_000)
     config = write(os.path.join(WORK, "wide.yaml"),
                    f"name: wide\nmemory: {WIDE}MB\nexamples: {{train: {examples}, format: arrow, partitions: 2, holdout: 0.1}}\n"
                    "stages: [{features: {kind: columns}, link: identity, method: cg}]\n")
@@ -350,11 +336,29 @@ def wide(b):
         b.train(f"wide, {WIDE} MB", config=config)
 
 
+def write_wide(name, rows, columns, each=100, part=50_000):
+    """Writes rows of very many columns, as a hash of words makes them: lists of index and value. Small indices are more frequent, as the square of a
+    uniform number is small more often. The label is the sign of the sum of the values, each with the sign of its column, which is drawn."""
+    import pyarrow as pa
+
+    random, pairs = np.random.default_rng(1), pa.list_(pa.struct([("index", pa.int32()), ("value", pa.float32())]))
+    signs = random.choice(np.array([-1, 1], np.float32), columns)
+    schema = pa.schema([("label", pa.utf8()), ("features", pairs)])
+    with pa.OSFile(name, "wb") as file, pa.ipc.new_file(file, schema) as out:
+        for _ in range(rows // part):
+            index = np.sort((random.random((part, each)) ** 2 * (columns - each)).astype(np.int32), axis=1) + np.arange(each, dtype=np.int32)  # ascending
+            value = random.exponential(1, (part, each)).astype(np.float32)
+            items = pa.StructArray.from_arrays([pa.array(index.ravel()), pa.array(value.ravel())], names=["index", "value"])
+            lists = pa.ListArray.from_arrays(np.arange(0, part * each + 1, each, dtype=np.int32), items)
+            labels = pa.array(np.where((signs[index] * value).sum(axis=1) > 0, "more", "less"))
+            out.write(pa.record_batch([labels, lists], schema=schema))
+
+
 def stream(b):
     for _ in range(b.repeat):
         for name, setting in CHAINS.items():
             b.chain(f"stream, {name}", *setting)
-            b.python(f"stream, NumPy, {name}", "updates.py", *map(str, setting))
+            b.python(f"stream, NumPy, {name}", "memory.py", "chain", *map(str, setting))
         for name in STREAMS:
             b.python(f"stream, {name}", "peers.py", "stream", name)
 
@@ -406,7 +410,6 @@ def lines(b):
     for title, end, two in (("`method: paper`", "", "two cores"), ("`auto`", ", auto", "embedded")):
         own = b.ratio("one core floor" + end, "two cores floor" + end)
         yield line(f"one core ÷ two cores, {title} (the floor's own: {own:.2f})", b.ratio("one core" + end, two), "≥ 1.85")
-    yield line("two processes of the floor, a core each, nothing shared ÷ one alone", b.ratio("auto, a core alone", "auto, two cores apart"))
     yield line("real Kafka ÷ embedded broker", b.ratio("real Kafka", "embedded"), "≤ 1.15")
     yield line("what Kafka's process takes of the same cores in such a run", b.median("broker"), form=".1f", unit=" core-s")
     for what in ("rows", "stages"):

@@ -17,21 +17,14 @@ need() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-need python3 "python3 python3-venv" python
 need liblinear-train liblinear-tools liblinear
 need java openjdk-17-jre-headless openjdk@17
 need taskset util-linux util-linux
 scripts/blas.sh
 scripts/data.sh mnist .demo/mnist
 
-python=.demo/bench/venv/bin/python
-if ! cmp -s bench/requirements.txt .demo/bench/requirements.txt; then
-  say "installing Python packages into .demo/bench"
-  mkdir -p .demo/bench
-  python3 -m venv .demo/bench/venv || fail "python3 has no venv: $(how_to_install python3-venv python)"
-  "$python" -m pip install -q --disable-pip-version-check -r bench/requirements.txt
-  cp bench/requirements.txt .demo/bench/requirements.txt
-fi
+python=$(scripts/python.sh bench/requirements.txt)
+mkdir -p .demo/bench
 scripts/build.sh
 go build -o .demo/bench/floor ./bench/floor
 exec "$python" "${PROGRAM:-bench/run.py}" "$@"

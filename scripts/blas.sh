@@ -7,25 +7,18 @@ set -euo pipefail
 
 package=libopenblas0-pthread
 
-# Prints the path of the first BLAS found, by the names and in the order of internal/kernel.
+# Finds the path of a BLAS that internal/kernel opens. On Debian ldconfig is not on the PATH of ordinary users, and that of musl can't list libraries.
 blas() {
-  local name folder known
-  # On Debian ldconfig is not on the PATH of ordinary users. The ldconfig of musl can't list libraries.
-  known=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null) || known=''
-  for name in libopenblas.so.0 libopenblas.so libblis.so.4 libblis.so libmkl_rt.so.3 libmkl_rt.so.2 libmkl_rt.so; do
-    awk -v name="$name" '$1 == name { print $NF; found = 1; exit } END { exit !found }' <<<"$known" && return
-    for folder in /usr/local/lib /usr/lib /lib; do
-      [ ! -e "$folder/$name" ] || { echo "$folder/$name"; return; }
-    done
-  done
-  return 1
+  library=$({ PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '{ print $NF }'; ls -d /usr/local/lib/* /usr/lib/* /lib/*; } 2>/dev/null |
+    grep -m 1 -E '/lib(openblas\.so(\.0)?|blis\.so(\.4)?|mkl_rt\.so(\.[23])?)$' || true)
+  [ -n "$library" ]
 }
 
 if [ "$(uname)" = Darwin ]; then
   echo "blas: Accelerate, which comes with macOS"
-elif library=$(blas); then
+elif blas; then
   echo "blas: found $library"
-elif reason=$(install_packages $package '' 2>&1 | tail -n 1) && library=$(blas); then
+elif reason=$(install_packages $package '' 2>&1 | tail -n 1) && blas; then
   echo "blas: installed $library"
 else
   echo "blas: none found, and none could be installed (${reason:-the package is installed, its library is not found});" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# python.sh [PACKAGE...] makes a virtual environment in .demo/python, once, and prints the path of its Python. It has the given packages of the list
-# below; without arguments all of them: those of docs/your-own-data.md, docs/producers.md, docs/exports.md, and of the tests of the package in python,
+# python.sh [FILE | PACKAGE...] makes a virtual environment in .demo/python, once, and prints the path of its Python. It has the packages that a file lists, or
+# the given ones of the list below; without arguments all of them: those of docs/your-own-data.md, docs/producers.md, docs/exports.md, and of the tests of the package in python,
 # of exports and of tables. It needs Python 3.11 or newer with venv, and installs it if that needs no password.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,9 @@ packages="alembic==1.20.1 confluent-kafka[avro,json,protobuf]==2.16.1 deltalake=
 
 fail() { echo "python: $*" >&2; exit 1; }
 
-if [ $# -gt 0 ]; then
+if [ -f "${1:-}" ]; then
+  packages=$(tr '\n' ' ' <"$1")
+elif [ $# -gt 0 ]; then
   all=$packages packages=
   for name in "$@"; do
     version=$(tr ' ' '\n' <<<"$all" | grep "^$name==") || fail "no version of $name is chosen here"

@@ -21,11 +21,14 @@ tags=kafka,cluster,mnist,python,page
 say() { echo "test: $*"; }
 fail() { say "$@" >&2; exit 1; }
 
-# tagged TAG prints the packages that have tests with this build tag. If there are none it fails, as the tag may be mistyped.
+# tagged TAG NAME [FLAG...] runs the tests with a build tag, whose names begin with Test and NAME. If there are none it fails, as the tag may be
+# mistyped. -count=1: the cache of go test does not depend on the BLAS and the broker.
 tagged() {
-  local files
-  files=$(grep -rlE --include='*_test.go' "^//go:build (.*[^a-z])?$1\$" .) || fail "no test has the tag $1"
-  echo "$files" | xargs -n 1 dirname | sort -u
+  local tag=$1 name=$2 files
+  shift 2
+  files=$(grep -rlE --include='*_test.go' "^//go:build (.*[^a-z])?$tag\$" .) || fail "no test has the tag $tag"
+  # shellcheck disable=SC2046 # a list of packages
+  go test -tags $tags -run "^Test$name" -count=1 -timeout 30m "$@" $(xargs -n 1 dirname <<<"$files" | sort -u)
 }
 
 # less_garbage makes Go's tools, and tests of small data, collect garbage less often: the tests of pipeline take a fifth less processor time. Steps
@@ -114,29 +117,22 @@ fuzz() {
   done
 }
 
-# -count=1 here and below: the cache of go test does not depend on the BLAS and the broker.
 mnist() {
-  local packages
-  packages=$(tagged mnist)
   scripts/blas.sh
   scripts/data.sh mnist .demo/mnist || fail "the accuracy tests need MNIST; the line above says what is missing"
-  # shellcheck disable=SC2086 # a list of packages
-  STAGEWISE_MNIST=$PWD/.demo/mnist go test -tags $tags -run '^TestMNIST' -count=1 -p 1 -timeout 30m $packages
+  STAGEWISE_MNIST=$PWD/.demo/mnist tagged mnist MNIST -p 1
 }
 
 python() {
-  local packages python
-  packages=$(tagged python)
+  local python
   python=$(scripts/python.sh)
   less_garbage
   files_in_memory
-  # shellcheck disable=SC2086 # a list of packages
-  STAGEWISE_PYTHON=$python go test -tags $tags -run '^TestPython' -count=1 -timeout 30m $packages
+  STAGEWISE_PYTHON=$python tagged python Python
 }
 
 kafka() {
-  local packages bootstrap secured python
-  packages=$(tagged kafka)
+  local bootstrap secured python
   python=$(scripts/python.sh)
   broker=$(mktemp -d)
   trap 'scripts/kafka.sh wipe --dir "$broker/open"; scripts/kafka.sh wipe --dir "$broker/secured"; rmdir "$broker"' EXIT
@@ -144,28 +140,22 @@ kafka() {
   bootstrap=$(scripts/kafka.sh start --dir "$broker/open" --port free)
   secured=$(scripts/kafka.sh start --dir "$broker/secured" --port free --secure)
   say "Kafka is at ${bootstrap#BOOTSTRAP=}, the files for a secured one are in ${secured#*SECURITY=}"
-  # shellcheck disable=SC2086 # a list of packages
-  STAGEWISE_PYTHON=$python STAGEWISE_KAFKA=${bootstrap#BOOTSTRAP=} STAGEWISE_KAFKA_SECURITY=${secured#*SECURITY=} \
-    go test -tags $tags -run '^TestKafka' -count=1 -timeout 15m $packages
+  STAGEWISE_PYTHON=$python STAGEWISE_KAFKA=${bootstrap#BOOTSTRAP=} STAGEWISE_KAFKA_SECURITY=${secured#*SECURITY=} tagged kafka Kafka
 }
 
 # browser reports whether there is a browser that chromedp finds.
 browser() { command -v headless-shell chromium chromium-browser google-chrome google-chrome-stable >/dev/null || [ -d "/Applications/Google Chrome.app" ]; }
 
 page() {
-  local packages
-  packages=$(tagged page)
   if ! browser; then
     say "installing Chromium"
     { install_packages chromium "" && browser; } || fail "the tests of the page need Chromium: $(how_to_install chromium "")"
   fi
-  # shellcheck disable=SC2086 # a list of packages
-  go test -tags $tags -run '^TestPage' -count=1 $packages
+  tagged page Page
 }
 
 # The tests start their own brokers.
-# shellcheck disable=SC2046 # a list of packages
-cluster() { go test -tags $tags -run "^TestCluster" -count=1 -timeout 15m $(tagged cluster); }
+cluster() { tagged cluster Cluster; }
 
 chaos() {
   local kind

@@ -115,7 +115,7 @@ def table_rows(columns: Mapping[str, Any], count: int) -> Rows:
 
 def _columns(table: pa.Table, first: int, last: int) -> list[pa.Array]:
     """Returns the columns of some rows of a table, at least one."""
-    batches: list[pa.RecordBatch] = table.slice(first, last - first).combine_chunks().to_batches()
+    batches = table.slice(first, last - first).combine_chunks().to_batches()
     return list(batches[0].columns) if batches else []
 
 

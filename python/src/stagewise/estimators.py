@@ -105,8 +105,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the logarithm of the probabilities."""
         with np.errstate(divide="ignore"):
-            logarithms: npt.NDArray[np.float64] = np.log(self.predict_proba(X))
-        return logarithms
+            return np.log(self.predict_proba(X))
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the logarithm of each probability, for two classes and for several labels a row that of the odds."""
@@ -127,11 +126,10 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _labels(self, answers: Answers) -> npt.NDArray[Any]:
         if self._indicator:
             return answers.places
-        labels: npt.NDArray[Any] = self.classes_[self._places()[answers.places]]
-        return labels
+        return self.classes_[self._places()[answers.places]]
 
     def _probabilities(self, answers: Answers) -> npt.NDArray[np.float64]:
-        wide: npt.NDArray[np.float64] = answers.values.astype(np.float64)
+        wide = answers.values.astype(np.float64)
         if self._indicator:
             return wide.clip(_LEAST, 1 - _LEAST)
         ordered = np.zeros((len(wide), len(self.classes_)))
@@ -139,10 +137,9 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return ordered
 
     def _decisions(self, p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        logarithms: npt.NDArray[np.float64] = np.log(np.clip(p, 1e-30, 1))
+        logarithms = np.log(np.clip(p, 1e-30, 1))
         if self._indicator:
-            odds: npt.NDArray[np.float64] = logarithms - np.log(np.clip(1 - p, 1e-30, 1))
-            return odds
+            return logarithms - np.log(np.clip(1 - p, 1e-30, 1))
         return logarithms[:, 1] - logarithms[:, 0] if len(self.classes_) == 2 else logarithms
 
     def _places(self) -> npt.NDArray[np.int64]:

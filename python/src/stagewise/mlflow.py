@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from . import versions
+from . import program, versions
 from .model import Model, load
 
 _RUN, _OFFERED = "stagewise.run", "stagewise.offered"
@@ -39,7 +39,7 @@ class Registry:
     def __init__(self, configuration: str, client: Any) -> None:
         self._configuration, self._client = configuration, client
         self._name = ""  # of the pipeline, when a version was listed
-        self._entities = versions.imported("mlflow.entities", "mlflow")
+        self._entities = program.needs("mlflow.entities", "mlflow")
 
     def register(self, listed: Sequence[versions.Listed]) -> None:
         """Makes the registered model that of the listed versions."""
@@ -113,7 +113,7 @@ class Registry:
 def main() -> None:
     """Follows the versions until Ctrl-C."""
     flags = versions.arguments("mlflow", "Registers the versions of a pipeline with MLflow, at MLFLOW_TRACKING_URI.").parse_args()
-    client = versions.imported("mlflow", "mlflow").MlflowClient()
+    client = program.needs("mlflow", "mlflow").MlflowClient()
     versions.follow(flags, Registry(flags.config, client).register)
 
 

@@ -33,10 +33,7 @@ _TRAINED = (
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """Reads a model from a file that `stagewise train --model` or `stagewise weights export` wrote, and checks its digest.
-
-    A file that is no model raises a DamagedError, which is a ValueError.
-    """
+    """Reads a model from a file, and checks its digest. A file that is no model raises a DamagedError."""
     path = os.fspath(path)  # a number would be a file that is open
     with open(path, "rb") as file:
         model = Model(file.read())
@@ -112,18 +109,14 @@ class Answers:
         """The place of the label of each row (n), or 1 for each label that a row is given (n × k)."""
         known = pa.array(self.version.manifest["labels"])
         if not self.version.several:
-            return pc.index_in(self.given, value_set=known).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+            return pc.index_in(self.given, value_set=known).to_numpy().astype(np.int64)
         indicators: Given = np.zeros((len(self.given), len(known)), dtype=np.int64)
         indicators[pc.list_parent_indices(self.given).to_numpy(), pc.index_in(pc.list_flatten(self.given), value_set=known).to_numpy()] = 1
         return indicators
 
 
 class Classifier(ABC):
-    """Predicts, and is trained already. sklearn.frozen.FrozenEstimator(model) may be a step of a Pipeline that is fitted.
-
-    Rows are a NumPy array (n × d; NaN for a missing value), lists of numbers, or a table: of pandas, pyarrow, polars or whatever else
-    has Arrow's interface. If the model knows the names of its columns, a table may have them in any order, with others beside them.
-    """
+    """Predicts, and is trained already. python/README.md says what rows may be. sklearn.frozen.FrozenEstimator(model) may be a step of a Pipeline."""
 
     @abstractmethod
     def _current(self) -> Version:
@@ -203,11 +196,8 @@ class Classifier(ABC):
         return self.answers(X).values
 
     def predict(self, X: Any) -> Predictions:
-        """Returns the label of each row (n), the most probable one or as a threshold of the version decides, or the numbers of each row (n × k; n if
-        there is one).
-
-        Of a model of several labels a row it returns 1 for each label that a row is given, and 0 for the others (n × k).
-        """
+        """Returns the label of each row (n), 1 for each label that a row is given and 0 for the others (n × k), or its numbers (n × k; n if there is
+        one)."""
         answers = self.answers(X)
         if answers.version.numbers:
             return answers.values[:, 0] if answers.values.shape[1] == 1 else answers.values
@@ -215,8 +205,7 @@ class Classifier(ABC):
         return answers.places if answers.version.several else labels[answers.places]
 
     def score(self, X: Any, y: Any) -> float:
-        """Returns the fraction of rows that are predicted right, of numbers R². Of several labels a row
-        is right if all are, and y is as predict returns it. A label that is a number is the same in every type: 1, 1.0 and the text "1" are."""
+        """Returns the fraction of rows whose labels are all predicted right, of numbers R². 1, 1.0 and the text "1" are the same label."""
         predicted = np.asarray(self.predict(X))
         if self._current().numbers:
             from sklearn.metrics import r2_score
@@ -266,11 +255,9 @@ class Classifier(ABC):
 
 
 class Model(Classifier):
-    """A finished version. It never changes, any number of threads may predict with it, and it can be pickled. `load` and `Follower.model` give
-    models."""
+    """A finished version. It never changes, any number of threads may predict with it, and it can be pickled."""
 
     def __init__(self, content: bytes) -> None:
-        """content is that of a model's file. It is read by the first call."""
         self._content = content
         self._process = child.Child("--model", content)
         self._read: Version | None = None

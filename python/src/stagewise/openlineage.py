@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from . import versions
+from . import program, versions
 
 _PRODUCER = "https://github.com/stagewise/stagewise"
 _PACKAGE = "openlineage-python"
@@ -23,8 +23,8 @@ class Lineage:
 
     def __init__(self, client: Any, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._events = versions.imported("openlineage.client.event_v2", _PACKAGE)
-        self._facets = versions.imported("openlineage.client.facet_v2", _PACKAGE)
+        self._events = program.needs("openlineage.client.event_v2", _PACKAGE)
+        self._facets = program.needs("openlineage.client.facet_v2", _PACKAGE)
         self._facets.set_producer(_PRODUCER)
         self._sent: dict[str, versions.Listed] = {}  # by run
 
@@ -97,7 +97,7 @@ def main() -> None:
     parser = versions.arguments("openlineage", "Sends the versions of a pipeline to OpenLineage, as OPENLINEAGE_URL or openlineage.yml says.")
     parser.add_argument("--namespace", default="stagewise", help="of the datasets and the job, such as kafka://HOST:PORT (default stagewise)")
     flags = parser.parse_args()
-    client = versions.imported("openlineage.client", _PACKAGE).OpenLineageClient()
+    client = program.needs("openlineage.client", _PACKAGE).OpenLineageClient()
     versions.follow(flags, Lineage(client, flags.namespace).register)
 
 

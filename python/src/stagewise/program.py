@@ -62,6 +62,14 @@ def _is_script(path: str) -> bool:
         return file.read(2) == b"#!"
 
 
+def needs(name: str, package: str = "'stagewise[plots]'") -> Any:
+    """Returns a module that is no dependency of this package."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as reason:
+        raise ImportError(f"this needs {name.partition('.')[0]}: pip install {package}") from reason
+
+
 def blas() -> str | None:
     """Returns the path of the BLAS that comes with the package scipy-openblas32; None if it is not installed."""
     if sys.platform == "darwin":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from .program import needs
 
 _SHOWN = ("rows", "error", "loss", "auc", "micro_f1", "rmse", "r2")  # by repr
 _SPLITS = ("train", "holdout", "test")
@@ -105,14 +106,6 @@ class Report(dict[str, Any]):
 
 def _number(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def needs(name: str) -> Any:
-    """Returns a module that is no dependency of the package."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as reason:
-        raise ImportError(f"this needs {name.partition('.')[0]}: pip install 'stagewise[plots]'") from reason
 
 
 def _by_stage(parts: Iterable[tuple[int, dict[str, Any]]], keys: Sequence[str]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import contextlib
 import json
 import os
 import subprocess
@@ -62,34 +62,20 @@ def digest(text: str) -> str:
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) and _nested(value) else None
-    if pairs is None:
+    of_parts = isinstance(value, list) and any(isinstance(part, dict) for part in value)
+    if not of_parts and not isinstance(value, dict):
         yield path, (value if isinstance(value, str) else json.dumps(value))[:_LONGEST]
         return
-    for key, inner in pairs:
+    for key, inner in enumerate(value) if of_parts else value.items():
         yield from _leaves(f"{path}.{key}" if path else str(key), inner)
-
-
-def _nested(values: list[Any]) -> bool:
-    return any(isinstance(value, dict) for value in values)
 
 
 def ask(*arguments: str) -> str:
     """Returns what the program writes to its standard output. If it fails, its sentence is that of an error."""
-    done = subprocess.run(
-        [program.find(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=program.environment(os.environ, only=False)
-    )
+    done = subprocess.run([program.find(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=program.environment(os.environ, only=False))
     if done.returncode != 0:
         raise program.error_of(done.returncode, done.stderr.splitlines(keepends=True))
     return done.stdout
-
-
-def imported(module: str, package: str) -> Any:
-    """Imports a module, or ends with the package to install."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as reason:
-        raise SystemExit(f"stagewise: {reason}: pip install {package}") from reason
 
 
 def arguments(name: str, description: str) -> argparse.ArgumentParser:
@@ -105,19 +91,15 @@ def follow(flags: argparse.Namespace, register: Callable[[Sequence[Listed]], Non
     """Hands over the list of versions until Ctrl-C. An error is shown, and the list is handed over again after the interval; with once, it is
     raised."""
     pause, shown = threading.Event(), ""
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         while True:
             try:
-                lines = ask("weights", "list", "-c", flags.config, "--json").splitlines()
-                register([Listed(**json.loads(line)) for line in lines])
+                register([Listed(**json.loads(line)) for line in ask("weights", "list", "-c", flags.config, "--json").splitlines()])
                 shown = ""
             except Exception as reason:  # of brokers, or of the registry: the next attempt registers all that is missing
                 if flags.once:
                     raise SystemExit(f"stagewise: {reason}") from reason
                 if shown != (shown := str(reason)):
                     print(f"stagewise: {reason}; trying again every {flags.interval:g} s", file=sys.stderr, flush=True)
-            if flags.once:
+            if flags.once or pause.wait(flags.interval):
                 return
-            pause.wait(flags.interval)
-    except KeyboardInterrupt:
-        return
