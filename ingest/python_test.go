@@ -38,7 +38,7 @@ func TestPythonArchives(t *testing.T) {
 		})
 		a, err := o.OpenArchive(t.Context())
 		noError(t, err)
-		v, rows := valuesOf(t, o), a.Range(0, 0, 1<<40)
+		v, rows := valuesOf(t, o), a.Range(0, 0, 1<<40, 0)
 		for offset := int64(0); err == nil; offset++ {
 			row, e := rows.Next(t.Context())
 			if err = e; err == nil && row.Offset != offset {

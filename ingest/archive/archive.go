@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/input"
@@ -21,21 +22,14 @@ type Archive struct {
 	layout     layout
 	columns    [properties][]string
 	wanted     func(path string) bool // nil: all columns
-	partitions []partition
-}
-
-// partition is a partition of an archive.
-type partition struct {
-	files []file // by first offset
-	mutex sync.Mutex
-	end   int64 // offset after the last row; 0: not known yet
+	partitions [][]*file              // each by first offset
 }
 
 // file is a file with rows of a partition.
 type file struct {
 	dataFile
 	first  int64
-	end    int64 // 0: unknown
+	end    atomic.Int64 // offset after its last row; 0: not known yet
 	sorted bool
 }
 
@@ -54,11 +48,11 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 			return nil, err
 		}
 	} else {
-		for entry, err := range from.List(ctx, o.Files) {
+		for file, err := range from.List(ctx, o.Files) {
 			if err != nil {
 				return nil, err
 			}
-			found = append(found, dataFile{Path: entry.Path})
+			found = append(found, dataFile{Path: file})
 		}
 	}
 	if len(found) == 0 {
@@ -88,15 +82,15 @@ func TopicOf(ctx context.Context, o Options) (string, error) {
 	if o.Layout != "" && !slices.ContainsFunc(layouts(), func(l layout) bool { return l.name == o.Layout && l.of != nil }) {
 		return unnamed, nil
 	}
-	for entry, err := range from.List(ctx, o.Files) {
+	for file, err := range from.List(ctx, o.Files) {
 		if err != nil {
 			return "", err
 		}
-		l, err := layoutOf(o.Layout, entry.Path)
+		l, err := layoutOf(o.Layout, file)
 		if err != nil {
 			return "", err
 		}
-		if p, besides, ok := l.placeOf(entry.Path); ok && !besides {
+		if p, besides, ok := l.placeOf(file); ok && !besides {
 			return p.topic, nil
 		}
 	}
@@ -139,7 +133,7 @@ func (a *Archive) place(files []dataFile) error {
 			return input.WholeFile(name, fmt.Errorf("a file of the topic %s: expected files of %s; make the pattern examples.archive.files narrower",
 				p.topic, a.Topic))
 		}
-		a.add(p.partition, file{dataFile: f, first: p.first, sorted: true})
+		a.add(p.partition, &file{dataFile: f, first: p.first, sorted: true})
 	}
 	a.sort()
 	return nil
@@ -171,8 +165,8 @@ func (a *Archive) index(ctx context.Context, files []dataFile) error {
 }
 
 // index returns the range of offsets of each partition.
-func (c *contents) index(of dataFile) (map[int]file, error) {
-	found := map[int]file{}
+func (c *contents) index(of dataFile) (map[int]*file, error) {
+	found := map[int]*file{}
 	for {
 		r, err := c.next()
 		switch {
@@ -184,26 +178,27 @@ func (c *contents) index(of dataFile) (map[int]file, error) {
 			return nil, c.fail(fmt.Errorf("row %d, counted from 0: no partition and offset: set examples.archive.partition and "+
 				"examples.archive.offset to the columns that have them", c.row-1))
 		}
-		f, known := found[r.partition]
-		if !known {
-			f = file{dataFile: of, first: r.Offset, sorted: true}
+		f := found[r.partition]
+		if f == nil {
+			f = &file{dataFile: of, first: r.Offset, sorted: true}
+			found[r.partition] = f
 		}
-		f.sorted = f.sorted && (!known || r.Offset >= f.end)
-		f.first, f.end = min(f.first, r.Offset), max(f.end, r.Offset+1)
-		found[r.partition] = f
+		end := f.end.Load()
+		f.sorted, f.first = f.sorted && r.Offset >= end, min(f.first, r.Offset)
+		f.end.Store(max(end, r.Offset+1))
 	}
 }
 
-func (a *Archive) add(number int, f file) {
+func (a *Archive) add(number int, f *file) {
 	for len(a.partitions) <= number {
-		a.partitions = append(a.partitions, partition{})
+		a.partitions = append(a.partitions, nil)
 	}
-	a.partitions[number].files = append(a.partitions[number].files, f)
+	a.partitions[number] = append(a.partitions[number], f)
 }
 
 func (a *Archive) sort() {
-	for i := range a.partitions {
-		slices.SortFunc(a.partitions[i].files, func(a, b file) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Path, b.Path)) })
+	for _, files := range a.partitions {
+		slices.SortFunc(files, func(a, b *file) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Path, b.Path)) })
 	}
 }
 
@@ -212,10 +207,10 @@ func (a *Archive) Partitions() int { return len(a.partitions) }
 
 // First returns the first offset of a partition; false: it has no files.
 func (a *Archive) First(number int) (offset int64, ok bool) {
-	if number >= len(a.partitions) || len(a.partitions[number].files) == 0 {
+	if number >= len(a.partitions) || len(a.partitions[number]) == 0 {
 		return 0, false
 	}
-	return a.partitions[number].files[0].first, true
+	return a.partitions[number][0].first, true
 }
 
 // Bounds returns the first offset of a partition, and the offset after its last row. They are equal if it has no files.
@@ -224,48 +219,46 @@ func (a *Archive) Bounds(ctx context.Context, number int) (first, end int64, err
 	if !ok {
 		return 0, 0, nil
 	}
-	p := &a.partitions[number]
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.end > 0 {
-		return first, p.end, nil
+	// A sink fills a folder in order. With a folder for each hour, files of several folders overlap.
+	folders := map[string][]*file{}
+	for _, f := range a.partitions[number] {
+		folder := path.Dir(f.Path)
+		folders[folder] = append(folders[folder], f)
 	}
-	for i, f := range slices.Backward(p.files) {
-		to := f.end
-		if to == 0 {
-			if to, err = a.endOf(ctx, number, f); err != nil {
-				return 0, 0, err
+	for _, files := range folders {
+		for i, f := range slices.Backward(files) {
+			if f.end.Load() == 0 {
+				if err := a.findEnd(ctx, number, f); err != nil {
+					return 0, 0, err
+				}
+			}
+			to := f.end.Load()
+			if end = max(end, to); i+1 < len(files) && to <= files[i+1].first {
+				break // of files that overlap, one before the last may reach further
 			}
 		}
-		end = max(end, to)
-		if f.end == 0 && i+1 < len(p.files) && to <= p.files[i+1].first {
-			break // of files that overlap, one before the last may reach further
-		}
 	}
-	p.end = end
 	return first, end, nil
 }
 
-// endOf returns the offset after the last row of a file.
-func (a *Archive) endOf(ctx context.Context, number int, f file) (end int64, err error) {
+// findEnd finds where a file ends.
+func (a *Archive) findEnd(ctx context.Context, number int, f *file) error {
 	c, err := a.open(ctx, f.dataFile, wanted(nil, a.columns))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if d, ok := c.rows.(*records); ok && len(d.Schema().Fields()) == 0 && len(f.Deleted) == 0 { // no column has the offset
-		return f.first + d.Rows(), c.Close()
+		f.end.Store(f.first + d.Rows())
+		return c.Close()
 	}
 	_ = c.Close() // only read
-	r := &Range{archive: a, partition: number, files: []file{f}, wanted: wanted(nil, a.columns), to: -1}
+	r := &Range{archive: a, partition: number, files: []*file{f}, wanted: wanted(nil, a.columns), to: -1}
 	defer r.Close()
-	for end = f.first; ; {
-		row, err := r.row(ctx)
-		if err == io.EOF {
-			return end, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		end = row.Offset + 1
+	for err == nil {
+		_, err = r.row(ctx)
 	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
 }

@@ -15,7 +15,7 @@ type layout struct {
 	of *regexp.Regexp
 	// columns are the columns that rows may have, each by its possible names.
 	columns [properties][]string
-	// live returns the live files of a table. Nil means that all files are live.
+	// live returns the files of a table that are live. Nil means that all files are, as they are listed.
 	live func(t *table, at snapshotName) ([]dataFile, error)
 }
 

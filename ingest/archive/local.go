@@ -17,22 +17,22 @@ import (
 // local has the files of this machine, also of a bucket that is mounted.
 type local struct{}
 
-func (local) Below(ctx context.Context, path string) iter.Seq2[listed, error] {
-	return func(yield func(listed, error) bool) {
+func (local) Below(ctx context.Context, path string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
 		info, err := os.Stat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 			return
 		case err == nil && info.Mode().IsRegular():
-			yield(listed{path, info.Size()}, nil)
+			yield(path, nil)
 			return
 		}
 		for file, err := range input.Walk(os.DirFS(path), true) {
 			if err = cmp.Or(ctx.Err(), err); err != nil {
-				yield(listed{}, input.WholeFile(path, err))
+				yield("", input.WholeFile(path, err))
 				return
 			}
-			if !yield(listed{strings.TrimSuffix(path, "/") + "/" + file.Path, file.Size()}, nil) {
+			if !yield(strings.TrimSuffix(path, "/")+"/"+file.Path, nil) {
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package archive
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,8 +16,10 @@ import (
 type Range struct {
 	archive   *Archive
 	partition int
-	from, to  int64  // to −1: to the end
-	files     []file // that are not open yet
+	from, to  int64   // to −1: to the end
+	needed    int64   // offset before which rows are missed
+	files     []*file // that are not open yet
+	leftOut   bool    // files are left out that begin before from and may have rows
 	wanted    func(path string) bool
 	open      []*cursor
 	begun     bool
@@ -30,33 +33,70 @@ type Range struct {
 type cursor struct {
 	*contents
 	head Row
+	of   *file
 	next int64 // offset of the next row of a file whose rows do not have theirs
 	rows []Row // of a file that is not sorted: those after head; nil: it is sorted
 }
 
-// Range returns a reader of the rows of a partition with offsets in [from, to).
-func (a *Archive) Range(partition int, from, to int64) *Range {
-	r := &Range{archive: a, partition: partition, from: from, to: to, wanted: a.wanted}
-	if partition >= len(a.partitions) || from >= to {
-		return r
+// Range returns a reader of the rows of a partition with offsets in [from, to). Those before the offset needed must not be missing.
+func (a *Archive) Range(partition int, from, to, needed int64) *Range {
+	r := &Range{archive: a, partition: partition, from: from, to: to, needed: min(needed, to), wanted: a.wanted}
+	if partition < len(a.partitions) && from < to {
+		r.choose(true)
 	}
-	r.files = a.partitions[partition].files
-	if a.layout.of == nil {
-		r.files = slices.DeleteFunc(slices.Clone(r.files), func(f file) bool { return f.end <= from })
-		return r
-	}
-	after, _ := slices.BinarySearchFunc(r.files, from+1, func(f file, at int64) int { return cmp.Compare(f.first, at) })
-	at := max(after-1, 0) // the last file that begins before
-	for at > 0 && r.files[at-1].first == r.files[at].first {
-		at--
-	}
-	r.files = r.files[at:]
 	return r
 }
 
+// choose chooses the files that may have rows. Of those that begin before the range and of which it is not known yet where they end, likely
+// ones are the last to begin: only files of several folders overlap.
+func (r *Range) choose(likely bool) {
+	all := r.archive.partitions[r.partition]
+	search := func(offset int64) int {
+		at, _ := slices.BinarySearchFunc(all, offset, func(f *file, offset int64) int { return cmp.Compare(f.first, offset) })
+		return at
+	}
+	later := search(r.from + 1)
+	for _, f := range all[:later] {
+		switch end := f.end.Load(); {
+		case end > r.from || end == 0 && (!likely || f.first == all[later-1].first):
+			r.files = append(r.files, f)
+		case end == 0:
+			r.leftOut = true
+		}
+	}
+	r.files = append(r.files, all[later:max(later, search(r.to))]...)
+}
+
 // Next returns the next row, with its copies; io.EOF after the last. An error is a *[GapError] if no file has the offsets before the next
-// row, which the next call returns.
+// row, or before the end, and rows before the offset needed are missing. The next call continues after them.
 func (r *Range) Next(ctx context.Context) (Row, error) {
+	for {
+		row, err := r.next(ctx)
+		gap, is := errors.AsType[*GapError](err)
+		if err == io.EOF {
+			gap = &GapError{Topic: r.archive.Topic, Partition: r.partition, From: max(r.end, r.from), To: r.to}
+		} else if !is {
+			return row, err
+		}
+		if gap.To = min(gap.To, r.needed); gap.From >= gap.To {
+			if is {
+				continue
+			}
+			return row, err
+		}
+		if !r.leftOut {
+			r.end = max(r.end, gap.To)
+			return row, gap
+		}
+		_ = r.Close() // only read
+		again := Range{archive: r.archive, partition: r.partition, from: gap.From, to: r.to, needed: r.needed, wanted: r.wanted}
+		again.choose(false)
+		*r = again
+	}
+}
+
+// next returns the next row. An error is a *[GapError] if the rows before it are not there, which the next call returns.
+func (r *Range) next(ctx context.Context) (Row, error) {
 	if !r.begun {
 		r.ahead, r.failed = r.row(ctx)
 		r.begun, r.end = true, r.from
@@ -133,12 +173,12 @@ func (r *Range) row(ctx context.Context) (Row, error) {
 }
 
 // begin opens a file.
-func (r *Range) begin(ctx context.Context, f file) error {
+func (r *Range) begin(ctx context.Context, f *file) error {
 	contents, err := r.archive.open(ctx, f.dataFile, r.wanted)
 	if err != nil {
 		return err
 	}
-	c := &cursor{contents: contents, next: f.first}
+	c := &cursor{contents: contents, of: f, next: f.first}
 	more := false
 	if f.sorted {
 		more, err = r.advance(c)
@@ -181,6 +221,7 @@ func (r *Range) advance(c *cursor) (more bool, err error) {
 	for {
 		row, err := c.contents.next()
 		if err == io.EOF {
+			c.of.end.Store(max(c.of.end.Load(), c.next))
 			return false, nil
 		}
 		if err != nil {

@@ -175,22 +175,18 @@ func (r *remote) explain(path string, a answer, err error) error {
 // listing is a page of a list of files, as S3 and Google return it.
 type listing struct {
 	Contents []struct {
-		Key  string
-		Size int64
+		Key string
 	}
 	IsTruncated           bool
 	NextContinuationToken string
 }
 
 // Below implements files.
-func (r *remote) Below(ctx context.Context, path string) iter.Seq2[listed, error] {
-	return func(yield func(listed, error) bool) {
+func (r *remote) Below(ctx context.Context, path string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
 		if r.origin != "" {
-			f, err := r.Open(ctx, path)
-			if err == nil {
-				yield(listed{path, f.Size()}, nil)
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				yield(listed{}, err)
+			if _, err := r.Open(ctx, path); !errors.Is(err, fs.ErrNotExist) {
+				yield(path, err)
 			}
 			return
 		}
@@ -205,12 +201,12 @@ func (r *remote) Below(ctx context.Context, path string) iter.Seq2[listed, error
 				}
 			}
 			if err != nil {
-				yield(listed{}, err)
+				yield("", err)
 				return
 			}
 			for _, c := range page.Contents {
 				below := prefix == "" || c.Key == prefix || strings.HasPrefix(c.Key, strings.TrimSuffix(prefix, "/")+"/")
-				if below && !strings.HasSuffix(c.Key, "/") && !yield(listed{bucket + "/" + c.Key, c.Size}, nil) {
+				if below && !strings.HasSuffix(c.Key, "/") && !yield(bucket+"/"+c.Key, nil) {
 					return
 				}
 			}

@@ -18,17 +18,11 @@ type store struct{ files }
 type files interface {
 	// Below returns the file with a path, or those below it if it is a directory, hidden ones too, in the same order each time. It
 	// returns no file if there is none. It lists directories as its user goes on, and stops after an error.
-	Below(ctx context.Context, path string) iter.Seq2[listed, error]
+	Below(ctx context.Context, path string) iter.Seq2[string, error]
 	// Open opens a file. Reads fail when the context ends.
 	Open(ctx context.Context, path string) (openFile, error)
 	// above returns the directories that have a path in them, and the path itself.
 	above(path string) ([]string, error)
-}
-
-// listed is a file in a listing.
-type listed struct {
-	Path string
-	Size int64 // in bytes
 }
 
 // openFile is an open file. It is safe for concurrent use.
@@ -48,26 +42,26 @@ func contentOf(f openFile) io.ReadCloser {
 
 // List returns the files that match a pattern, in the same order each time: see openStore for patterns. It is an error if one of them is in
 // a table of a format that also keeps files of earlier states. List stops after an error.
-func (s store) List(ctx context.Context, of string) iter.Seq2[listed, error] {
-	return func(yield func(listed, error) bool) {
+func (s store) List(ctx context.Context, of string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
 		pattern, err := compile(of)
 		if err == nil {
 			err = s.checkAbove(ctx, pattern.folder)
 		}
 		if err != nil {
-			yield(listed{}, err)
+			yield("", err)
 			return
 		}
-		for entry, err := range s.Below(ctx, pattern.folder) {
-			relative := strings.TrimPrefix(strings.TrimPrefix(entry.Path, pattern.folder), "/")
+		for file, err := range s.Below(ctx, pattern.folder) {
+			relative := strings.TrimPrefix(strings.TrimPrefix(file, pattern.folder), "/")
 			if err == nil {
 				err = input.CheckLake(pattern.folder, relative)
 			}
 			if err != nil {
-				yield(listed{}, err)
+				yield("", err)
 				return
 			}
-			if pattern.matches(relative) && !yield(entry, nil) {
+			if pattern.matches(relative) && !yield(file, nil) {
 				return
 			}
 		}
@@ -82,12 +76,12 @@ func (s store) checkAbove(ctx context.Context, folder string) error {
 	}
 	for _, at := range above {
 		for _, marker := range input.LakeFolders() {
-			for entry, err := range s.Below(ctx, at+"/"+marker) {
+			for file, err := range s.Below(ctx, at+"/"+marker) {
 				if errors.Is(err, fs.ErrPermission) { // who may read the files need not be allowed to list what is above them
 					break
 				}
 				if err == nil {
-					err = input.CheckLake(at, strings.TrimPrefix(entry.Path, at+"/"))
+					err = input.CheckLake(at, strings.TrimPrefix(file, at+"/"))
 				}
 				if err != nil {
 					return err

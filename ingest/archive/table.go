@@ -71,17 +71,17 @@ func (t *table) path(name string) string {
 // number, −1 if there are none. The other files have the number −1.
 func (t *table) versions(folder string, names *regexp.Regexp) (files map[int64][]string, last int64, err error) {
 	files, last = map[int64][]string{}, -1
-	for entry, err := range t.store.Below(t.ctx, t.root+"/"+folder) {
+	for file, err := range t.store.Below(t.ctx, t.root+"/"+folder) {
 		version := int64(-1)
-		if found := names.FindStringSubmatch(path.Base(entry.Path)); err == nil && found != nil {
+		if found := names.FindStringSubmatch(path.Base(file)); err == nil && found != nil {
 			if version, err = strconv.ParseInt(found[1], 10, 64); err != nil {
-				err = input.WholeFile(entry.Path, err)
+				err = input.WholeFile(file, err)
 			}
 		}
 		if err != nil {
 			return nil, 0, err
 		}
-		files[version], last = append(files[version], entry.Path), max(last, version)
+		files[version], last = append(files[version], file), max(last, version)
 	}
 	return files, last, nil
 }

@@ -288,25 +288,22 @@ func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error)
 			if r.listed, err = r.files(ctx); err != nil {
 				return m, err
 			}
-			r.open = r.listed.Range(r.partition, r.next, r.to)
+			needed := r.first // the topic has the others
+			if r.alone {
+				if _, needed, err = r.listed.Bounds(ctx, r.partition); err != nil {
+					return m, err
+				}
+			}
+			r.open = r.listed.Range(r.partition, r.next, r.to, needed)
 		}
 		row, err := r.open.Next(ctx)
-		gap, missing := errors.AsType[*archive.GapError](err)
-		switch {
-		case err == nil:
+		if err == nil {
 			r.next = row.Offset + 1
 			return *messageOf(row), nil
-		case err == io.EOF && !r.alone: // the others are on the topic
-			gap = &archive.GapError{Topic: r.topic, Partition: r.partition, From: r.next, To: r.to}
-		case !missing:
-			return m, err
 		}
-		gap.From, gap.To = max(gap.From, r.next), min(gap.To, r.first)
-		if gap.From >= gap.To {
-			if err == io.EOF {
-				return m, err
-			}
-			continue
+		gap, missing := errors.AsType[*archive.GapError](err)
+		if !missing {
+			return m, err
 		}
 		if !r.outdated(r.listed, r.partition, r.first) {
 			if r.next = gap.To; r.options.Archive.OnGap == archive.GapContinue {
