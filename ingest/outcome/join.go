@@ -76,22 +76,24 @@ type input struct {
 // mark is an offset and the latest time of the messages before it.
 type mark struct{ offset, time int64 }
 
+// keptShare is the part of the memory for outcomes that later rows may have: most wait for a shorter time than rows, and are smaller.
+const keptShare = 4
+
 // marksOfWait is the number of marks of a partition during the waiting time of a row.
 const marksOfWait = 64
 
 // New returns an empty join, one of several, which share the memory of the options. It continues at a cursor. [Join.Read] adds its
 // partitions.
 func New(o Options, number, of int, cursor examples.JoinCursor) *Join {
-	memory, folder := int64(o.Memory)/int64(max(of, 1)), ""
+	memory := int64(o.Memory) / int64(max(of, 1))
 	j := &Join{within: o.Within.Milliseconds(), early: o.Early.Milliseconds(), grace: o.Grace.Milliseconds(),
 		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
 		due: cursor.Due, applied: cursor.Applied, cursor: cursor, again: true}
-	budget := &budget{}
+	limit, folder := int64(0), ""
 	if o.folder != "" {
-		budget.limit, folder = memory, filepath.Join(o.folder, strconv.Itoa(number))
+		limit, folder = memory, filepath.Join(o.folder, strconv.Itoa(number))
 	}
-	j.waiting, j.kept = newTable(budget, folder), newTable(budget, folder)
-	budget.tables = []*table{j.waiting, j.kept}
+	j.waiting, j.kept = newTable(limit-limit/keptShare, folder), newTable(limit/keptShare, folder)
 	return j
 }
 

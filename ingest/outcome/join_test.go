@@ -309,7 +309,7 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 				p.check(p.join.Close())
 				p = begin(t, w, s, random)
 			}
-			if p.folder != "" && float64(p.join.memory()) > inMemory*float64(p.memory)+1000 {
+			if p.folder != "" && p.join.memory() > p.memory/inMemory+2000 {
 				t.Fatalf("seed %d: %d bytes wait in memory, of %d", seed, p.join.memory(), p.memory)
 			}
 		}

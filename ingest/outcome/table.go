@@ -31,16 +31,18 @@ func byPlace(a, b *entry) int { return compare(a.place, b.place) }
 
 // table has entries by key and in order of position. The oldest entries may be on disk.
 type table struct {
-	budget *budget
-	disk   disk
-	byKey  map[string][]*entry
-	order  queue[*entry]
-	open   int   // number of entries that are not settled, including those on disk
-	bytes  int64 // size of the entries in memory
+	limit int64 // of bytes; 0: none
+	disk  disk
+	byKey map[string][]*entry
+	order queue[*entry]
+	open  int   // number of entries that are not settled, including those on disk
+	bytes int64 // size of the entries in memory
 }
 
-func newTable(b *budget, folder string) *table {
-	return &table{budget: b, disk: disk{folder: folder, index: b.limit / indexShare, seed: maphash.MakeSeed()}, byKey: map[string][]*entry{}}
+// newTable returns an empty table. limit is its memory, with that of its disk; 0: unlimited.
+func newTable(limit int64, folder string) *table {
+	return &table{limit: limit / inMemory, byKey: map[string][]*entry{},
+		disk: disk{folder: folder, index: limit / indexShare, seed: maphash.MakeSeed()}}
 }
 
 // add adds an entry, and moves others to disk if there are too many.
@@ -50,8 +52,10 @@ func (t *table) add(e *entry) error {
 	if !e.settled {
 		t.open++
 	}
-	t.bytes += e.size()
-	return t.budget.keep()
+	if t.bytes += e.size(); t.limit == 0 || t.bytes <= t.limit {
+		return nil
+	}
+	return t.spill()
 }
 
 // get returns the entries of a key in order. The caller may modify the list.
@@ -136,28 +140,5 @@ func (q *queue[T]) Pop() any {
 	return last
 }
 
-// budget is the memory of a join's tables.
-type budget struct {
-	limit  int64 // 0: none
-	tables []*table
-}
-
-// inMemory is the fraction of the limit for tables. The rest is for the disks.
-const inMemory = 0.5
-
-// keep moves entries to disk if there are too many in memory.
-func (b *budget) keep() error {
-	if b.limit == 0 {
-		return nil
-	}
-	sum, largest := int64(0), b.tables[0]
-	for _, t := range b.tables {
-		if sum += t.bytes; t.bytes > largest.bytes {
-			largest = t
-		}
-	}
-	if float64(sum) <= inMemory*float64(b.limit) {
-		return nil
-	}
-	return largest.spill()
-}
+// inMemory divides the memory of a table: one part of this many is for entries in memory, the rest for its disk.
+const inMemory = 2
