@@ -258,7 +258,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 	t.Helper()
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
-	files := must(source.Files(t.Context(), p, job, topics.ExamplesRetention{}, rec))(t)
+	files := must(source.IngestFiles(t.Context(), p, job, rec))(t)
 	l := must(p.ReadLedger(t.Context()))(t)
 	plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
 	noError(t, err)

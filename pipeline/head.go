@@ -361,9 +361,6 @@ func (r *runner) readForgotten(ctx context.Context) error {
 	if err != nil || !more {
 		return err
 	}
-	if err := source.CompareForgotten(ctx, r.Pipeline, r.forgotten); err != nil {
-		return err
-	}
 	r.backlog.restart(lateSources{}) // it has counted rows that are forgotten now
 	r.looksForClasses()
 	r.learnt, err = source.HaveLearnt(ctx, r.Pipeline, r.forgotten)

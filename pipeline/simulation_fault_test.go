@@ -195,7 +195,7 @@ func (s *simulation) startIngester(i int) {
 		log := &handedLog{Log: p.Log, calls: make(chan handedCall)}
 		p.Log = log
 		return log.serve(func() error {
-			_, err := source.Files(context.Background(), p, job, topics.ExamplesRetention{}, event.Ignore{})
+			_, err := source.IngestFiles(context.Background(), p, job, event.Ignore{})
 			return err
 		})
 	})

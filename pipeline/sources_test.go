@@ -114,38 +114,6 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 	}
 }
 
-// A message of another producer counts, whatever headers it has. A run of files passes over it, and says so.
-func TestHeadersOfOthers(t *testing.T) {
-	job, message := newForeignJob(t, rings(300, 2, 2, 1))
-	log := openEmbedded(t)
-	tagged := message
-	tagged.Headers = []kafkalog.Header{
-		{Key: "source", Value: []byte("shop/7")}, {Key: "sequence", Value: []byte("0")}, {Key: "kind", Value: []byte("plan")},
-		{Key: "stagewise-source", Value: []byte("no attempt")},
-	}
-	produce(t, log, job, 0, message, tagged)
-	recorder := &eventRecorder{}
-	report, _ := trainRecorded(t, log, job, recorder)
-	if report.Rows != 600 || len(report.PassedOver) != 0 {
-		t.Errorf("%d rows, passed over %v; expected 600 and nothing", report.Rows, report.PassedOver)
-	}
-
-	files := newJob(t, rings(200, 2, 2, 2), table{}, job.Stages...)
-	trainRecorded(t, log, files, recorder)
-	// A run reads from the first message of its files to the last. The next one begins after them.
-	produce(t, log, job, 0, tagged)
-	more := files
-	more.Examples.Train = append(files.Examples.Train, rings(200, 2, 2, 3).writeCSV(t, t.TempDir(), "more.csv"))
-	report, _ = trainRecorded(t, log, more, recorder)
-	if want := (coverage.PassedOver{coverage.OtherProducer: 1}); report.Rows != 400 || !maps.Equal(report.PassedOver, want) {
-		t.Errorf("%d rows, passed over %v; expected 400 and %v", report.Rows, report.PassedOver, want)
-	}
-	surveys := eventsOf[event.Surveyed](recorder)
-	if got := surveys[len(surveys)-1].PassedOver; !maps.Equal(got, report.PassedOver) {
-		t.Errorf("the event says %v, the report %v", got, report.PassedOver)
-	}
-}
-
 // The content of a file counts once: however it is cut into messages, whatever it is called, and whichever classes are allowed.
 func TestContentCountsOnce(t *testing.T) {
 	data := rings(300, 2, 2, 1)

@@ -66,7 +66,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		plan.Spans = Narrow(plan.Spans, plan.Sources)
 	}
 	if len(plan.Spans) == 0 {
-		none := &protocol.NoExamplesError{Topic: p.Topics.Examples, Other: p.Foreign != nil, From: job.Examples.FromTopic}
+		none := &protocol.NoExamplesError{Topic: p.Topics.Examples, Other: p.Foreign != "", From: job.Examples.FromTopic}
 		if none.From != "" {
 			if _, none.Unusable, err = source.Unusable(ctx, p, none.From); err != nil {
 				return nil, err
@@ -79,9 +79,6 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		return nil, err
 	}
 	if err := source.CheckNewest(ctx, p, l, f); err != nil {
-		return nil, err
-	}
-	if err := source.CompareForgotten(ctx, p, f); err != nil {
 		return nil, err
 	}
 	plan.Forgotten, plan.Heeded = f.Rows.Within(plan.Spans), f.Heeded()
@@ -119,7 +116,7 @@ func OfJob(p *topics.Pipeline, job topics.Job, here schemas.Arithmetic) *schemas
 		Name: job.Name, Input: o.Input(), Classes: o.Classes, ClassWeight: o.ClassWeight, Targets: o.Targets, Labels: o.PlanLabels(),
 		Augment: o.Augment, Missing: o.Missing.Mode, Holdout: o.Holdout, OnBadMessage: job.OnBadMessage, Outcomes: o.Outcome.Topic != "",
 		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
-		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Foreign: len(o.Train) == 0, Topic: topics.ForeignTopic(p),
+		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Foreign: len(o.Train) == 0, Topic: p.Foreign,
 	}
 	plan.Arithmetic.Any = job.Arithmetic == topics.ArithmeticAny
 	if job.Average > 1 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -66,13 +67,20 @@ func (c *Client) Between(ctx context.Context, topic string, partition int, from,
 	return each(ctx, c.Log.Range(topic, partition, from, to), with)
 }
 
-// Remaining is [Client.Between] for the part of the range that is still on the partition.
+// Remaining is [Client.Between] for the part of the range that is still on the partition, also if messages are deleted meanwhile.
 func (c *Client) Remaining(ctx context.Context, topic string, partition int, from, to int64, with func(Message) error) error {
 	first, end, err := c.Log.Bounds(ctx, topic, partition)
 	if err != nil {
 		return err
 	}
-	return c.Between(ctx, topic, partition, max(first, from), min(to, end), with)
+	for from, to = max(first, from), min(to, end); ; {
+		err := c.Between(ctx, topic, partition, from, to, with)
+		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+		if !ok || deleted.Wanted >= deleted.First {
+			return err
+		}
+		from = deleted.First
+	}
 }
 
 // Now returns the end offsets of the weights and statistics topics. The records of a run that starts now come after them.

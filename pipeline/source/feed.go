@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -33,13 +34,15 @@ type Feed struct {
 	values    *ingest.Values
 	inputs    []*input // partitions of the topic, and of the outcomes
 	bad       []schemas.Quarantined
-	lacks     []string        // optional columns that most rows of the batch lack, although earlier rows had them
-	there     map[string]bool // keys of the newest messages in quarantine before the topic was followed; nil: not read yet
-	batch     []added         // messages whose rows are in the batch, if values watch their columns
-	since     time.Time       // time of the first message read and not yet written
-	times     [2]int64        // timestamps of the first message in the batch, and the latest; 0: none
-	joining   *joining        // nil: the rows have labels
-	recorded  time.Time       // when the origins of all messages were last written
+	lacks     []string                            // optional columns that most rows of the batch lack, although earlier rows had them
+	there     map[string]bool                     // keys of the newest messages in quarantine before the topic was followed; nil: not read yet
+	batch     []added                             // messages whose rows are in the batch, if values watch their columns
+	since     time.Time                           // time of the first message read and not yet written
+	times     [2]int64                            // timestamps of the first message in the batch, and the latest; 0: none
+	joining   *joining                            // nil: the rows have labels
+	counts    atomic.Pointer[examples.JoinCounts] // of the joins; nil: none yet
+	waits     int                                 // number of rows that wait for their outcomes at the end
+	recorded  time.Time                           // when the origins of all messages were last written
 }
 
 // input is a partition of a followed topic that a feed reads.
@@ -183,10 +186,6 @@ func (f *Feed) feed(ctx context.Context) error {
 		next := max(in.Next, in.end) // the last offsets may hold no message
 		follow = append(follow, protocol.Position{Topic: in.topic, Partition: in.Partition, Offset: next})
 		f.processed(in, next)
-	}
-	select {
-	case f.caughtUp <- struct{}{}:
-	default:
 	}
 	subscription := f.Log.Subscribe(ctx, nil, follow...)
 	defer subscription.Close()
@@ -406,16 +405,16 @@ func (f *Feed) isQuarantined(ctx context.Context, topic string, partition int, o
 		return false, nil
 	}
 	if f.there == nil {
-		begin, end, err := f.Log.Bounds(ctx, f.Topics.Quarantine, 0)
+		_, end, err := f.Log.Bounds(ctx, f.Topics.Quarantine, 0)
 		if err != nil {
 			return false, err
 		}
 		f.there = map[string]bool{}
-		err = f.Remaining(ctx, f.Topics.Quarantine, 0, max(begin, end-maxThere), end, func(m protocol.Message) error {
+		err = f.Remaining(ctx, f.Topics.Quarantine, 0, end-maxThere, end, func(m protocol.Message) error {
 			f.there[m.Key] = true
 			return nil
 		})
-		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+		if err != nil {
 			return false, fmt.Errorf("read %s: %w", f.Topics.Quarantine, err)
 		}
 	}
@@ -528,24 +527,21 @@ func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 // quarantine writes the unusable messages of the topic to the quarantine topic.
 func (f *Feed) quarantine(ctx context.Context) error {
 	var messages []wire.Message
-	again := make([]bool, len(f.bad))
-	for i := range f.bad {
-		q := &f.bad[i]
-		var err error
-		if again[i], err = f.isQuarantined(ctx, q.Topic, q.Partition, q.Offset); err != nil {
+	var bad []schemas.Quarantined // that were not there
+	for _, q := range f.bad {
+		again, err := f.isQuarantined(ctx, q.Topic, q.Partition, q.Offset)
+		if err != nil {
 			return err
 		}
-		if !again[i] {
-			messages = append(messages, q.Message())
+		if !again {
+			bad, messages = append(bad, q), append(messages, q.Message())
 		}
 	}
 	if _, err := f.Log.Append(ctx, f.Topics.Quarantine, 0, messages...); err != nil {
 		return fmt.Errorf("quarantine %d messages of %s: %w", len(messages), f.Topic, err)
 	}
-	for i, q := range f.bad {
-		if !again[i] {
-			f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
-		}
+	for _, q := range bad {
+		f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
 	}
 	f.bad = nil
 	return nil

@@ -76,8 +76,7 @@ func FollowTopic(ctx context.Context, p *topics.Pipeline, job topics.Job, untilE
 func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) *Following {
 	topic := job.Examples.FromTopic
 	untilEnd = untilEnd || job.Examples.Archive.Alone // nobody writes to it
-	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: protocol.NewWaiting(p.Log, topic),
-		caughtUp: make(chan struct{}, 1)}
+	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: protocol.NewWaiting(p.Log, topic)}
 	f.Together, f.Pause = f.inGoroutines, protocol.Pause
 	return f
 }
@@ -132,7 +131,6 @@ type Following struct {
 	rows       atomic.Int64   // number of rows written
 	next       []atomic.Int64 // by partition of the topic: offset up to which all messages are processed
 	waiting    *protocol.Waiting
-	caughtUp   chan struct{}                        // signals that a feed has read the initial messages; has room for one value
 	Together   func(context.Context, []*Feed) error // runs feeds until all have ended, or one returns an error
 	// Pause waits for a duration, or until the context ends.
 	Pause func(ctx context.Context, d time.Duration) error
@@ -142,11 +140,11 @@ type Following struct {
 	usedRows     atomic.Bool // a message of the topic can be used
 	usedOutcomes atomic.Bool // a message of the outcomes topic can be used
 	noticed      sync.Map    // what was reported, once
+	newest       sync.Map    // by topic: see latest
 
-	outcomes    []coverage.Span                       // of the outcomes topic, when following started; nil: the rows have labels
-	byPartition bool                                  // rows have their outcomes in the same partition
-	joined      []atomic.Pointer[examples.JoinCounts] // by examples partition: what was counted
-	waits       []atomic.Int64                        // by examples partition: number of rows that still wait for their outcomes at the end
+	feeds       []*Feed
+	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
+	byPartition bool            // rows have their outcomes in the same partition
 }
 
 // first reports whether it is the first call with what is reported once.
@@ -184,7 +182,9 @@ func (f *Following) ingested(done bool) event.Ingested {
 }
 
 // begin returns a feed for each examples partition to which partitions of the topic are assigned.
-func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
+func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
+	f.feeds = nil
+	f.newest.Clear()
 	if f.Bounds, err = f.Log.Spans(ctx, f.Topic); err != nil {
 		return nil, fmt.Errorf("examples.from_topic: %w", err)
 	}
@@ -264,9 +264,9 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 		if err := feed.beginJoining(ctx, states[n]); err != nil {
 			return nil, err
 		}
-		feeds = append(feeds, feed)
+		f.feeds = append(f.feeds, feed)
 	}
-	return feeds, nil
+	return f.feeds, nil
 }
 
 // decideDivision returns the number of examples partitions that an attempt without rows writes to: the number that the
@@ -383,7 +383,6 @@ func (f *Following) watch(ctx context.Context) error {
 		}
 		select {
 		case <-ticker.C:
-		case <-f.caughtUp:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -49,10 +49,7 @@ func ReadForgotten(ctx context.Context, p *topics.Pipeline) (*Forgotten, error) 
 func ForgottenRows(log *kafkalog.Log, job topics.Job) func(context.Context) (coverage.Forgotten, error) {
 	p, f := topics.OpenFor(log, job, nil), NewForgotten()
 	return func(ctx context.Context) (coverage.Forgotten, error) {
-		if _, err := ReadMoreForgotten(ctx, p, f); err != nil {
-			return nil, err
-		}
-		err := CompareForgotten(ctx, p, f)
+		_, err := ReadMoreForgotten(ctx, p, f)
 		return f.Rows, err
 	}
 }
@@ -60,6 +57,14 @@ func ForgottenRows(log *kafkalog.Log, job topics.Job) func(context.Context) (cov
 // ReadMoreForgotten folds the messages appended since the last read into f, and reports whether there are any. Without a forget topic
 // nothing is forgotten.
 func ReadMoreForgotten(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool, err error) {
+	if more, err = f.read(ctx, p); err == nil {
+		err = CompareForgotten(ctx, p, f)
+	}
+	return more, err
+}
+
+// read is ReadMoreForgotten without a comparison.
+func (f *Forgotten) read(ctx context.Context, p *topics.Pipeline) (more bool, err error) {
 	topic := topics.ForgetTopic(p)
 	if topic == "" {
 		return false, nil
@@ -71,7 +76,7 @@ func ReadMoreForgotten(ctx context.Context, p *topics.Pipeline, f *Forgotten) (m
 	if err == nil && end < f.next { // the topic was recreated or truncated
 		heeded := f.Heeded()
 		*f = *NewForgotten()
-		if more, err = ReadMoreForgotten(ctx, p, f); err == nil && f.lacks(heeded) {
+		if more, err = f.read(ctx, p); err == nil && f.lacks(heeded) {
 			err = &ForgetLostError{Topic: topic, Heeded: *heeded}
 		}
 		return more, err
@@ -112,8 +117,8 @@ func ReadMoreForgotten(ctx context.Context, p *topics.Pipeline, f *Forgotten) (m
 // ancestor run has read it and the run's plan does not exclude it. If the plan of an ancestor run is missing, the version counts as
 // trained on everything forgotten after it was written.
 func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt []schemas.Place, err error) {
-	if err := CompareForgotten(ctx, p, f); err != nil || len(f.Rows)+len(f.others) == 0 {
-		return nil, err
+	if len(f.Rows)+len(f.others) == 0 {
+		return nil, nil
 	}
 	past, err := ReadHistory(ctx, p)
 	if err != nil {
@@ -139,7 +144,7 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 // forgotten.
 func haveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten) bool {
 	for _, plan := range plans {
-		if plan.Topic != topics.ForeignTopic(p) { // offsets of another topic
+		if plan.Topic != p.Foreign { // offsets of another topic
 			continue
 		}
 		if !plan.Forgotten.Covers(rows.Within(plan.Spans)) {
@@ -359,7 +364,7 @@ func (f *Forgotten) lacks(heeded *schemas.Heeded) bool {
 // CheckForgotten returns a *[ForgetLostError] if the forget topic lacks messages that a version has applied.
 func CheckForgotten(p *topics.Pipeline, f *Forgotten, version *schemas.Manifest) error {
 	heeded := version.Plan.Heeded
-	if version.Plan.Topic != topics.ForeignTopic(p) || !f.lacks(heeded) {
+	if version.Plan.Topic != p.Foreign || !f.lacks(heeded) {
 		return nil
 	}
 	return &ForgetLostError{Topic: topics.ForgetTopic(p), Version: version.Version, Heeded: *heeded, Has: len(f.entries)}
@@ -419,7 +424,7 @@ func decideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision 
 	for i := range versions {
 		plan := versions[i].Plan
 		heeded := plan.Heeded
-		if plan.Topic != topics.ForeignTopic(p) || !f.lacks(heeded) {
+		if plan.Topic != p.Foreign || !f.lacks(heeded) {
 			continue
 		}
 		rows = rows.Union(plan.Forgotten)
@@ -441,11 +446,8 @@ func decideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision 
 // SaidAfter returns the positions from which to follow changes to the set of training examples: seals and removals of
 // sources, and forgotten rows. sealed and f are the state so far.
 func SaidAfter(p *topics.Pipeline, sealed *protocol.Ledger, f *Forgotten) (positions []protocol.Position) {
-	switch {
-	case p.Foreign == nil:
-		positions = append(positions, protocol.Position{Topic: p.Topics.Plans, Offset: sealed.Next, Compacted: true})
-	case p.Foreign.Owner != nil && sealed.Next > 0: // otherwise the topic may not exist
-		positions = append(positions, protocol.Position{Topic: p.Foreign.Owner.Topics.Plans, Offset: sealed.Next, Compacted: true})
+	if owner := p.Owner(); owner == p.Client || owner != nil && sealed.Next > 0 { // otherwise the topic may not exist
+		positions = append(positions, protocol.Position{Topic: owner.Topics.Plans, Offset: sealed.Next, Compacted: true})
 	}
 	if f.exists {
 		positions = append(positions, protocol.Position{Topic: topics.ForgetTopic(p), Offset: f.next, Compacted: true})

@@ -39,15 +39,16 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Re
 	return err
 }
 
-// Files ingests the job's files. A source that retention may delete before the end of a run is ingested again.
-func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.ExamplesRetention, rec event.Recorder) (*Ingested, error) {
-	sources, err := ingest.Sources(ctx, job.Examples)
-	if err != nil {
-		return nil, err
+// IngestFiles ingests the job's files. A source that retention may delete before the end of a run is ingested again.
+func IngestFiles(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) (files *Ingested, err error) {
+	files = &Ingested{}
+	began := p.Clock.Now()
+	if files.Retention, err = topics.CheckRetention(ctx, p, rec); err != nil {
+		return files, err
 	}
-	files := &Ingested{Retention: r}
-	if len(sources) == 0 {
-		return files, nil
+	sources, err := ingest.Sources(ctx, job.Examples)
+	if err != nil || len(sources) == 0 {
+		return files, err
 	}
 	files.Vocabulary, files.Extent = sources[0].Vocabulary, sources[0].Extent // shared by all
 	files.Sparse = sources[0].Width == 0
@@ -71,17 +72,17 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 	}
 	ledger, bounds, forgotten, err := readTopics(ctx, p)
 	if err != nil {
-		return nil, err
+		return files, err
 	}
-	staying, err := topics.Staying(ctx, p, r, bounds)
+	staying, err := topics.Staying(ctx, p, files.Retention, bounds)
 	if err != nil {
-		return nil, err
+		return files, err
 	}
 	f := &filesOf{Pipeline: p, job: job, rec: rec, ledger: ledger, bounds: bounds, staying: staying, forgotten: forgotten}
 	for _, s := range sources {
 		seals, known, err := f.ingest(ctx, s)
 		if err != nil {
-			return nil, err
+			return files, err
 		}
 		rows := int64(0)
 		for _, seal := range seals {
@@ -90,6 +91,7 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 		}
 		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows, Done: true, Known: known})
 	}
+	files.Took = p.Clock.Since(began)
 	return files, nil
 }
 
@@ -325,7 +327,7 @@ func (i *Ingested) Reading(o ingest.Options) ingest.Options {
 // IngestExamples ingests the job's files, or the current messages of its source topic. If the topic no longer has the last
 // message that was read, it notifies the operator and ingests nothing more: a run trains on the rows read before.
 func IngestExamples(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) (*Ingested, error) {
-	began := time.Now()
+	began := p.Clock.Now()
 	files, err := IngestFiles(ctx, p, job, rec)
 	if err != nil || job.Examples.FromTopic == "" {
 		return files, err
@@ -334,21 +336,6 @@ func IngestExamples(ctx context.Context, p *topics.Pipeline, job topics.Job, rec
 	if changed, ok := errors.AsType[*ChangedTopicError](err); ok {
 		event.Notice(rec, "%v", changed)
 	} else if err != nil {
-		return nil, err
-	}
-	files.Took = time.Since(began)
-	return files, nil
-}
-
-// IngestFiles ingests the job's files.
-func IngestFiles(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) (*Ingested, error) {
-	began := p.Clock.Now()
-	r, err := topics.CheckRetention(ctx, p, rec)
-	if err != nil {
-		return nil, err
-	}
-	files, err := Files(ctx, p, job, r, rec)
-	if err != nil {
 		return nil, err
 	}
 	files.Took = p.Clock.Since(began)

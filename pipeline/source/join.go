@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -45,7 +44,6 @@ func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgr
 		return fmt.Errorf("examples.outcome.topic: %w", err)
 	}
 	f.byPartition = f.Job.Examples.JoinsByPartition(len(f.Bounds), len(f.outcomes))
-	f.waits, f.joined = make([]atomic.Int64, f.Partitions), make([]atomic.Pointer[examples.JoinCounts], f.Partitions)
 	for i := range states {
 		if j := states[i].Joined; f.byPartition && j != nil && len(j.Joins) > 0 {
 			f.byPartition = j.Joins[0].Partition >= 0 // as it began
@@ -73,7 +71,7 @@ func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 		spans []coverage.Span
 	}{{f.Topic, f.Bounds}, {f.Job.Examples.Outcome.Topic, f.outcomes}} {
 		for _, s := range input.spans {
-			err := f.each(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys), func(m protocol.Message) error {
+			err := f.Remaining(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys), func(m protocol.Message) error {
 				if m.Key != "" && len(m.Value) > 0 {
 					_, format := outcome.KeyEncoding(m.Key)
 					formats[format] = true
@@ -212,11 +210,10 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 		return err
 	}
 	if f.untilEnd {
-		waits := int64(0)
+		f.waits = 0
 		for _, join := range j.joins {
-			waits += int64(join.Waiting())
+			f.waits += join.Waiting()
 		}
-		f.waits[f.partition].Store(waits)
 	}
 	return nil
 }
@@ -419,7 +416,7 @@ func (f *Feed) countJoined() {
 	for _, join := range f.joining.joins {
 		counts = counts.Plus(join.Counts())
 	}
-	f.joined[f.partition].Store(&counts)
+	f.counts.Store(&counts)
 	f.recordJoined()
 	row, result := f.keysAlone()
 	all := f.countsJoined()
@@ -437,9 +434,9 @@ const minOutcomes = 100
 // countsJoined returns what all feeds have counted.
 func (f *Following) countsJoined() (all examples.JoinCounts) {
 	var feeds []examples.JoinCounts
-	for n := range min(f.Partitions, len(f.Bounds)) {
-		counts := examples.JoinCounts{} // of a feed of another process, or one that has not begun
-		if c := f.joined[n].Load(); c != nil {
+	for _, feed := range f.feeds {
+		counts := examples.JoinCounts{} // of one that has not begun
+		if c := feed.counts.Load(); c != nil {
 			counts = *c
 		}
 		feeds, all = append(feeds, counts), all.Plus(counts)
@@ -613,15 +610,25 @@ func (f *Feed) pass(ctx context.Context) error {
 // lastOffsets is the number of offsets at the end of a partition that are searched for a message.
 const lastOffsets = 16
 
-// latest returns the newest timestamp in a topic's partitions.
-func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error) {
+// newest is the newest timestamp in a topic's partitions, and when they were read.
+type newest struct {
+	time int64
+	read time.Time
+}
+
+// latest returns the newest timestamp in a topic's partitions, as one of the feeds has read it since the last check.
+func (f *Following) latest(ctx context.Context, topic string) (time int64, err error) {
+	if n, ok := f.newest.Load(topic); ok && f.Clock.Since(n.(newest).read) < passEvery {
+		return n.(newest).time, nil
+	}
+	now := f.Clock.Now()
 	time = outcome.Never
 	spans, err := f.Log.Spans(ctx, topic)
 	if err != nil {
 		return time, err
 	}
 	for _, s := range spans {
-		err := f.each(ctx, topic, s.Partition, max(s.From, s.To-lastOffsets), s.To, func(m protocol.Message) error {
+		err := f.Remaining(ctx, topic, s.Partition, max(s.From, s.To-lastOffsets), s.To, func(m protocol.Message) error {
 			time = max(time, outcome.TimeOf(m.Time))
 			return nil
 		})
@@ -629,6 +636,7 @@ func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error)
 			return time, err
 		}
 	}
+	f.newest.Store(topic, newest{time, now})
 	return time, nil
 }
 
@@ -651,13 +659,13 @@ func (f *Feed) ended(ctx context.Context, in *input) (bool, error) {
 
 // noticeWaiting reports the number of rows that still wait at the end.
 func (f *Following) noticeWaiting() {
-	waits := int64(0)
-	for n := range f.waits {
-		waits += f.waits[n].Load()
+	waits := 0
+	for _, feed := range f.feeds {
+		waits += feed.waits
 	}
 	if waits > 0 {
 		event.Notice(f.Recorder, "%s of %s without an outcome yet: %s has no message later than their time plus "+
-			"examples.outcome.within. They become examples when the topics are read further", english.Plural(int(waits), "message", ""), f.Topic,
+			"examples.outcome.within. They become examples when the topics are read further", english.Plural(waits, "message", ""), f.Topic,
 			f.Job.Examples.Outcome.Topic)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -125,7 +124,7 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 
 // addWords adds the words of the messages of a partition that are not deleted, until there are enough.
 func (f *Following) addWords(ctx context.Context, words *ingest.TopicWords, bound coverage.Span) error {
-	err := f.each(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error {
+	err := f.Remaining(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error {
 		if words.Enough() {
 			return errEnough
 		}
@@ -136,18 +135,6 @@ func (f *Following) addWords(ctx context.Context, words *ingest.TopicWords, boun
 		return nil
 	}
 	return err
-}
-
-// each calls with for the messages of a range that are not deleted.
-func (f *Following) each(ctx context.Context, topic string, partition int, from, to int64, with func(protocol.Message) error) error {
-	for {
-		err := f.Between(ctx, topic, partition, from, to, with)
-		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
-		if !ok || deleted.Wanted >= deleted.First {
-			return err
-		}
-		from = deleted.First
-	}
 }
 
 var errEnough = errors.New("enough rows are read")

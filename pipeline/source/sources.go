@@ -68,15 +68,10 @@ func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
 	if err != nil {
 		return nil, err
 	}
-	states, err := unfinished(ctx, p, l, bounds)
+	states, err := unsealed(ctx, p, l, bounds)
 	if err != nil {
 		return nil, err
 	}
-	followed, err := followed(ctx, p, bounds)
-	if err != nil {
-		return nil, err
-	}
-	states = append(states, followed...)
 	for id, s := range knownIn(l) {
 		seal := Largest(s.seals, bounds)
 		if forgotten.Sources[id] {
@@ -134,54 +129,35 @@ func sealTimes(ctx context.Context, p *topics.Pipeline, before int64) (map[strin
 	return times, nil
 }
 
-// unfinished returns the sources at the ends of examples partitions that have no seal.
-func unfinished(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span) (states []SourceState, err error) {
-	at := map[string]int{} // name to index in states
+// unsealed returns the sources without a seal: those that the examples partitions end with, and the topics of their last messages.
+func unsealed(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span) (all []SourceState, err error) {
+	states, progress := map[string]*SourceState{}, map[string][]protocol.TopicProgress{} // by name, and by topic
 	for n, span := range bounds {
-		if span.Empty() {
-			continue
-		}
-		err := p.Between(ctx, p.Topics.Examples, n, span.To-1, span.To, func(m protocol.Message) error {
+		err := p.Between(ctx, p.Topics.Examples, n, max(span.From, span.To-lookBack), span.To, func(m protocol.Message) error {
 			origin, ingested := schemas.OriginOf(m.Message)
 			name := schemas.SourceName(origin.Source, origin.Attempt)
-			if !ingested || origin.Next > 0 || l.Sealed(name) || l.Incomplete(name) {
+			found := SourceState{ID: origin.Source, State: Unfinished, Rows: -1}
+			topic, followed := schemas.TopicOf(m.Message)
+			if followed {
+				name = schemas.TopicSource(topic)
+				found = SourceState{ID: name, Split: examples.Train.String(), State: Followed, Rows: -1, Messages: -1, Left: -1}
+			} else if !ingested || m.Offset < span.To-1 || l.Sealed(name) || l.Incomplete(name) {
 				return nil
 			}
-			i, seen := at[name]
-			if !seen {
-				i = len(states)
-				at[name] = i
-				states = append(states, SourceState{ID: origin.Source, State: Unfinished, Rows: -1})
+			s := states[name]
+			if s == nil {
+				s, states[name] = &found, &found
 			}
-			s, written := &states[i], origin.Sequence/int64(len(bounds))+1
-			s.Messages += written
-			s.Left += min(written, span.Len())
 			if m.Time.After(s.Since) {
 				s.Since = m.Time
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read examples: %w", err)
-		}
-	}
-	return states, nil
-}
-
-// followed returns the followed topics of the last messages of the examples partitions.
-func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (states []SourceState, err error) {
-	progress, since := map[string][]protocol.TopicProgress{}, map[string]time.Time{} // by topic
-	for n, span := range bounds {
-		err := p.Between(ctx, p.Topics.Examples, n, max(span.From, span.To-lookBack), span.To, func(m protocol.Message) error {
-			topic, ok := schemas.TopicOf(m.Message)
-			if !ok {
+			if !followed {
+				written := origin.Sequence/int64(len(bounds)) + 1
+				s.Messages, s.Left = s.Messages+written, s.Left+min(written, span.Len())
 				return nil
 			}
 			if progress[topic] == nil {
 				progress[topic] = make([]protocol.TopicProgress, len(bounds))
-			}
-			if m.Time.After(since[topic]) {
-				since[topic] = m.Time
 			}
 			return progress[topic][n].Add(topic, m.Message)
 		})
@@ -190,10 +166,12 @@ func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (
 		}
 	}
 	for topic, of := range progress {
-		states = append(states, SourceState{ID: schemas.TopicSource(topic), Split: examples.Train.String(), State: Followed, Since: since[topic],
-			Rows: -1, Messages: -1, Left: -1, Read: protocol.MergeTopicProgress(of).Positions})
+		states[schemas.TopicSource(topic)].Read = protocol.MergeTopicProgress(of).Positions
 	}
-	return states, nil
+	for _, s := range states {
+		all = append(all, *s)
+	}
+	return all, nil
 }
 
 // RemovedSource is the result of [RemoveSources] for a source.

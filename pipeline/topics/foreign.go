@@ -15,72 +15,51 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// foreignTopic is a topic with examples that does not belong to the pipeline. Nothing is written to it, or to other topics of
-// its owner.
-type foreignTopic struct {
-	topic string
-	Owner *protocol.Client // of the pipeline that owns the examples topic, by its name; nil: none
-}
-
 // OwnerOf returns the name of the pipeline whose examples are on a topic. ok is false if the topic has another name.
 func OwnerOf(topic string) (name string, ok bool) {
 	name, ok = strings.CutSuffix(topic, protocol.TopicsOf("").Examples)
 	return name, ok && name != ""
 }
 
-// newForeignTopic returns the foreign topic with a name; nil if the topic is "".
-func newForeignTopic(log *kafkalog.Log, topic string) *foreignTopic {
-	if topic == "" {
-		return nil
+// Owner returns the client of the pipeline that owns the examples topic, whose sources and forgotten rows count; nil: none owns it. Nothing
+// is written to the topics of another owner.
+func (p *Pipeline) Owner() *protocol.Client {
+	if p.Foreign == "" {
+		return p.Client
 	}
-	f := &foreignTopic{topic: topic}
-	if name, ok := OwnerOf(topic); ok {
-		f.Owner = protocol.NewClient(log, name, nil)
-	}
-	return f
+	return p.owner
 }
 
-// SealedBy returns the ledger with the sources of the examples: that of the pipeline, own, or that of the foreign topic's owner.
+// SealedBy returns the ledger with the sources of the examples: that of the pipeline, own, or that of the topic's owner.
 // If the topic has no owner, there are no sources, and the ledger is empty.
 func SealedBy(ctx context.Context, p *Pipeline, own *protocol.Ledger) (*protocol.Ledger, error) {
-	switch {
-	case p.Foreign == nil:
+	switch p.Owner() {
+	case p.Client:
 		return own, nil
-	case p.Foreign.Owner == nil:
+	case nil:
 		return &protocol.Ledger{}, nil
 	}
-	l, err := p.Foreign.Owner.ReadLedger(ctx)
+	l, err := p.Owner().ReadLedger(ctx)
 	if errors.Is(err, kafkalog.ErrUnknownTopic) {
 		return &protocol.Ledger{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the sources of %s: %w", p.Foreign.topic, err)
+		return nil, fmt.Errorf("find the sources of %s: %w", p.Foreign, err)
 	}
 	return l, nil
 }
 
 // ForgetTopic returns the forget topic of the examples; "" if there is none.
 func ForgetTopic(p *Pipeline) string {
-	switch {
-	case p.Foreign == nil:
-		return p.Topics.Forget
-	case p.Foreign.Owner == nil:
-		return ""
+	if owner := p.Owner(); owner != nil {
+		return owner.Topics.Forget
 	}
-	return p.Foreign.Owner.Topics.Forget
-}
-
-// ForeignTopic returns the examples topic in plans of the pipeline: "" if it is the pipeline's own.
-func ForeignTopic(p *Pipeline) string {
-	if p.Foreign == nil {
-		return ""
-	}
-	return p.Foreign.topic
+	return ""
 }
 
 // CheckExamples returns an error if a plan reads examples from another topic than this process. what names the run in the error.
 func CheckExamples(p *Pipeline, plan *schemas.Plan, what string) error {
-	if plan.Topic == ForeignTopic(p) {
+	if plan.Topic == p.Foreign {
 		return nil
 	}
 	there := plan.Topic

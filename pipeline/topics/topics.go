@@ -22,11 +22,13 @@ import (
 // Pipeline reads and writes the topics of one pipeline, and creates them.
 type Pipeline struct {
 	*protocol.Client
-	Admin   admin
-	Extend  extend
-	Memory  memory.Allocator // for the Arrow records of ingest
-	Sums    *solver.Store    // state of a chain in this process's solver
-	Foreign *foreignTopic    // topic with the examples of the runs; nil: the pipeline's own
+	Admin  admin
+	Extend extend
+	Memory memory.Allocator // for the Arrow records of ingest
+	Sums   *solver.Store    // state of a chain in this process's solver
+	// Foreign is the topic with the examples of the runs, as in plans, if it does not belong to the pipeline.
+	Foreign string
+	owner   *protocol.Client // of the pipeline that owns Foreign, by its name; nil: none
 	// Remade is the log with the expired examples that can be made again; nil: examples do not expire, or come from files.
 	Remade *Remade
 }
@@ -65,8 +67,11 @@ func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	p := Open(log, job.Name, mem)
 	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	p.Log = withArchive(p.Log, job.Examples)
-	if p.Foreign = newForeignTopic(log, job.Examples.Topic); p.Foreign != nil {
-		p.Topics.Examples = p.Foreign.topic
+	if p.Foreign = job.Examples.Topic; p.Foreign != "" {
+		p.Topics.Examples = p.Foreign
+		if name, ok := OwnerOf(p.Foreign); ok {
+			p.owner = protocol.NewClient(log, name, nil)
+		}
 	}
 	if job.Remakes() {
 		p.Remade = NewRemade(p.Client, job.Examples, p.Memory)
@@ -265,16 +270,16 @@ func PartitionsFor(plan *schemas.Plan) int {
 // Create creates missing topics. If the examples topic exists, its number of partitions determines those of the job and of
 // the residuals topic.
 func Create(ctx context.Context, p *Pipeline, job *Job) error {
-	if p.Foreign == nil {
+	if p.Foreign == "" {
 		if err := p.Admin.Create(ctx, Topics(*job)[0]); err != nil {
 			return err
 		}
 	}
 	var err error
 	job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples)
-	if p.Foreign != nil && errors.Is(err, kafkalog.ErrUnknownTopic) {
+	if p.Foreign != "" && errors.Is(err, kafkalog.ErrUnknownTopic) {
 		return fmt.Errorf("examples.topic: topic %s does not exist, and is not created because it belongs to another pipeline: expected "+
-			"a topic with examples; check the name and the brokers", p.Foreign.topic)
+			"a topic with examples; check the name and the brokers", p.Foreign)
 	}
 	if err != nil {
 		return err
