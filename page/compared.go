@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -206,63 +208,49 @@ func splits() []string {
 	return []string{examples.Train.String(), examples.Holdout.String(), examples.Test.String()}
 }
 
-// measure is a measure of the rows of a split; text returns "" if it is unknown.
+// measure is a field of a [schemas.SplitReport] by its key, as a table has it.
 type measure struct {
-	name string
-	text func(schemas.SplitReport) string
+	key, name string
+	format    func(float64) string
 }
 
 // measures returns the measures of splits, in groups: a table has all splits of a group before the next one.
 func measures() [][]measure {
-	type split = schemas.SplitReport
-	type atThreshold = statistics.Decided
-	known := func(format func(float64) string, value func(split) *float64) func(split) string {
-		return func(s split) string {
-			if v := value(s); v != nil {
-				return format(*v)
-			}
-			return ""
-		}
-	}
-	decided := func(format func(float64) string, value func(*atThreshold) *float64) func(split) string {
-		return known(format, func(s split) *float64 {
-			if s.Decided == nil {
-				return nil
-			}
-			return value(s.Decided)
-		})
-	}
 	return [][]measure{
-		{{"rows", func(s split) string { return humanize.Comma(s.Rows) }}},
-		{{"error", known(percent, func(s split) *float64 { return &s.Error })}},
+		{{"rows", "rows", nil}},
+		{{"error", "error", percent}},
 		{
-			{"threshold", decided(number, func(d *atThreshold) *float64 { return &d.Threshold })},
-			{"error at the threshold", decided(percent, func(d *atThreshold) *float64 { return &d.Error })},
-			{"balanced error there", decided(percent, func(d *atThreshold) *float64 { return &d.BalancedError })},
-			{"precision there", decided(number, func(d *atThreshold) *float64 { return &d.Precision })},
-			{"recall there", decided(number, func(d *atThreshold) *float64 { return &d.Recall })},
-			{"F1 there", decided(number, func(d *atThreshold) *float64 { return &d.F1 })},
-			{"rows by class and decision", func(s split) string {
-				if s.Decided == nil {
-					return ""
-				}
-				c := s.Decided.Confusion
-				return fmt.Sprintf("%.6g %.6g, %.6g %.6g", c[0][0], c[0][1], c[1][0], c[1][1])
-			}},
-			{"balanced error", known(percent, func(s split) *float64 { return s.BalancedError })},
-			{"error of the commonest class", known(percent, func(s split) *float64 { return s.MajorityError })},
+			{"decided.threshold", "threshold", number}, {"decided.error", "error at the threshold", percent},
+			{"decided.balanced_error", "balanced error there", percent}, {"decided.precision", "precision there", number},
+			{"decided.recall", "recall there", number}, {"decided.f1", "F1 there", number},
+			{"decided.confusion", "rows by class and decision", nil}, {"balanced_error", "balanced error", percent},
+			{"majority_error", "error of the commonest class", percent},
 		},
 		{
-			{"loss", known(number, func(s split) *float64 { return &s.Loss })},
-			{"log loss", known(number, func(s split) *float64 { return s.LogLoss })},
-			{"calibration error", known(number, func(s split) *float64 { return s.ECE })},
-			{"AUC", known(number, func(s split) *float64 { return s.AUC })},
-			{"average precision", known(number, func(s split) *float64 { return s.AveragePrecision })},
-			{"RMSE", known(number, func(s split) *float64 { return s.RMSE })},
-			{"MAE", known(number, func(s split) *float64 { return s.MAE })},
-			{"R²", known(number, func(s split) *float64 { return s.R2 })},
+			{"loss", "loss", number}, {"log_loss", "log loss", number}, {"ece", "calibration error", number}, {"auc", "AUC", number},
+			{"average_precision", "average precision", number}, {"rmse", "RMSE", number}, {"mae", "MAE", number}, {"r2", "R²", number},
 		},
 	}
+}
+
+// text returns the measure of the rows of a split; "" if it is unknown.
+func (m measure) text(s schemas.SplitReport) string {
+	if s.Decided == nil && strings.HasPrefix(m.key, "decided.") {
+		return ""
+	}
+	switch v := option.Field(reflect.ValueOf(s), m.key).Interface().(type) {
+	case int64:
+		return humanize.Comma(v)
+	case float64:
+		return m.format(v)
+	case *float64:
+		if v != nil {
+			return m.format(*v)
+		}
+	case statistics.Decision:
+		return fmt.Sprintf("%.6g %.6g, %.6g %.6g", v[0][0], v[0][1], v[1][0], v[1][1])
+	}
+	return ""
 }
 
 // Measures returns how runs went: rows, errors and losses of the splits, seconds, and the digests of the weights. A row
@@ -325,18 +313,13 @@ type Order struct {
 	By    string // one of [Orders]; "": the first
 }
 
-// orders are the measures that runs may be sorted by, with their names in tables.
+// orders are the measures that runs may be sorted by, with their names in tables. With the sign −1, the greatest is the best.
 var orders = []struct {
 	name, words string
-	value       func(s schemas.SplitReport) *float64
-	sign        float64 // −1: the greatest is the best
+	sign        float64
 }{
-	{"error", "error", func(s schemas.SplitReport) *float64 { return &s.Error }, 1},
-	// Predictions of numbers have no log loss. They are sorted by the loss of the last stage.
-	{"loss", "log loss", func(s schemas.SplitReport) *float64 { return cmp.Or(s.LogLoss, &s.Loss) }, 1},
-	{"auc", "AUC", func(s schemas.SplitReport) *float64 { return s.AUC }, -1},
-	{"average_precision", "average precision", func(s schemas.SplitReport) *float64 { return s.AveragePrecision }, -1},
-	{"balanced_error", "balanced error", func(s schemas.SplitReport) *float64 { return s.BalancedError }, 1},
+	{"error", "error", 1}, {"loss", "log loss", 1}, {"auc", "AUC", -1}, {"average_precision", "average precision", -1},
+	{"balanced_error", "balanced error", 1},
 }
 
 // Orders returns the measures that runs may be sorted by: error, loss, and those that only rows of one label have.
@@ -361,7 +344,14 @@ func (o Order) value(at int, r *schemas.Report, split string) *float64 {
 	if r == nil || r.Splits[split].Rows == 0 {
 		return nil
 	}
-	return orders[at].value(r.Splits[split])
+	s := r.Splits[split]
+	switch orders[at].name {
+	case "error":
+		return &s.Error
+	case "loss":
+		return cmp.Or(s.LogLoss, &s.Loss) // numbers have no log loss: they are sorted by the loss of the last stage
+	}
+	return option.Field(reflect.ValueOf(s), orders[at].name).Interface().(*float64)
 }
 
 // Text returns the measure of a report's rows, of the order's split, or None.

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -356,7 +354,7 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 	q.count++
 	from := topicPartition{m.Topic, m.Partition}
 	q.read[from] = max(q.read[from], m.Offset+1)
-	kind := reasonKind(m.Reason)
+	kind := schemas.WithoutValues(m.Reason)
 	if q.reasons[kind] == nil {
 		if len(q.reasons) >= maxReasons {
 			oldest := ""
@@ -372,19 +370,6 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 	reason := q.reasons[kind]
 	reason.Messages++
 	reason.Last, reason.Reason = max(reason.Last, bad.At), m.Reason
-}
-
-// particulars matches the columns that a reason names, and the parts that differ between messages: values, sizes, offsets.
-var particulars = regexp.MustCompile(`column (?:"(?:[^"\\]|\\.)*"|[^\s:,]+)|"(?:[^"\\]|\\.)*"|[0-9]+`)
-
-// reasonKind returns a reason without the values of its message: messages with a word in place of a number have one kind for each column.
-func reasonKind(reason string) string {
-	return particulars.ReplaceAllStringFunc(reason, func(found string) string {
-		if strings.HasPrefix(found, "column ") {
-			return found
-		}
-		return "…"
-	})
 }
 
 // state returns the quarantine for the page, given how many messages the topic has.

@@ -80,13 +80,18 @@ func (s SparseColumns) Choose(dst *Sparse, columns []int32) {
 // found is a nonempty column: its index among the requested columns, and in the matrix.
 type found struct{ place, at int32 }
 
-// find looks up columns, which ascend.
+// find looks up columns, which ascend. It gallops from the previous match: the next one is usually close.
 func (s SparseColumns) find(columns []int32) []found {
-	list, from := make([]found, 0, min(len(columns), len(s.columns))), 0
+	list, rest := make([]found, 0, min(len(columns), len(s.columns))), s.columns
 	for place, j := range columns {
-		at, has := slices.BinarySearch(s.columns[from:], j)
-		if from += at; has {
-			list = append(list, found{int32(place), int32(from)})
+		step := 1
+		for step < len(rest) && rest[step] < j {
+			step *= 2
+		}
+		at, has := slices.BinarySearch(rest[step/2:min(step+1, len(rest))], j)
+		rest = rest[step/2+at:]
+		if has {
+			list = append(list, found{int32(place), int32(len(s.columns) - len(rest))})
 		}
 	}
 	return list

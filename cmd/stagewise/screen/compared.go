@@ -174,9 +174,9 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 	}
 	fmt.Fprintln(w)
 	if r.Report != nil {
-		fmt.Fprint(w, stageHead(true))
+		fmt.Fprint(w, stageHead())
 		for t := range r.Report.Stages {
-			fmt.Fprint(w, stageRows(&r.Report.Stages[t], len(r.Report.Stages), true))
+			fmt.Fprint(w, stageRows(&r.Report.Stages[t], len(r.Report.Stages)))
 		}
 		fmt.Fprintln(w)
 		if err := writeClasses(w, r.Report); err != nil {
@@ -230,33 +230,21 @@ func WriteRuns(w io.Writer, runs []dispatch.RunState) error {
 	return table.Write(w)
 }
 
-// The formats of the table, which fits into 80 columns, without and with a holdout.
-const (
-	head        = "                                error             loss\n"
-	row         = "%6s  %-10s  %6s  %7s  %7s  %7s  %7s  %7s\n"
-	headHoldout = "                                   error                    loss\n"
-	rowHoldout  = "%6s %-10s %6s %7s %7s %7s %7s %7s %7s %7s\n"
-)
+// stageRow is the format of the table of stages, which fits into 80 columns.
+const stageRow = "%6s %-10s %6s %7s %7s %7s %7s %7s %7s %7s\n"
 
 // stageHead returns the head of the table.
-func stageHead(heldOut bool) string {
-	if heldOut {
-		return headHoldout + fmt.Sprintf(rowHoldout, "stage", "link", "passes", "train", "holdout", "test", "train", "holdout", "test", "seconds")
-	}
-	return head + fmt.Sprintf(row, "stage", "link", "passes", "train", "test", "train", "test", "seconds")
+func stageHead() string {
+	return "                                   error                    loss\n" +
+		fmt.Sprintf(stageRow, "stage", "link", "passes", "train", "holdout", "test", "train", "holdout", "test", "seconds")
 }
 
 // stageRows returns the row of a stage. After the last stage of the second and each later member comes a row of the mean of all members so
 // far.
-func stageRows(s *schemas.StageReport, stages int, heldOut bool) string {
+func stageRows(s *schemas.StageReport, stages int) string {
 	of := func(number, link, passes, seconds string, m *schemas.Measured) string {
-		text := fmt.Sprintf(row, number, link, passes, Percent(&m.TrainError), Percent(m.TestError), loss(&m.TrainLoss), loss(m.TestLoss),
-			seconds)
-		if heldOut {
-			text = fmt.Sprintf(rowHoldout, number, link, passes, Percent(&m.TrainError), Percent(m.HoldoutError), Percent(m.TestError),
-				loss(&m.TrainLoss), loss(m.HoldoutLoss), loss(m.TestLoss), seconds)
-		}
-		return strings.TrimRight(text, " \n") + "\n"
+		return strings.TrimRight(fmt.Sprintf(stageRow, number, link, passes, Percent(&m.TrainError), Percent(m.HoldoutError),
+			Percent(m.TestError), loss(&m.TrainLoss), loss(m.HoldoutLoss), loss(m.TestLoss), seconds), " \n") + "\n"
 	}
 	text := of(fmt.Sprintf("%d/%d", s.Stage+1, stages), s.Link, fmt.Sprint(s.Passes), fmt.Sprintf("%.1f", s.Seconds), &s.Measured)
 	if a := s.Average; a != nil && a.Members > 1 {

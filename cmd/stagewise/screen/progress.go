@@ -398,19 +398,18 @@ func (p *Progress) flush() {
 	p.pending = nil
 }
 
-// row writes the row of a stage. All stages of a run have a holdout, or none.
+// row writes the row of a stage.
 func (p *Progress) row(e event.StageEnded) {
 	p.bar.clear()
-	heldOut := e.HoldoutError != nil
 	if !p.titled {
-		fmt.Fprint(p.w, stageHead(heldOut))
+		fmt.Fprint(p.w, stageHead())
 		p.titled = true
 	}
 	if e.Member != p.member {
 		fmt.Fprintf(p.w, "member %d/%d\n", e.Member, p.members)
 		p.member = e.Member
 	}
-	fmt.Fprint(p.w, stageRows(&e.StageReport, e.Stages, heldOut))
+	fmt.Fprint(p.w, stageRows(&e.StageReport, e.Stages))
 	p.lastPass = ""
 }
 

@@ -49,9 +49,9 @@ func TestProgressWithoutTerminal(t *testing.T) {
 	recordStage(p.Record, &clock)
 	want := "run abc\n" +
 		"1,000 train rows; 784 features → 50 components; 10 classes\n" +
-		"                                error             loss\n" +
-		" stage  link        passes    train     test    train     test  seconds\n" +
-		"   1/2  softmax         12   1.50 %   2.25 %   0.0500        -      1.2\n"
+		"                                   error                    loss\n" +
+		" stage link       passes   train holdout    test   train holdout    test seconds\n" +
+		"   1/2 softmax        12  1.50 %       -  2.25 %  0.0500       -       -     1.2\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nexpected\n%s", out.String(), want)
 	}
@@ -132,7 +132,7 @@ func TestProgressOfResumedRun(t *testing.T) {
 		}
 		p.Finish()
 		rows, ok := strings.CutPrefix(out.String(), want)
-		if !ok || strings.Count(rows, "\n") != 3 || !strings.Contains(rows, "1/2  identity") {
+		if !ok || strings.Count(rows, "\n") != 3 || !strings.Contains(rows, "1/2 identity") {
 			t.Errorf("got\n%s\nexpected\n%sand the table", out.String(), want)
 		}
 	}
