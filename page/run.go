@@ -197,7 +197,7 @@ func (r *reader) readRun(ctx context.Context, f *followed) error {
 
 func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
 	f := &followed{
-		plan: plan, chain: protocol.NewOutline(plan, client.Codec), of: map[int]bool{}, shares: map[int][]int{},
+		plan: plan, chain: protocol.NewOutline(plan, client.Memory), of: map[int]bool{}, shares: map[int][]int{},
 		reports: map[int]*schemas.StageReport{}, parts: map[place]map[int]bool{},
 	}
 	for _, share := range plan.Shares(plan.Partitions()) {

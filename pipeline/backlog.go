@@ -352,7 +352,7 @@ func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(
 		}
 		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: markOf(partition, m),
 			counts: b.late.known(m.Message), lacks: schemas.LackingOf(m.Message)}
-		if examples, err := b.Codec.DecodeExamples(m.Value); err == nil {
+		if examples, err := examples.Decode(m.Value, b.Memory); err == nil {
 			examples = examples.Without(b.forgotten.Rows, partition, m.Offset)
 			c.rows, c.counts = examples.Rows, c.counts && weighs(examples)
 			if b.labels != nil {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"gonum.org/v1/gonum/stat"
 
@@ -758,7 +759,7 @@ func (t *fakeTopic) Range(_ string, partition int, from, to int64) protocol.Read
 }
 
 func (t *fakeTopic) backlog() *backlog {
-	return newBacklog(&topics.Pipeline{Client: &protocol.Client{Log: t, Codec: protocol.NewCodec(nil, 0)}}, source.NewForgotten(), nil)
+	return newBacklog(&topics.Pipeline{Client: &protocol.Client{Log: t, Memory: memory.DefaultAllocator}}, source.NewForgotten(), nil)
 }
 
 func (t *fakeTopic) bounds() (bounds []coverage.Span) {

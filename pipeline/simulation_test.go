@@ -710,10 +710,10 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 		return nil
 	}
 	log := actorLog{s.log, a, s.random}
-	client := (&protocol.Client{Log: log, Topics: s.topics, Codec: protocol.NewCodec(nil, s.chunk), Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns,
-		Distribute: !s.local}).Beside(simName) // with the memory of a process
+	client := (&protocol.Client{Log: log, Topics: s.topics, Memory: memory.DefaultAllocator, Chunk: s.chunk, Fresh: s.fresh, Clock: s.now,
+		KeepRuns: s.keepRuns, Distribute: !s.local}).Beside(simName) // with the memory of a process
 	client.GiveUp = s.giveUp
-	return s.remaking(&topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator, Client: client})
+	return s.remaking(&topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Client: client})
 }
 
 // fresh returns a text that the simulation has not had before.

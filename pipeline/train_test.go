@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/viterin/vek/vek32"
 	"golang.org/x/sys/cpu"
 
@@ -1512,7 +1513,7 @@ func FuzzLedger(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind string, value []byte) {
 		topics := protocol.TopicsOf("test")
 		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
-		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: protocol.NewCodec(nil, 0)}
+		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Memory: memory.DefaultAllocator}
 		l, err := client.ReadLedger(t.Context())
 		noError(t, err)
 		digest := sha256.Sum256(value)

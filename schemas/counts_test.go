@@ -28,8 +28,8 @@ func TestCountsThatAreNone(t *testing.T) {
 			Tensors:  wire.Tensors[float64]{{Name: name, Shape: shape, Data: data}},
 		}
 		messages := arrowtest.Must(record.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
-		decoded := arrowtest.Must((&wire.Collector[float64]{}).Add(messages[0], memory.DefaultAllocator))(t)
-		return statistics.CheckCounts(decoded)
+		_, err := statistics.Collect(&wire.Collector[float64]{}, messages[0], memory.DefaultAllocator)
+		return err
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e200} {
 		for name, err := range map[string]error{
@@ -59,7 +59,8 @@ func TestCountsThatAreNone(t *testing.T) {
 	}
 	texts := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r"},
 		Tensors: wire.Tensors[float64]{wire.Words[float64](statistics.FieldGramRows, []string{"a"})}}
-	if err := statistics.CheckCounts(texts); !errors.Is(err, wire.ErrDamaged) {
+	m := arrowtest.Must(texts.EncodeWithin(0, memory.DefaultAllocator))(t)[0]
+	if _, err := statistics.Collect(&wire.Collector[float64]{}, m, memory.DefaultAllocator); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("texts in place of numbers: %v", err)
 	}
 	if _, err := (wire.Tensors[float64]{wire.Words[float64](statistics.FieldCross, []string{"a"})}).Shaped(statistics.FieldCross,

@@ -242,7 +242,7 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 				part.Generation, part.Lost, p.lost = expected.Generation+1, true, false
 			}
 			expected.Count(part)
-			m, err := part.Encode(p.Memory)
+			m, err := part.Encode(p.client.Memory)
 			if err != nil {
 				return err
 			}
@@ -327,7 +327,7 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32)
 		refuse("rows of the message were forgotten")
 		return
 	}
-	batch, err := s.client.Codec.DecodeExamples(j.message.Value)
+	batch, err := examples.Decode(j.message.Value, s.client.Memory)
 	if err == nil {
 		defer batch.Release()
 		if err = check(m, batch); err == nil {

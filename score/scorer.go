@@ -53,8 +53,6 @@ type Options struct {
 	Forgotten func(context.Context) (coverage.Forgotten, error)
 	// Contributions is how many columns predictions have that add the most to each score. 0 means that they have no contributions.
 	Contributions int
-	// Memory allocates Arrow records. nil means Go's allocator.
-	Memory memory.Allocator
 }
 
 // Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end. Without UntilEnd it returns an
@@ -72,9 +70,6 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 	}
 	if partitions < len(bounds) {
 		return fmt.Errorf("%s has %d partitions, %s has %d: add partitions to %[1]s, or delete it", o.To, partitions, o.From, len(bounds))
-	}
-	if o.Memory == nil {
-		o.Memory = memory.DefaultAllocator
 	}
 	s := &scorer{
 		Options: o, client: client, versions: versions, owner: owner, blas: blas, rec: event.Serialised(rec), bounds: bounds,

@@ -192,7 +192,7 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 				t.Fatalf("%+v", p)
 			}
 			noError(t, client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message protocol.Message) error {
-				batch, err := client.Codec.DecodeExamples(message.Value)
+				batch, err := examples.Decode(message.Value, client.Memory)
 				if err != nil {
 					return err
 				}

@@ -88,7 +88,7 @@ func Follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *prot
 // follow is [Follow]. If the run is attached, all of its roles are in other processes. The roles of this process report their own waits.
 func follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, attached bool,
 	rec event.Recorder) (*schemas.Report, error) {
-	f := &follower{Pipeline: p, plan: plan, attached: attached, rec: rec, chain: protocol.NewOutline(plan, p.Codec)}
+	f := &follower{Pipeline: p, plan: plan, attached: attached, rec: rec, chain: protocol.NewOutline(plan, p.Memory)}
 	run := f.chain.Run
 	end := l.End(run)
 	if end == nil {

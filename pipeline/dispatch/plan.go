@@ -315,7 +315,7 @@ func EachCounted(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, ex
 				if replay.AcceptAt(m.Offset, m.Message) != "" {
 					return nil
 				}
-				batch, err := p.Codec.DecodeExamples(m.Value)
+				batch, err := examples.Decode(m.Value, p.Memory)
 				if err != nil {
 					return nil // quarantined by the run
 				}

@@ -17,6 +17,8 @@ import (
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
 // Chain is the sequence of accepted records of a run: the survey's result, then weights. Of the records with the same
@@ -30,7 +32,7 @@ type Chain struct {
 	Survey   *statistics.SurveyResult
 	Prepared *prepare.Preparation
 
-	codec     Codec
+	mem       memory.Allocator
 	rec       event.Recorder
 	weights   []*schemas.Weights
 	digests   []wire.Digest         // of the survey's result, then of the weights
@@ -54,17 +56,17 @@ type early struct {
 }
 
 // NewChain returns the chain of a run before any record is accepted. Skipped records are reported to rec.
-func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
+func NewChain(plan *schemas.Plan, mem memory.Allocator, rec event.Recorder) *Chain {
 	root := plan.Digest()
 	return &Chain{
-		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
+		Plan: plan, Root: root, Run: root.Short(), mem: mem, rec: rec,
 		early: map[wire.Digest]early{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
 	}
 }
 
 // NewOutline returns a chain that keeps no weights, for observers of the run.
-func NewOutline(plan *schemas.Plan, codec Codec) *Chain {
-	c := NewChain(plan, codec, event.Ignore{})
+func NewOutline(plan *schemas.Plan, mem memory.Allocator) *Chain {
+	c := NewChain(plan, mem, event.Ignore{})
 	c.outline = true
 	return c
 }
@@ -78,7 +80,7 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 	if c.Has(m.Digest()) { // a duplicate, which need not be decoded
 		return false, nil
 	}
-	r, err := c.codec.CollectSingle(&c.collector, m)
+	r, err := c.collector.Add(m, c.mem)
 	if err != nil {
 		event.Skip(c.rec, "weights", err) // a solver will write it again
 		return false, nil
@@ -313,7 +315,7 @@ func (c *Chain) Follow(m Message) (grown bool, err error) {
 // messages that the chain lacks. A topic with more records of the same chain does not differ, nor does one whose first records have
 // expired. The error is an *[ExpiredError] if records have expired that the chain has not accepted.
 func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
-	there := NewOutline(c.Plan, c.codec)
+	there := NewOutline(c.Plan, c.mem)
 	_, err = there.Read(ctx, client)
 	switch expired := errors.As(err, new(*ExpiredError)); {
 	case err != nil && !expired:

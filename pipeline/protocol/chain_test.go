@@ -27,7 +27,7 @@ import (
 func TestDue(t *testing.T) {
 	plan := testPlan(1)
 	records := newTestRun(plan).all()
-	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
 	type due struct{ stage, visit, seal int }
 	want := []due{{wire.Survey, 0, NoStage}, {0, 0, NoStage}, {0, 1, NoStage}, {1, 0, 0}, {1, 1, NoStage}, {2, 0, 1}}
 	for i := 0; ; i++ {
@@ -67,16 +67,16 @@ func TestDue(t *testing.T) {
 // The chain does not depend on the order of records, on duplicates, or on interleaving with other runs.
 func TestChainDependsOnNoOrder(t *testing.T) {
 	plan := testPlan(1)
-	records, codec := newTestRun(plan).all(), NewCodec(nil, 1) // as many chunks per record as possible
+	records, chunk := newTestRun(plan).all(), 1 // as many chunks per record as possible
 	other := newTestRun(testPlan(2)).all()
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var all []wire.Message
 		for _, r := range append(append(records, other...), records[random.IntN(len(records))]) {
-			all = append(all, messages(t, codec, r)...)
+			all = append(all, messages(t, chunk, r)...)
 		}
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		c := NewChain(plan, codec, event.Ignore{})
+		c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
 		for _, m := range all {
 			arrowtest.Must(c.Add(m))(t)
 		}
@@ -98,7 +98,7 @@ func TestFirstOfTwinsCounts(t *testing.T) {
 		twin.survey()
 		second := twin.weights(0, 1, 7, false)
 		after := twin.weights(0, 2, 8, true) // computed from the twin that does not count
-		c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+		c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
 		order := []*wire.Record[float32]{survey, first, second, after}
 		if early {
 			order = []*wire.Record[float32]{after, first, second, survey}
@@ -127,10 +127,10 @@ func TestChainSkips(t *testing.T) {
 	r.parent = parent
 	secondSurvey := r.survey()
 
-	codec, told := NewCodec(nil, 0), notices{}
-	c := NewChain(plan, codec, &told)
+	told := notices{}
+	c := NewChain(plan, memory.DefaultAllocator, &told)
 	damage := func(r *wire.Record[float32]) wire.Message {
-		m := messages(t, codec, r)[0]
+		m := messages(t, 0, r)[0]
 		m.Value = append([]byte(nil), m.Value[:len(m.Value)/2]...)
 		return m
 	}
@@ -142,12 +142,12 @@ func TestChainSkips(t *testing.T) {
 		}
 	}
 	refuse(damage(survey))
-	refuse(messages(t, codec, weightsOfPlan)[0])
+	refuse(messages(t, 0, weightsOfPlan)[0])
 	if !add(t, c, survey) {
 		t.Fatal("the survey's result is not accepted")
 	}
 	refuse(damage(first))
-	refuse(messages(t, codec, secondSurvey)[0])
+	refuse(messages(t, 0, secondSurvey)[0])
 	if !add(t, c, first) || c.Head() != first.Digest() {
 		t.Error("the weights are not accepted")
 	}
@@ -161,8 +161,8 @@ func TestChainSkips(t *testing.T) {
 func TestSurveyOfAnotherPlan(t *testing.T) {
 	plan := testPlan(1)
 	plan.Prepare.PCA = 2
-	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
-	for _, m := range messages(t, c.codec, newTestRun(plan).survey()) {
+	c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
+	for _, m := range messages(t, 0, newTestRun(plan).survey()) {
 		if _, err := c.Add(m); !errors.As(err, new(*wire.ShapeError)) {
 			t.Errorf("a survey's result without a basis: %v", err)
 		}
@@ -181,7 +181,7 @@ func TestChainRead(t *testing.T) {
 	}
 	for since, accepted := range map[int64]bool{0: true, 1: true, 2: false, 100: true} {
 		plan.Since.Weights = since // no part of the plan's digest
-		c := NewChain(plan, client.Codec, event.Ignore{})
+		c := NewChain(plan, client.Memory, event.Ignore{})
 		next, err := c.Read(t.Context(), client)
 		if err != nil || next != int64(len(records)+1) {
 			t.Fatalf("since %d: next is %d, %v", since, next, err)
@@ -202,7 +202,7 @@ func TestDiffers(t *testing.T) {
 	r.parent = root
 	other := r.survey()
 	other.Tensors = append(other.Tensors, wire.Vector("other", []float32{1}))
-	c := NewChain(plan, client.Codec, event.Ignore{})
+	c := NewChain(plan, client.Memory, event.Ignore{})
 	for _, step := range []struct {
 		topic   []*wire.Record[float32]
 		differs bool
@@ -252,7 +252,7 @@ func (l expiring) Before(_ context.Context, topic string, _ time.Duration) ([]in
 func TestExpiredWeights(t *testing.T) {
 	plan, client := testPlan(1), newTestClient()
 	records := newTestRun(plan).all()
-	c := NewChain(plan, client.Codec, event.Ignore{})
+	c := NewChain(plan, client.Memory, event.Ignore{})
 	for _, r := range records {
 		arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		add(t, c, r)
@@ -260,19 +260,19 @@ func TestExpiredWeights(t *testing.T) {
 	head := c.Head()
 	for first := range len(records) + 1 {
 		client.Log = expiring{client.Log.(memoryLog), int64(first)}
-		_, err := NewChain(plan, client.Codec, event.Ignore{}).Read(t.Context(), client)
+		_, err := NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client)
 		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
 			t.Errorf("the first %d records are gone: %v", first, err)
 		}
 		if differs, err := c.Renew(t.Context(), client); differs || err != nil || c.Head() != head {
 			t.Errorf("the first %d records are gone: for who has read them, the topic differs: %v, %v", first, differs, err)
 		}
-		_, err = NewChain(plan, client.Codec, event.Ignore{}).Renew(t.Context(), client)
+		_, err = NewChain(plan, client.Memory, event.Ignore{}).Renew(t.Context(), client)
 		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
 			t.Errorf("the first %d records are gone before who waits for them has read any: %v", first, err)
 		}
 		for read := range len(records) + 1 { // the others may have arrived unread, including the last expired one
-			c := NewChain(plan, client.Codec, event.Ignore{})
+			c := NewChain(plan, client.Memory, event.Ignore{})
 			for i, m := range client.Log.(expiring).memoryLog[client.Topics.Weights][:read] {
 				arrowtest.Must(c.Follow(Message{Message: m, Offset: int64(i)}))(t)
 			}
@@ -285,7 +285,7 @@ func TestExpiredWeights(t *testing.T) {
 	}
 	plan.Since.Weights = int64(len(records)) // only earlier runs have expired
 	client.Log = expiring{client.Log.(memoryLog), int64(len(records))}
-	if _, err := NewChain(plan, client.Codec, event.Ignore{}).Read(t.Context(), client); err != nil {
+	if _, err := NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client); err != nil {
 		t.Error(err)
 	}
 }
@@ -295,9 +295,9 @@ func TestExpiredWeights(t *testing.T) {
 func TestPreserve(t *testing.T) {
 	plan, client := testPlan(1), newTestClient()
 	records := newTestRun(plan).all()
-	client.Codec = NewCodec(nil, 1) // several messages for some records
+	client.Chunk = 1 // several messages for some records
 	topic := client.Topics.Weights
-	c := NewChain(plan, client.Codec, event.Ignore{})
+	c := NewChain(plan, client.Memory, event.Ignore{})
 	write := func(r *wire.Record[float32]) {
 		t.Helper()
 		arrowtest.Must(WriteRecord(t.Context(), client, topic, 0, r))(t)
@@ -305,7 +305,7 @@ func TestPreserve(t *testing.T) {
 	write(newTestRun(testPlan(2)).survey()) // of another run
 	for i, r := range records {
 		write(r)
-		for _, m := range messages(t, client.Codec, r) {
+		for _, m := range messages(t, client.Chunk, r) {
 			arrowtest.Must(c.Add(m))(t)
 		}
 		log := client.Log.(memoryLog)
@@ -322,7 +322,7 @@ func TestPreserve(t *testing.T) {
 			t.Errorf("after %d records nothing is written again", i+1)
 		}
 		client.Log = expiring{log, before - 1} // all except the last have expired
-		taken := NewChain(plan, client.Codec, event.Ignore{})
+		taken := NewChain(plan, client.Memory, event.Ignore{})
 		if _, err := taken.Read(t.Context(), client); err != nil || taken.Head() != c.Head() {
 			t.Errorf("after %d records: who takes up the run reads %s, %v; expected %s", i+1, taken.Head().Short(), err, c.Head().Short())
 		}
@@ -334,8 +334,8 @@ func TestPreserve(t *testing.T) {
 // Forgetting the others affects neither the due visits nor the end of the run.
 func TestForget(t *testing.T) {
 	plan := testPlan(1)
-	whole := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
-	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	whole := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
+	c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
 	for i, r := range newTestRun(plan).all() {
 		add(t, whole, r)
 		add(t, c, r)
@@ -380,7 +380,7 @@ func TestForget(t *testing.T) {
 // Weights with changes require the weights that they change, which are the last full ones.
 func TestChanges(t *testing.T) {
 	plan := testPlan(1)
-	r, c := newTestRun(plan), NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	r, c := newTestRun(plan), NewChain(plan, memory.DefaultAllocator, event.Ignore{})
 	change := func(visit int) *wire.Record[float32] {
 		w := schemas.Weights{
 			Identity: wire.Identity{Kind: schemas.KindWeights, Run: r.run, Visit: visit, Parent: r.parent},
@@ -431,7 +431,7 @@ func TestChanges(t *testing.T) {
 // An outline is the chain without the weights.
 func TestOutline(t *testing.T) {
 	plan := testPlan(1)
-	whole, outline := NewChain(plan, NewCodec(nil, 0), event.Ignore{}), NewOutline(plan, NewCodec(nil, 0))
+	whole, outline := NewChain(plan, memory.DefaultAllocator, event.Ignore{}), NewOutline(plan, memory.DefaultAllocator)
 	for i, r := range newTestRun(plan).all() {
 		add(t, whole, r)
 		if !add(t, outline, r) {
@@ -460,7 +460,7 @@ func documents(t *testing.T, messages func() ([]wire.Message, error)) []wire.Mes
 func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *schemas.Manifest {
 	t.Helper()
 	arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, documents(t, plan.Messages)...))(t)
-	c := NewChain(plan, client.Codec, event.Ignore{})
+	c := NewChain(plan, client.Memory, event.Ignore{})
 	for _, r := range newTestRun(plan).all() {
 		arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		add(t, c, r)
@@ -592,7 +592,7 @@ func TestWarmStart(t *testing.T) {
 	plan := testPlan(1)
 	plan.Submission = "another"
 	plan.Warm = &schemas.Warm{Run: manifest.Run, Manifest: wire.DigestJSON(manifest)}
-	c := NewChain(plan, client.Codec, event.Ignore{})
+	c := NewChain(plan, client.Memory, event.Ignore{})
 	earlier, err := c.Warm(t.Context(), client)
 	if err != nil || earlier.Digest() != manifest.WeightsDigest {
 		t.Fatalf("%v, %v", earlier, err)
@@ -611,11 +611,11 @@ func TestWarmStart(t *testing.T) {
 		t.Errorf("stage 1 has %v, %v before its first weights", f, err)
 	}
 	plan.Warm.Manifest = "other"
-	if _, err := NewChain(plan, client.Codec, event.Ignore{}).Warm(t.Context(), client); err == nil || !strings.Contains(err.Error(),
+	if _, err := NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client); err == nil || !strings.Contains(err.Error(),
 		"names other") {
 		t.Errorf("the manifest is another: %v", err)
 	}
-	if earlier, err := NewChain(testPlan(1), client.Codec, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
+	if earlier, err := NewChain(testPlan(1), client.Memory, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
 		t.Errorf("no warm start: %v, %v", earlier, err)
 	}
 }

@@ -19,7 +19,9 @@ import (
 type Client struct {
 	Log    Log
 	Topics Topics
-	Codec  Codec
+	Memory memory.Allocator // Arrow allocates from it
+	// Chunk is the approximate maximum size of the messages of a record, in bytes; 0: the brokers' limit.
+	Chunk int
 	// Fresh returns a string that is unique across calls and processes.
 	Fresh func() string
 	Clock Clock
@@ -46,8 +48,11 @@ func (c *Client) keepRuns() int { return cmp.Or(c.KeepRuns, 32) }
 
 // NewClient returns a client of the named pipeline. Arrow allocates from mem; nil means the Go heap.
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
 	return &Client{
-		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
+		Log: brokers{log}, Topics: TopicsOf(name), Memory: mem, Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
 		newest: new(atomic.Pointer[model.Model]), ledger: new(atomic.Pointer[Ledger]), swept: new(atomic.Int64),
 	}
 }

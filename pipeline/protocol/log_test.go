@@ -17,6 +17,8 @@ import (
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
 // memoryLog is a Log in memory with one partition per topic. It can't be followed.
@@ -77,7 +79,7 @@ func (r *memoryReader) Close() error { return nil }
 
 // newTestClient returns a client of empty topics.
 func newTestClient() *Client {
-	return &Client{Log: memoryLog{}, Topics: TopicsOf("test"), Codec: NewCodec(nil, 0)}
+	return &Client{Log: memoryLog{}, Topics: TopicsOf("test"), Memory: memory.DefaultAllocator}
 }
 
 // testPlan returns a plan of two stages. Other seeds give other runs.
@@ -144,16 +146,16 @@ func (r *testRun) all() []*wire.Record[float32] {
 }
 
 // messages returns the messages of a record.
-func messages(t testing.TB, codec Codec, r *wire.Record[float32]) []wire.Message {
+func messages(t testing.TB, chunk int, r *wire.Record[float32]) []wire.Message {
 	t.Helper()
-	list := arrowtest.Must(codec.EncodeSingle(r))(t)
+	list := arrowtest.Must(r.EncodeWithin(chunk, memory.DefaultAllocator))(t)
 	return list
 }
 
 // add adds all messages of a record to a chain, and reports whether the last one extended it.
 func add(t testing.TB, c *Chain, r *wire.Record[float32]) (grown bool) {
 	t.Helper()
-	for _, m := range messages(t, c.codec, r) {
+	for _, m := range messages(t, 0, r) {
 		grown = arrowtest.Must(c.Add(m))(t)
 	}
 	return grown

@@ -99,9 +99,9 @@ func ReadStateRecords(ctx context.Context, c *Client, place schemas.StatePlace, 
 	doubles, singles := wire.Collector[float64]{}, wire.Collector[float32]{}
 	collect := func(m wire.Message) (*wire.Record[float64], error) {
 		if !wire.IsSingle(m) {
-			return c.Codec.CollectDouble(&doubles, m)
+			return statistics.Collect(&doubles, m, c.Memory)
 		}
-		r, err := c.Codec.CollectSingle(&singles, m)
+		r, err := singles.Add(m, c.Memory)
 		if err != nil || r == nil {
 			return nil, err
 		}

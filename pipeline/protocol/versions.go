@@ -15,6 +15,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
 // Finished is a finished version.
@@ -193,7 +195,7 @@ func (c *Client) ModelOf(ctx context.Context, warm *schemas.Warm) (*model.Model,
 // version collects the records of a version.
 type version struct {
 	topic     string // versions topic
-	codec     Codec
+	mem       memory.Allocator
 	place     schemas.Place
 	documents wire.Documents
 	collector wire.Collector[float32]
@@ -207,7 +209,7 @@ type version struct {
 // whole topic: if a message was written again, by a second solver or by a client that got no response, compaction keeps the last
 // copy, which may be behind the version's place. The error is a *[GoneError] if there is no manifest.
 func (c *Client) readFrom(ctx context.Context, place schemas.Place, from int64, enough func(*version) bool) (*version, error) {
-	v := &version{topic: c.Topics.Versions, codec: c.Codec, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
+	v := &version{topic: c.Topics.Versions, mem: c.Memory, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
 	for _, span := range []coverage.Span{{From: from, To: place.To}, {To: math.MaxInt64}} {
 		err := c.Remaining(ctx, v.topic, 0, span.From, span.To, func(m Message) error {
 			if m.Run() == place.Run && m.Value != nil {
@@ -242,7 +244,7 @@ func (v *version) apply(m Message) {
 			v.report, _ = schemas.DecodeJSON[schemas.Report](whole) // a damaged report counts as none
 		}
 	default:
-		if r, err := v.codec.CollectSingle(&v.collector, m.Message); err == nil && r != nil {
+		if r, err := v.collector.Add(m.Message, v.mem); err == nil && r != nil {
 			v.records[m.Digest()] = r
 		}
 	}
@@ -336,7 +338,7 @@ func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest,
 		return err
 	}
 	for _, r := range records {
-		for m, err := range r.EachWithin(c.Codec.chunk, c.Codec.mem) {
+		for m, err := range r.EachWithin(c.Chunk, c.Memory) {
 			if err := add([]wire.Message{m}, err); err != nil {
 				return nil, err
 			}

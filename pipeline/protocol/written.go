@@ -62,7 +62,7 @@ func WriteRecord[T wire.Number](ctx context.Context, c *Client, topic string, pa
 		messages = nil
 		return err
 	}
-	for m, err := range r.EachWithin(c.Codec.chunk, c.Codec.mem) {
+	for m, err := range r.EachWithin(c.Chunk, c.Memory) {
 		if messages = append(messages, m); err == nil && len(messages) == writtenTogether {
 			err = write()
 		}

@@ -188,11 +188,11 @@ func (s *Solver) leaveStage(of solve.Shape, m *solve.Moments, terms []solve.Term
 	left.moments = append(left.moments, m)
 	s.leaveTerms(len(terms), func(id wire.Identity, i int) ([]wire.Message, error) {
 		t := statistics.TermsWith(id, terms[i].Scores, terms[i].Gradient, of.Columns, of.Classes)
-		return s.Codec.EncodeDouble(wire.RecordOf[float64](&t))
+		return wire.RecordOf[float64](&t).EncodeWithin(s.Chunk, s.Memory)
 	})
 	left.sums = append(left.sums, func() ([]wire.Message, error) {
 		sums := statistics.TermsWith(id, m.Scores, m.Gradient, of.Columns, of.Classes)
-		return s.Codec.EncodeDouble(wire.RecordOf[float64](&statistics.Moments{Terms: sums, Gram: m.Gram, Curvature: m.Curvature}))
+		return wire.RecordOf[float64](&statistics.Moments{Terms: sums, Gram: m.Gram, Curvature: m.Curvature}).EncodeWithin(s.Chunk, s.Memory)
 	})
 }
 

@@ -183,7 +183,7 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 	c.left.columns.sums = append(c.left.columns.sums, sums)
 	s.leaveColumns(terms, f.shape.Classes)
 	how := statistics.OccurringSums{Identity: s.stateIdentity(statistics.KindMoments, f.number, 0), Summed: []float64{sums.Prior, sums.Grid}}
-	c.left.sums = append(c.left.sums, func() ([]wire.Message, error) { return s.Codec.EncodeDouble(wire.RecordOf[float64](&how)) })
+	c.left.sums = append(c.left.sums, func() ([]wire.Message, error) { return wire.RecordOf[float64](&how).EncodeWithin(s.Chunk, s.Memory) })
 	return nil
 }
 
@@ -192,8 +192,8 @@ func (s *Solver) leaveColumns(all []statistics.Occurring, k int) {
 	s.leaveTerms(len(all), func(id wire.Identity, i int) ([]wire.Message, error) {
 		t := statistics.OccurringTerms{Identity: id, Occurring: all[i], Classes: k}
 		if single := t.SingleRecord(); single != nil {
-			return s.Codec.EncodeSingle(single)
+			return single.EncodeWithin(s.Chunk, s.Memory)
 		}
-		return s.Codec.EncodeDouble(t.Record())
+		return t.Record().EncodeWithin(s.Chunk, s.Memory)
 	})
 }

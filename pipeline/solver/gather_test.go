@@ -34,7 +34,7 @@ func TestSealThatIsGone(t *testing.T) {
 		Name: "gone", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}},
 		Stages: []schemas.Stage{stage, stage},
 	}
-	s := New(&protocol.Client{Codec: protocol.NewCodec(nil, 0)}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
+	s := New(&protocol.Client{Memory: memory.DefaultAllocator}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
 	parent := accept(t, s, surveyResult(s))
 	final := func(stage int) *wire.Record[float32] {
 		return wire.RecordOf[float32](&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1,
@@ -50,7 +50,7 @@ func TestSealThatIsGone(t *testing.T) {
 		t.Fatalf("before anything has come: %v, %v", lacks, err)
 	}
 	later := statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Parent: first}}
-	messages := arrowtest.Must(s.Codec.EncodeDouble(wire.RecordOf[float64](&later)))(t)
+	messages := arrowtest.Must(wire.RecordOf[float64](&later).EncodeWithin(s.Chunk, s.Memory))(t)
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}
@@ -62,7 +62,7 @@ func TestSealThatIsGone(t *testing.T) {
 // accept adds a record to the solver's chain, and returns the record's digest.
 func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
 	t.Helper()
-	messages := arrowtest.Must(s.Codec.EncodeSingle(r))(t)
+	messages := arrowtest.Must(r.EncodeWithin(s.Chunk, s.Memory))(t)
 	for _, m := range messages {
 		arrowtest.Must(s.chain.Add(m))(t)
 	}
@@ -141,7 +141,7 @@ func TestFailureThatCounts(t *testing.T) {
 				deliver((&schemas.Failure{Run: s.run, Parent: test.parent(s), Partitions: []int{test.partition}, Reason: "offsets are gone"}).Message())
 			}
 			if test.come {
-				messages, err := s.Codec.EncodeDouble(visit(s))
+				messages, err := visit(s).EncodeWithin(s.Chunk, s.Memory)
 				arrowtest.NoError(t, err)
 				for _, m := range messages {
 					deliver(m)
@@ -185,7 +185,7 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 	} {
 		s := newTestSolver(event.Ignore{})
 		survey := surveyResult(s)
-		messages, err := s.Codec.EncodeSingle(survey)
+		messages, err := survey.EncodeWithin(s.Chunk, s.Memory)
 		arrowtest.NoError(t, err)
 		failure := &schemas.Failure{Run: s.run, Parent: of(s, survey), Partitions: []int{0}, Reason: "offsets are gone"}
 		s.subscription = &scripted{deliveries: []*protocol.Delivery{
@@ -273,10 +273,10 @@ func surveyResult(s *Solver) *wire.Record[float32] {
 func TestSolverFindsWhatItHasMissed(t *testing.T) {
 	visit := func(s *Solver, partition int) wire.Message {
 		span := coverage.Spans{{Partition: partition, To: 1}}
-		messages := arrowtest.Must(s.Codec.EncodeDouble(wire.RecordOf[float64](&statistics.Visit{
+		messages := arrowtest.Must(wire.RecordOf[float64](&statistics.Visit{
 			Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: partition, Parent: s.chain.Root},
 			Covered:  coverage.Coverage{Spans: span}.Summary(),
-		})))(t)
+		}).EncodeWithin(s.Chunk, s.Memory))(t)
 		return messages[0]
 	}
 	var claim wire.Message
@@ -454,19 +454,19 @@ func TestVisitThatIsGone(t *testing.T) {
 				log.topics[topic] = append(log.topics[topic], messages...)
 			}
 			result := surveyResult(s)
-			messages, err := s.Codec.EncodeSingle(result)
+			messages, err := result.EncodeWithin(s.Chunk, s.Memory)
 			write(s.Topics.Weights, messages, err)
 			v := protocol.Visit{Stage: 0, Parent: accept(t, s, result)}
 			if test.final {
 				final := wire.RecordOf[float32](&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Visit: 1, Parent: v.Parent},
 					Final: &schemas.Final{}})
 				accept(t, s, final)
-				messages, err := s.Codec.EncodeSingle(final)
+				messages, err := final.EncodeWithin(s.Chunk, s.Memory)
 				write(s.Topics.Weights, messages, err)
 			}
 			if test.there {
-				messages, err := s.Codec.EncodeDouble(wire.RecordOf[float64](&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
-					Covered: coverage.Coverage{Spans: plan.Spans}.Summary()}))
+				messages, err := wire.RecordOf[float64](&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
+					Covered: coverage.Coverage{Spans: plan.Spans}.Summary()}).EncodeWithin(s.Chunk, s.Memory)
 				write(s.Topics.Statistics, messages, err)
 			}
 			s.Log, s.subscription = log, &scripted{late: 3}
@@ -489,7 +489,7 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
 			planned := arrowtest.Must(s.plan.Messages())(t)
 			result := surveyResult(s)
-			weights := arrowtest.Must(s.Codec.EncodeSingle(result))(t)
+			weights := arrowtest.Must(result.EncodeWithin(s.Chunk, s.Memory))(t)
 			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
 			script := &scripted{late: 1}
 			deliver := func(topic string, messages ...wire.Message) {
@@ -501,7 +501,7 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 				deliver(s.Topics.Weights, weights...)
 				for _, v := range []protocol.Visit{{Stage: wire.Survey, Parent: s.chain.Root}, {Stage: 0, Parent: result.Digest()}} {
 					visit := statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0), Covered: coverage.Coverage{Spans: s.plan.Spans}.Summary()}
-					messages := arrowtest.Must(s.Codec.EncodeDouble(wire.RecordOf[float64](&visit)))(t)
+					messages := arrowtest.Must(wire.RecordOf[float64](&visit).EncodeWithin(s.Chunk, s.Memory))(t)
 					deliver(s.Topics.Statistics, messages...)
 				}
 			} else {
@@ -565,7 +565,7 @@ func newTestSolver(rec event.Recorder) *Solver {
 		Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}}, Stages: []schemas.Stage{stage, stage}, Segment: 1,
 		Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
 	}
-	return New(&protocol.Client{Codec: protocol.NewCodec(nil, 0), Topics: protocol.TopicsOf("test")}, nil, plan, 0, protocol.NewSoleOwner(0),
+	return New(&protocol.Client{Memory: memory.DefaultAllocator, Topics: protocol.TopicsOf("test")}, nil, plan, 0, protocol.NewSoleOwner(0),
 		Options{}, rec)
 }
 
@@ -719,7 +719,7 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 					Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Partition: n, Next: 1}},
 				},
 			}
-			messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
+			messages := arrowtest.Must(visit.Record().EncodeWithin(s.Chunk, s.Memory))(t)
 			for _, m := range messages {
 				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
 			}
@@ -753,12 +753,14 @@ func (l *stateLog) Append(_ context.Context, _ string, _ int, messages ...wire.M
 // State that no run needs any more has one tombstone a message, however different the records of its stages are.
 func TestStateIsReleasedByItsKeys(t *testing.T) {
 	log := &stateLog{}
-	client := &protocol.Client{Log: log, Codec: protocol.NewCodec(nil, 10_000), Topics: protocol.TopicsOf("test")}
+	client := &protocol.Client{Log: log, Memory: memory.DefaultAllocator, Chunk: 10_000, Topics: protocol.TopicsOf("test")}
 	var records []encoded
 	for stage, size := range []int{10_000, 1} {
 		id := wire.Identity{Kind: statistics.KindMoments, Run: "run", Stage: stage}
 		sums := statistics.OccurringSums{Identity: id, Summed: make([]float64, size)}
-		records = append(records, func() ([]wire.Message, error) { return client.Codec.EncodeDouble(wire.RecordOf[float64](&sums)) })
+		records = append(records, func() ([]wire.Message, error) {
+			return wire.RecordOf[float64](&sums).EncodeWithin(client.Chunk, client.Memory)
+		})
 	}
 	w := schemas.Window{Stages: 2, Moments: schemas.StatePlace{Run: "run"}}
 	state := stateWriter{Client: client}

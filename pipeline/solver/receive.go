@@ -14,6 +14,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
 // failureError means that a worker can't make a visit, and no other worker has made it.
@@ -119,7 +121,7 @@ func (s *Solver) collect(m wire.Message) error {
 		}
 		return nil
 	}
-	return s.inbox.collect(s.Codec, id, m)
+	return s.inbox.collect(id, m, s.Memory)
 }
 
 // isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. From then on, only the
@@ -188,17 +190,17 @@ func (b *inbox) single(id wire.Identity) *wire.Record[float32] {
 
 // collect adds a message to its record. A record has arrived when it is complete. A record in the
 // wrong precision is never found, since gathering requests each identity in one precision only.
-func (b *inbox) collect(codec protocol.Codec, id wire.Identity, m wire.Message) error {
+func (b *inbox) collect(id wire.Identity, m wire.Message, mem memory.Allocator) error {
 	if single := isSingle(id); wire.IsSingle(m) != single {
 		return fmt.Errorf("%w: the %v has the wrong precision", wire.ErrDamaged, id)
 	} else if single {
-		r, err := codec.CollectSingle(&b.singleChunks, m)
+		r, err := b.singleChunks.Add(m, mem)
 		if err != nil || r == nil {
 			return err
 		}
 		b.singles[id] = r
 	} else {
-		r, err := codec.CollectDouble(&b.doubleChunks, m)
+		r, err := statistics.Collect(&b.doubleChunks, m, mem)
 		if err != nil || r == nil {
 			return err
 		}

@@ -67,7 +67,7 @@ type Options struct {
 // topic or later. owner tells whether this process owns the plans topic, which has one partition.
 func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner protocol.Owner, o Options,
 	rec event.Recorder) *Solver {
-	chain := protocol.NewChain(plan, client.Codec, rec)
+	chain := protocol.NewChain(plan, client.Memory, rec)
 	if o.Store == nil {
 		o.Store = &Store{}
 	}

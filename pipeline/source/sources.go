@@ -258,7 +258,7 @@ func Largest(seals []*schemas.SourceSeal, bounds []coverage.Span) (best *schemas
 
 // RowsIn returns the number of rows of an examples message; 0 if it is unusable.
 func RowsIn(p *topics.Pipeline, m protocol.Message) int {
-	examples, err := p.Codec.DecodeExamples(m.Value)
+	examples, err := examples.Decode(m.Value, p.Memory)
 	if err != nil {
 		return 0
 	}

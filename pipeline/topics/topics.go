@@ -24,8 +24,7 @@ type Pipeline struct {
 	*protocol.Client
 	Admin  admin
 	Extend extend
-	Memory memory.Allocator // for the Arrow records of ingest
-	Sums   *solver.Store    // state of a chain in this process's solver
+	Sums   *solver.Store // state of a chain in this process's solver
 	// Foreign is the topic with the examples of the runs, as in plans, if it does not belong to the pipeline.
 	Foreign string
 	owner   *protocol.Client // of the pipeline that owns Foreign, by its name; nil: none
@@ -55,10 +54,7 @@ type extend func(ctx context.Context, topic string, partitions int) error
 
 // Open returns the named pipeline. Arrow allocates from mem; nil means the Go heap.
 func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
-	if mem == nil {
-		mem = memory.DefaultAllocator
-	}
-	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Extend: log.AddPartitions, Memory: mem, Sums: &solver.Store{}}
+	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Extend: log.AddPartitions, Sums: &solver.Store{}}
 }
 
 // OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, make expired examples again, and are given up if no

@@ -126,7 +126,7 @@ const (
 // returns the run's plan and a client of the log.
 func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 	t.Helper()
-	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Codec: protocol.NewCodec(nil, 0)}
+	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Memory: memory.DefaultAllocator}
 	attempt := 0
 	client.Fresh = func() string { attempt++; return fmt.Sprint("attempt ", attempt) }
 	plan := &schemas.Plan{
@@ -261,7 +261,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		"seals that end early":  func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].To -= 2 },
 		"another score in the last message": func(w *Worker, number int) {
 			m := residuals(number, 1)[testMessages-1]
-			r, err := client.Codec.DecodeResiduals(*m, testClasses)
+			r, err := schemas.DecodeResiduals(*m, testClasses, client.Memory)
 			arrowtest.NoError(t, err)
 			r.Score[0]++
 			*m = arrowtest.Must(r.Encode(memory.DefaultAllocator))(t)

@@ -302,7 +302,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 			found[key] = protocol.NewWritten(id, topic, number)
 		}
 		found[key].Add(m)
-		r, err := w.Codec.CollectDouble(&collector, m.Message)
+		r, err := statistics.Collect(&collector, m.Message, w.Memory)
 		if err != nil || r == nil {
 			return nil
 		}

@@ -67,7 +67,7 @@ func (o Options) cache() *visit.Cache {
 // tells which examples partitions the worker owns.
 func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner protocol.Owner, o Options,
 	rec event.Recorder) *Worker {
-	chain, cache := protocol.NewChain(plan, client.Codec, rec), o.cache()
+	chain, cache := protocol.NewChain(plan, client.Memory, rec), o.cache()
 	if o.Executor == nil {
 		o.Executor = visit.Concurrent{}
 	}

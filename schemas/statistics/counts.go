@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/schemas/wire"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
 // counted returns which values of a tensor of statistics are counts or sums of weights: the first columns, in rows of
@@ -30,9 +32,20 @@ const maxCount = 1e100
 
 func isCount(v float64) bool { return v >= 0 && v <= maxCount }
 
-// CheckCounts returns an error for a record of statistics with invalid counts, such as NaN: computations with them may
-// not terminate, or have no JSON. The error wraps [wire.ErrDamaged].
-func CheckCounts(r *wire.Record[float64]) error {
+// Collect adds a message of a record of statistics. It returns the record if the message completes it, and otherwise nil. The error wraps
+// [wire.ErrDamaged]: it may be that of invalid counts, such as NaN, as computations with them may not terminate, or have no JSON.
+func Collect(c *wire.Collector[float64], m wire.Message, mem memory.Allocator) (*wire.Record[float64], error) {
+	r, err := c.Add(m, mem)
+	if err == nil && r != nil {
+		err = checkCounts(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func checkCounts(r *wire.Record[float64]) error {
 	for _, tensor := range r.Tensors {
 		columns, of := counted(tensor.Name)
 		if columns == 0 {

@@ -31,9 +31,14 @@ type Reader struct {
 // NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change
 // before the reader is closed and the records are released. file is true for the stream in a file, after the file's
 // magic number: a footer may follow. The error wraps [ErrDamaged], and that of from if it has one.
-func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err error) {
+func NewReader(from io.Reader, file bool, mem memory.Allocator) (*Reader, error) {
+	return newReader(from, file, &boundedAllocator{mem: mem}, true)
+}
+
+// newReader is [NewReader] for a stream of many batches or of one.
+func newReader(from io.Reader, file bool, mem *boundedAllocator, many bool) (_ *Reader, err error) {
 	whole, _ := from.(*bytes.Buffer)
-	r := &Reader{bounded: &boundedAllocator{mem: mem}, from: from}
+	r := &Reader{bounded: mem, from: from}
 	next := func(n int64) ([]byte, error) {
 		if whole != nil {
 			r.bounded.left += 4 * int(max(0, min(n, int64(whole.Len()))))
@@ -51,15 +56,10 @@ func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err 
 		}
 		return taken.Bytes(), err
 	}
-	r.messages = &frames{next: next, footer: file, rules: rules{dictionaries: map[int64]bool{}, many: true}}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-	}()
+	r.messages = &frames{next: next, footer: file, rules: rules{dictionaries: map[int64]bool{}, many: many}}
+	defer failed(&err)
 	defer recovered(&err)
-	r.reader, err = ipc.NewReaderFromMessageReader(r.messages, ipc.WithAllocator(r.bounded))
-	if err != nil {
+	if r.reader, err = ipc.NewReaderFromMessageReader(r.messages, ipc.WithAllocator(r.bounded)); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -86,17 +86,15 @@ func (r *Reader) Reserve(reserve func(bytes int) error) { r.bounded.reserve = re
 // Next returns the next record batch, or io.EOF after the end-of-stream marker. Only the columns for which read returns true are
 // validated, so the caller must not use other columns. The caller releases the record.
 func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err error) {
-	defer func() {
-		if err != nil && err != io.EOF {
-			record, err = nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-	}()
+	defer failed(&err)
 	defer recovered(&err)
-	r.bounded.left = maxUnpacked
+	if r.messages.rules.many {
+		r.bounded.left = maxUnpacked
+	}
 	switch next := r.reader.Next(); {
 	case !next && r.reader.Err() != nil:
 		return nil, r.reader.Err()
-	case !next && !r.messages.ended:
+	case !next && !r.messages.ended && r.messages.rules.many:
 		return nil, errors.New("a truncated Arrow stream")
 	case !next && r.messages.footer:
 		return nil, io.EOF
@@ -108,11 +106,37 @@ func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err erro
 		return nil, cmp.Or(err, io.EOF)
 	}
 	record = r.reader.Record()
-	if err := validateColumns(record, read); err != nil {
-		return nil, err
+	for i, column := range record.Columns() {
+		if !read(i) {
+			continue
+		}
+		err := validate(column.Data())
+		if n := column.Len(); err == nil && int64(n) != record.NumRows() { // Arrow accepts a longer column
+			err = fmt.Errorf("%d values in a batch of %d rows", n, record.NumRows())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", Quote(record.ColumnName(i)), err)
+		}
 	}
 	record.Retain()
 	return record, nil
+}
+
+// failed makes an error about bytes wrap [ErrDamaged].
+func failed(err *error) {
+	if *err != nil && *err != io.EOF {
+		*err = fmt.Errorf("%w: %w", ErrDamaged, *err)
+	}
+}
+
+// recovered makes an error of a panic of Arrow, or of the allocator.
+func recovered(err *error) {
+	if cause := recover(); cause != nil {
+		var isError bool
+		if *err, isError = cause.(error); !isError {
+			*err = fmt.Errorf("arrow: %v", cause)
+		}
+	}
 }
 
 // Close frees the memory of the reader.

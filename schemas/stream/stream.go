@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -52,69 +53,32 @@ func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 //
 // Only the columns for which read returns true are validated, so the caller must not use other columns. If read is nil,
 // all columns are validated. The caller releases the record.
-func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (arrow.Record, error) {
+func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (record arrow.Record, err error) {
 	// Arrow copies a buffer into a multiple of 64 bytes. Each buffer is described by 16 bytes of the stream.
-	bounded := &boundedAllocator{mem: mem, left: 4*len(value) + 64, live: map[*byte][]byte{}}
-	record, err := decode(bytes.NewBuffer(value), bounded, read)
-	if err != nil {
-		bounded.freeAll() // Arrow does not free its allocations after some errors
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	bounded.live = nil
-	return record, nil
-}
-
-// decode is Decode with an error that does not wrap [ErrDamaged].
-func decode(value *bytes.Buffer, mem *boundedAllocator, read func(column string) bool) (record arrow.Record, err error) {
-	defer recovered(&err)
-	next := func(n int64) ([]byte, error) { return nextOf(value, n) }
-	messages := &frames{next: next, rules: rules{dictionaries: map[int64]bool{}}}
-	r, err := ipc.NewReaderFromMessageReader(messages, ipc.WithAllocator(mem))
+	bounded := &boundedAllocator{mem: mem, left: 64, live: map[*byte][]byte{}}
+	defer func() {
+		if err != nil {
+			record = nil
+			bounded.freeAll() // Arrow does not free its allocations after some errors
+		}
+		bounded.live = nil
+	}()
+	r, err := newReader(bytes.NewBuffer(value), false, bounded, false)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Release()
-	if !r.Next() {
-		return nil, cmp.Or(r.Err(), errors.New("an Arrow stream without a record batch"))
+	record, err = r.Next(func(i int) bool { return read == nil || read(r.Schema().Field(i).Name) })
+	if err == io.EOF {
+		err = fmt.Errorf("%w: an Arrow stream without a record batch", ErrDamaged)
 	}
-	record = r.Record()
-	record.Retain()
-	switch {
-	case r.Next():
-		return nil, errors.New("an Arrow stream of several record batches")
-	case r.Err() != nil:
-		return nil, r.Err()
-	case value.Len() > 0:
-		return nil, fmt.Errorf("%d bytes after the end of an Arrow stream", value.Len())
+	if err != nil {
+		return nil, err
 	}
-	return record, validateColumns(record, func(i int) bool { return read == nil || read(record.ColumnName(i)) })
-}
-
-// recovered makes an error of a panic of Arrow, or of the allocator.
-func recovered(err *error) {
-	if cause := recover(); cause != nil {
-		var isError bool
-		if *err, isError = cause.(error); !isError {
-			*err = fmt.Errorf("arrow: %v", cause)
-		}
+	defer r.Close()
+	if another, err := r.Next(func(int) bool { return false }); err != io.EOF {
+		return another, cmp.Or(err, fmt.Errorf("%w: an Arrow stream of several record batches", ErrDamaged))
 	}
-}
-
-// validateColumns checks that the columns can be read.
-func validateColumns(record arrow.Record, read func(column int) bool) error {
-	for i, column := range record.Columns() {
-		if !read(i) {
-			continue
-		}
-		err := validate(column.Data())
-		if n := column.Len(); err == nil && int64(n) != record.NumRows() { // Arrow accepts a longer column
-			err = fmt.Errorf("%d values in a batch of %d rows", n, record.NumRows())
-		}
-		if err != nil {
-			return fmt.Errorf("column %s: %w", Quote(record.ColumnName(i)), err)
-		}
-	}
-	return nil
+	return record, nil
 }
 
 // Quote quotes an untrusted text for an error or a log line. It truncates long texts to 64 bytes.

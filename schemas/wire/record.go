@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -138,7 +139,7 @@ func (t *Tensor[T]) segments() []segment[T] {
 // IsSingle reports whether a message belongs to a record in single precision.
 func IsSingle(m Message) bool { return m.Get("schema") == singleFormat.fingerprint }
 
-// EncodeWithin encodes the record as messages of about that many bytes at most, such as [MaxMessage]. A message may be longer, because it
+// EncodeWithin encodes the record as messages of about that many bytes at most; 0: [MaxMessage]. A message may be longer, because it
 // has at least one row of a tensor. Each has the digest of the whole record. EncodeWithin panics if a tensor does not fit its shape. It
 // returns an error if a single text exceeds a message, or if the record takes more than 10,000 messages.
 func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) (messages []Message, err error) {
@@ -184,7 +185,7 @@ func (t Tensors[T]) chunks(bytes int) ([][]segment[T], error) {
 	if err := t.Complete(); err != nil {
 		panic(fmt.Sprintf("schemas: encode: %v", err))
 	}
-	maxBytes := bytes - 16<<10 // headers, schema and framing take the rest
+	maxBytes := cmp.Or(bytes, MaxMessage) - 16<<10 // headers, schema and framing take the rest
 	var chunks [][]segment[T]
 	left := 0
 	for i := range t {

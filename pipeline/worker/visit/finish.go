@@ -39,7 +39,7 @@ func (p *Processor) Residuals(ctx context.Context, l *Load, attempt string) (*Ou
 		p.residual.Reshape(n, k)
 		finished := sink.Finished{Score: b.After, Residual: p.residual, Votes: p.votesAfter(b)}
 		p.finish(average, b, finished.Votes, chained)
-		messages, err := p.Codec.EncodeResiduals(id, attempt, b.Offset, finished)
+		messages, err := sink.Messages(id, attempt, b.Offset, finished, p.Memory)
 		if err != nil {
 			return nil, err
 		}

@@ -87,7 +87,7 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
 			continue // a duplicate
 		}
-		part, err := r.Codec.DecodeResiduals(m.Message, r.Classes)
+		part, err := schemas.DecodeResiduals(m.Message, r.Classes, r.Memory)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnsealed, err)
 		}

@@ -29,7 +29,7 @@ type rowShape struct {
 // decode decodes an accepted examples message of a partition for a run with rows of the given shape; nil if it is not known
 // yet. It clears the values of forgotten rows. The caller releases the examples.
 func (r *Run) decode(forgotten coverage.Forgotten, number int, m protocol.Message, rows *rowShape) (*examples.Batch, error) {
-	examples, err := r.Codec.DecodeExamples(m.Value)
+	examples, err := examples.Decode(m.Value, r.Memory)
 	if err != nil {
 		return nil, err
 	}
