@@ -174,21 +174,12 @@ log.cleaner.dedupe.buffer.size=16777216
 log.cleaner.backoff.ms=1000
 log.segment.delete.delay.ms=1000
 PROPERTIES
-  cat >"$dir/n$i/log4j2.properties" <<'PROPERTIES'
-status=error
-appender.console.type=Console
-appender.console.name=console
-appender.console.layout.type=PatternLayout
-appender.console.layout.pattern=%d{ISO8601} %p %c{1}: %m%n
-rootLogger.level=INFO
-rootLogger.appenderRef.console.ref=console
-PROPERTIES
   [ ! -f "$dir/n$i/data/meta.properties" ] || return 0
   for user in ${secure:+$users}; do
     for k in 256 512; do credentials+=(--add-scram "SCRAM-SHA-$k=[name=$user,password=$(password "$user")]"); done
   done
   # The bash of macOS treats an empty array as unset.
-  "$java" -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile="$dir/n$i/log4j2.properties" -cp "$jars/*" \
+  "$java" -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp "$jars/*" \
     kafka.tools.StorageTool format -t "$id" -c "$dir/n$i/server.properties" ${credentials[@]+"${credentials[@]}"} >"$dir/n$i/format.log" 2>&1 ||
     { cat "$dir/n$i/format.log" >&2; fail "node $i could not be formatted"; }
 }
@@ -209,7 +200,7 @@ launch() {
   (
     set -m
     nohup "$java" -Xms"$heap" -Xmx"$heap" -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m -XX:+ExitOnOutOfMemoryError \
-      -Djava.awt.headless=true -Dlog4j2.configurationFile="$dir/n$i/log4j2.properties" "$(marker "$i")" -cp "$jars/*" \
+      -Djava.awt.headless=true -Dorg.apache.logging.log4j.level=INFO "$(marker "$i")" -cp "$jars/*" \
       kafka.Kafka "$dir/n$i/server.properties" </dev/null >"$dir/n$i/broker.log" 2>&1 9<&- &
     echo $! >"$dir/n$i/pid"
   )
