@@ -132,10 +132,7 @@ func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.model.Store(m)
-	f.written = written
-	if !asked.IsZero() {
-		f.confirmed = asked
-	}
+	f.written, f.confirmed = written, cmp.Or(asked, f.confirmed)
 	close(f.changed)
 	f.changed = make(chan struct{})
 	if m != nil {
@@ -148,10 +145,7 @@ func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 func (f *Follower) confirm(asked time.Time, err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.err = err
-	if !asked.IsZero() {
-		f.confirmed = asked
-	}
+	f.err, f.confirmed = err, cmp.Or(asked, f.confirmed)
 }
 
 // wait records that an operation waits for brokers, or has ended.

@@ -1,3 +1,9 @@
+// Package client follows the versions of a pipeline and holds the newest model:
+//
+//	plans, versions ──Follow──▶ Follower ──Model──▶ *model.Model ──Predict──▶ label and probabilities
+//
+// A service follows a pipeline and predicts with the current [Follower.Model]. A new version replaces the model between calls; no
+// call waits for it: see [Follow].
 package client
 
 import (
@@ -56,8 +62,7 @@ func Follow(ctx context.Context, o Options) (*Follower, error) {
 	if err := protocol.RequirePipeline(ctx, log, o.Name); err != nil {
 		return nil, fmt.Errorf("follow versions: %w", errors.Join(err, log.Discard()))
 	}
-	f.follow(ctx, log, log.Close)
-	return f, nil
+	return f.follow(ctx, log, log.Close), nil
 }
 
 // FollowOn is [Follow] on an open log, which Close leaves open, for the commands of this module. They may start before the pipeline
@@ -67,26 +72,20 @@ func FollowOn(ctx context.Context, log *kafkalog.Log, o Options) (*Follower, err
 	if err := o.checkValues(); err != nil {
 		return nil, fmt.Errorf("follow versions: %w", err)
 	}
-	f := newFollower(o)
-	f.follow(ctx, log, func() error { return nil })
-	return f, nil
+	return newFollower(o).follow(ctx, log, func() error { return nil }), nil
 }
 
 func newFollower(o Options) *Follower {
-	return &Follower{
-		options: o, now: time.Now, retry: firstRetry, ready: make(chan struct{}), changed: make(chan struct{}), waiting: map[string]error{},
-	}
+	return &Follower{options: o, now: time.Now, retry: firstRetry, ready: make(chan struct{}), changed: make(chan struct{}),
+		waiting: map[string]error{}}
 }
 
 // follow starts to follow.
-func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func() error) {
+func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func() error) *Follower {
 	f.client, f.log = protocol.NewClient(log, f.options.Name, nil), log
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
-	following.Go(func() {
-		f.run(ctx)
-		cancel()
-	})
+	following.Go(func() { f.run(ctx); cancel() })
 	f.close = sync.OnceValue(func() error {
 		cancel()
 		err := closeLog() // ends what waits for brokers
@@ -94,6 +93,7 @@ func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func(
 		return err
 	})
 	context.AfterFunc(ctx, func() { _ = f.close() }) // a Close that comes later returns the error
+	return f
 }
 
 // Close stops following and waits until that is done. The last model remains usable. Later calls return the same error.
@@ -152,20 +152,20 @@ func (f *Follower) Status() Status {
 // Stale returns an error if there is no model, the brokers have not answered for [Options.MaxSilence], or the version is older than
 // [Options.MaxAge]. The model stays usable: the caller decides.
 func (f *Follower) Stale() error {
-	s := f.Status()
-	var stale error
+	s, stale := f.Status(), error(nil)
 	switch {
 	case s.Version == 0 && s.Err == nil:
 		return errors.New("there is no version yet")
 	case s.Version == 0:
 		stale = errors.New("there is no version")
 	case s.Silence > f.options.silence():
-		stale = fmt.Errorf("version %d not confirmed by brokers for %v (limit %v)", s.Version,
-			s.Silence.Round(time.Millisecond), f.options.silence())
+		stale = fmt.Errorf("version %d not confirmed by brokers for %v (limit %v)", s.Version, s.Silence.Round(time.Millisecond), f.options.silence())
 	case f.options.MaxAge > 0 && s.Age > f.options.MaxAge:
 		return fmt.Errorf("version %d is %v old (limit %v)", s.Version, s.Age.Round(time.Millisecond), f.options.MaxAge)
+	default:
+		return nil
 	}
-	if stale != nil && s.Err != nil {
+	if s.Err != nil {
 		stale = fmt.Errorf("%w: %w", stale, s.Err)
 	}
 	return stale

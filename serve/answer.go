@@ -603,21 +603,18 @@ func contentType(r *http.Request, expected ...string) (string, error) {
 
 // answerType returns the content type of the answer: as accepted by the client, or else that of the rows.
 func answerType(r *http.Request, sent string) (string, error) {
-	accepted := strings.Join(r.Header.Values("Accept"), ",")
-	if accepted == "" {
-		return sent, nil
-	}
-	var types []string
+	accepted, other := strings.Join(r.Header.Values("Accept"), ","), ""
 	for part := range strings.SplitSeq(accepted, ",") {
 		name, _, _ := strings.Cut(part, ";")
-		types = append(types, strings.ToLower(strings.TrimSpace(name)))
+		switch name = strings.ToLower(strings.TrimSpace(name)); name {
+		case "", sent, "*/*", "application/*":
+			return sent, nil
+		case typeJSON, typeArrow:
+			other = name
+		}
 	}
-	other := map[string]string{typeJSON: typeArrow, typeArrow: typeJSON}[sent]
-	switch {
-	case slices.Contains(types, sent) || slices.Contains(types, "*/*") || slices.Contains(types, "application/*"):
-		return sent, nil
-	case slices.Contains(types, other):
-		return other, nil
+	if other == "" {
+		return "", refuse(http.StatusNotAcceptable, "Accept %.80q: expected %s or %s", accepted, typeJSON, typeArrow)
 	}
-	return "", refuse(http.StatusNotAcceptable, "Accept %.80q: expected %s or %s", accepted, typeJSON, typeArrow)
+	return other, nil
 }
