@@ -37,13 +37,13 @@ for platform in "$@"; do
   esac
   source=$work/$tag
   mkdir -p "$source/src"
-  cp python/pyproject.toml python/setup.py python/README.md LICENSE "$source"
+  cp python/pyproject.toml python/README.md LICENSE "$source"
   cp -R python/src/stagewise "$source/src"
   find "$source" -name __pycache__ -prune -exec rm -rf {} +
   GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -ldflags="-s -w" -o "$source/src/stagewise/bin/stagewise" ./cmd/stagewise
   go run ./scripts/licences "$platform" >"$source/LICENCES"
   sed -i.template "s/^version = .*/version = \"$(version_of "$source/src/stagewise/bin/stagewise")\"/" "$source/pyproject.toml"
-  STAGEWISE_WHEEL_PLATFORM=$tag "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+  "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings="--build-option=--plat-name=$tag" \
     --wheel-dir "$work/wheels" "$source" || fail "the wheel for $platform can't be made"
 done
 for wheel in "$work"/wheels/*.whl; do
