@@ -159,7 +159,8 @@ func (f *Follower) Stale() error {
 	case s.Version == 0:
 		stale = errors.New("there is no version")
 	case s.Silence > f.options.silence():
-		stale = fmt.Errorf("version %d not confirmed by brokers for %v (limit %v)", s.Version, s.Silence.Round(time.Millisecond), f.options.silence())
+		stale = fmt.Errorf("version %d not confirmed by brokers for %v (limit %v)", s.Version, s.Silence.Round(time.Millisecond),
+			f.options.silence())
 	case f.options.MaxAge > 0 && s.Age > f.options.MaxAge:
 		return fmt.Errorf("version %d is %v old (limit %v)", s.Version, s.Age.Round(time.Millisecond), f.options.MaxAge)
 	default:
