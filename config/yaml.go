@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"strconv"
@@ -21,28 +20,37 @@ type fault struct {
 
 // parseYAML returns the root node of the one document in content, or nil if there is none.
 func parseYAML(content []byte) (*yaml.Node, *fault) {
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	var document, next yaml.Node
-	err := decoder.Decode(&document)
-	if errors.Is(err, io.EOF) {
-		return nil, nil
-	}
-	if err == nil {
-		err = decoder.Decode(&next)
-	}
-	switch {
-	case err == nil:
-		return nil, &fault{next.Line, "a second document", "one document in a file"}
-	case !errors.Is(err, io.EOF):
+	if err := unreadable(content); err != nil {
 		return nil, explain(content, err)
 	}
-	root, left := document.Content[0], maxNodes
-	if line := excess(root, &left); line > 0 {
-		return nil, &fault{line, "too many values", fmt.Sprintf("at most %d once aliases (*NAME) are expanded, and no alias inside its "+
-			"own anchor (&NAME)", maxNodes)}
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	var document, next yaml.Node
+	if decoder.Decode(&document) != nil { // there is none
+		return nil, nil
 	}
-	return root, nil
+	if decoder.Decode(&next) == nil {
+		return nil, &fault{next.Line, "a second document", "one document in a file"}
+	}
+	return document.Content[0], nil
 }
+
+// unreadable returns why the library can't parse content, or expand its aliases.
+func unreadable(content []byte) error {
+	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var document yaml.Node
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := document.Decode(new(any)); err != nil && tooMany.MatchString(err.Error()) {
+			return err // what else is wrong with values is found later, with their keys
+		}
+	}
+}
+
+// tooMany matches the library's errors about aliases.
+var tooMany = regexp.MustCompile(`excessive aliasing|contains itself`)
 
 // yamlLine is how the parser begins most of its messages.
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line \d+: )?`)
@@ -51,6 +59,8 @@ var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line \d+: )?`)
 // file, which may be a password. The parser's errors have no kinds: their texts are all that tells them apart.
 func plain(message string) (value, want string) {
 	for _, known := range [...]struct{ part, value, want string }{
+		{"excessive aliasing", "too many values", "fewer values once aliases (*NAME) are expanded"},
+		{"contains itself", "an alias inside its own anchor", "*NAME after the end of the value of &NAME"},
 		{"unknown anchor", "an alias without an anchor", "&NAME before *NAME, or quotes around a text that begins with *"},
 		{"alphabetic or numeric character", "* or & without a name", "quotes around a text that begins with * or &"},
 		{"cannot start any token", "a text that begins with @, ` or %", "quotes around it"},
@@ -120,37 +130,8 @@ func lineOf(lines [][]byte) int {
 	}
 	for n := len(lines); n > 0; n-- {
 		content = content[:len(content)-len(lines[n-1])]
-		decoder := yaml.NewDecoder(bytes.NewReader(content))
-		var err error
-		for err == nil {
-			err = decoder.Decode(new(yaml.Node))
-		}
-		if errors.Is(err, io.EOF) {
+		if unreadable(content) == nil {
 			return n
-		}
-	}
-	return 0
-}
-
-// maxNodes is how many nodes a document may have once its aliases are expanded. Without a limit, nine lines of aliases to
-// aliases make billions.
-const maxNodes = 100_000
-
-// excess takes the nodes of a document, with its aliases expanded, from those that are left. It returns the line of the
-// outermost node with which none are left, or 0. An alias inside its own anchor takes all.
-func excess(n *yaml.Node, left *int) int {
-	if *left--; *left < 0 {
-		return n.Line
-	}
-	below := n.Content
-	if n.Kind == yaml.AliasNode {
-		below = []*yaml.Node{n.Alias}
-	}
-	for _, child := range below {
-		if line := excess(child, left); line > 0 && n.Kind == yaml.AliasNode {
-			return n.Line
-		} else if line > 0 {
-			return line
 		}
 	}
 	return 0

@@ -50,6 +50,8 @@ type Setting struct{ Key, Value string }
 type Row struct {
 	Name   string
 	Values []string
+
+	split, measure string // whose name the row has; "": another
 }
 
 // None stands for a value that a run does not have.
@@ -260,8 +262,8 @@ func Measures(runs []Compared) []Row {
 	for _, r := range runs {
 		rows[0].Values = append(rows[0].Values, r.State)
 	}
-	add := func(name string, text func(*schemas.Report) string) {
-		row, any := Row{Name: name}, false
+	add := func(row Row, text func(*schemas.Report) string) {
+		any := false
 		for _, r := range runs {
 			value := ""
 			if r.Report != nil {
@@ -277,7 +279,7 @@ func Measures(runs []Compared) []Row {
 	for _, group := range measures() {
 		for _, split := range splits() {
 			for _, m := range group {
-				add(split+" "+m.name, func(r *schemas.Report) string {
+				add(Row{Name: split + " " + m.name, split: split, measure: m.name}, func(r *schemas.Report) string {
 					if s, ok := r.Splits[split]; ok {
 						return m.text(s)
 					}
@@ -286,21 +288,21 @@ func Measures(runs []Compared) []Row {
 			}
 		}
 	}
-	add("passes", func(r *schemas.Report) string {
+	add(Row{Name: "passes"}, func(r *schemas.Report) string {
 		passes := 0
 		for i := range r.Stages {
 			passes += r.Stages[i].Passes
 		}
 		return strconv.Itoa(passes)
 	})
-	add("temperature", func(r *schemas.Report) string {
+	add(Row{Name: "temperature"}, func(r *schemas.Report) string {
 		if r.Temperature == 0 {
 			return ""
 		}
 		return number(r.Temperature)
 	})
-	add("seconds", func(r *schemas.Report) string { return fmt.Sprintf("%.2f", r.Seconds) })
-	add("weights digest", func(r *schemas.Report) string { return r.WeightsDigest.Short() })
+	add(Row{Name: "seconds"}, func(r *schemas.Report) string { return fmt.Sprintf("%.2f", r.Seconds) })
+	add(Row{Name: "weights digest"}, func(r *schemas.Report) string { return r.WeightsDigest.Short() })
 	return rows
 }
 
@@ -632,13 +634,13 @@ func tablesOf(runs []Compared, by Order) (first, more runTable) {
 	measures := Measures(runs)
 	for i, row := range measures {
 		repeated := slices.ContainsFunc(measures[:i], func(before Row) bool { // as a loss that is the log loss
-			return strings.Fields(before.Name)[0] == strings.Fields(row.Name)[0] && slices.Equal(before.Values, row.Values)
+			return row.split != "" && before.split == row.split && slices.Equal(before.Values, row.Values)
 		})
 		switch {
 		case repeated, row.Name == "weights digest": // another run has another
 		case row.same():
 			first.Same = append(first.Same, row.Name+" "+row.Values[0])
-		case decides(row.Name, measures) || isMeasure(row.Name, by.Measure()):
+		case decides(row, measures) || row.measure == by.Measure():
 			first.Columns = append(first.Columns, row)
 		default:
 			more.Columns = append(more.Columns, row)
@@ -648,20 +650,17 @@ func tablesOf(runs []Compared, by Order) (first, more runTable) {
 }
 
 // decides reports whether a measure is shown first: one by which people choose a run.
-func decides(measure string, all []Row) bool {
+func decides(r Row, all []Row) bool {
 	train := examples.Train.String()
-	others := slices.ContainsFunc(all, func(r Row) bool { return strings.HasSuffix(r.Name, " error") && !strings.HasPrefix(r.Name, train) })
-	for _, what := range []string{"error", "loss", "AUC", "RMSE", "R²"} {
-		if isMeasure(measure, what) {
-			return what == "error" || !others || !strings.HasPrefix(measure, train)
-		}
+	switch r.measure {
+	case "":
+		return r.Name == "state" || r.Name == "seconds"
+	case "error":
+		return true
+	case "loss", "AUC", "RMSE", "R²":
+		return r.split != train || !slices.ContainsFunc(all, func(r Row) bool { return r.measure == "error" && r.split != train })
 	}
-	return measure == "state" || measure == "seconds"
-}
-
-// isMeasure reports whether a measure of some split is what: "train balanced error" is no error.
-func isMeasure(measure, what string) bool {
-	return slices.ContainsFunc(splits(), func(split string) bool { return measure == split+" "+what })
+	return false
 }
 
 // settings returns the settings in which the runs differ, or else the fields of their plans.

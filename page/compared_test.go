@@ -310,37 +310,6 @@ func TestSourceTopicIsShown(t *testing.T) {
 	}
 }
 
-// A runner that is gone is told too where another process has the brokers embedded: it was a member of a group.
-func TestRunnerBesideEmbeddedBrokersIsGone(t *testing.T) {
-	log := openLog(t)
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
-	board := readingOptions(t, log.Addr(), Options{Name: "clicks", Source: "events"})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	running := openOn(t, kafkalog.Options{Brokers: log.Addr()})
-	go func() {
-		_, err := pipeline.Retrain(ctx, running, openBLAS(t), clicks(), false, event.Ignore{})
-		ended <- err
-	}()
-	s := await(t, board, "a runner that waits", func(s *State) bool { return len(s.Staff.Members["run"]) == 1 && len(s.Topics) > 0 })
-	if s.Summary.Verdict != "Waiting for the first examples." || s.Summary.Facts[3].Answer != "Waiting for examples" {
-		t.Errorf("summary %+v", s.Summary)
-	}
-	produce(t, log, 60, 0)
-	await(t, board, "a runner that has learnt all", func(s *State) bool {
-		return lagOf(s, roleExamples) == 0 && len(s.Versions) > 0 && s.Run.State == schemas.Done && s.Summary.Verdict == "All is well."
-	})
-	stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	produce(t, log, 9, 0)
-	s = await(t, board, "that nobody learns", func(s *State) bool { return need(s, "No process runs stagewise run, and 9 messages wait on events.") })
-	if s.Summary.Level != Trouble || s.Summary.Facts[3].Answer != "No active run" {
-		t.Errorf("summary %+v", s.Summary)
-	}
-}
-
 // The error along the rows of a version has one point for messages that came at about the same time, and goes on from row to row.
 func TestErrorAlongRows(t *testing.T) {
 	bin := func(offset, rows int64, weight, err float64) statistics.ErrorBin {

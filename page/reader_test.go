@@ -421,17 +421,29 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	}
 }
 
-// A page that begins when the runner is gone knows by the versions that one is missing.
-func TestRunnerIsMissedByItsVersions(t *testing.T) {
-	for kind, want := range map[string]string{schemas.RunUpdate: "No process runs stagewise run, and 9 messages wait on examples.", kindTrain: ""} {
-		r := &reader{client: &protocol.Client{}, now: time.Now, polled: true}
+// A page that begins when the runner is gone knows by the versions that one is missing. One that has seen it knows that also where the
+// brokers are those of another process, which may do its work.
+func TestRunnerIsMissed(t *testing.T) {
+	now := time.Now()
+	seen := map[string]time.Time{protocol.RoleRun: now.Add(-5 * time.Minute)}
+	for _, c := range []struct {
+		kind     string
+		embedded bool
+		last     map[string]time.Time
+		want     string
+	}{
+		{schemas.RunUpdate, false, nil, "No process runs stagewise run, and 9 messages wait on examples."},
+		{kindTrain, false, nil, ""},
+		{schemas.RunUpdate, true, nil, ""},
+		{schemas.RunUpdate, true, seen, "No process runs stagewise run, and 9 messages wait on examples."},
+		{kindTrain, false, seen, "No process runs stagewise run: the last one was seen 5 minutes ago."},
+	} {
+		r := &reader{client: &protocol.Client{}, now: func() time.Time { return now }, polled: true, last: c.last}
 		r.topics.poll(time.UnixMilli(0), []polled{{role: roleExamples, name: "examples", partitions: []coverage.Span{{To: 9}}}})
-		got := ""
-		r.needsOfProcesses(&State{Versions: []Version{{Version: 1, Kind: kind}}}, func(_ Level, _, format string, values ...any) {
-			got += fmt.Sprintf(format, values...)
-		})
-		if got != want {
-			t.Errorf("%s: %q, expected %q", kind, got, want)
+		got, s := "", &State{Versions: []Version{{Version: 1, Kind: c.kind}}, Staff: Staff{Embedded: c.embedded}}
+		r.needsOfProcesses(s, func(_ Level, _, format string, values ...any) { got += fmt.Sprintf(format, values...) })
+		if got != c.want {
+			t.Errorf("%+v: %q", c, got)
 		}
 	}
 }

@@ -209,7 +209,7 @@ func newWeightsList() *cobra.Command {
 
 func newWeightsPin() *cobra.Command {
 	var off bool
-	cmd := onPipeline(&cobra.Command{
+	cmd := onLog(withPipeline, &cobra.Command{
 		Use: "pin -c FILE (VERSION | --off)", Args: cobra.MaximumNArgs(1),
 	}, func(_ *config.Config, args []string) error {
 		if off == (len(args) == 1) {
@@ -249,7 +249,7 @@ func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
 
 func newWeightsRemove() *cobra.Command {
 	var evenLatest bool
-	cmd := onPipeline(&cobra.Command{Use: "remove -c FILE VERSION…"}, func(_ *config.Config, args []string) error {
+	cmd := onLog(withPipeline, &cobra.Command{Use: "remove -c FILE VERSION…"}, func(_ *config.Config, args []string) error {
 		if len(args) == 0 {
 			return errors.New("expected versions; see weights list")
 		}
@@ -324,7 +324,7 @@ func newRunsList() *cobra.Command {
 
 func newRunsCancel() *cobra.Command {
 	var all bool
-	cmd := onPipeline(&cobra.Command{
+	cmd := onLog(withPipeline, &cobra.Command{
 		Use: "cancel -c FILE (RUN | --all)", Args: cobra.MaximumNArgs(1),
 	}, func(_ *config.Config, args []string) error {
 		if all == (len(args) == 1) || len(args) == 1 && args[0] == "" {
@@ -342,7 +342,7 @@ func newRunsCancel() *cobra.Command {
 
 func newRunsShow() *cobra.Command {
 	var html string
-	cmd := onPipeline(&cobra.Command{
+	cmd := onLog(withPipeline, &cobra.Command{
 		Use: "show -c FILE RUN", Args: exactly("RUN"),
 	}, nil, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
 		runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
@@ -374,7 +374,7 @@ func newRunsShow() *cobra.Command {
 
 func newRunsCompare() *cobra.Command {
 	html, by := "", screen.ByError
-	cmd := onPipeline(&cobra.Command{Use: "compare -c FILE RUN RUN…"}, func(_ *config.Config, args []string) error {
+	cmd := onLog(withPipeline, &cobra.Command{Use: "compare -c FILE RUN RUN…"}, func(_ *config.Config, args []string) error {
 		if len(args) < 2 {
 			return errors.New("expected two or more runs: run ids or version numbers; see runs list and weights list")
 		}
@@ -421,7 +421,7 @@ func newSourcesList() *cobra.Command {
 }
 
 func newSourcesRemove() *cobra.Command {
-	return onPipeline(&cobra.Command{Use: "remove -c FILE SOURCE…"}, func(c *config.Config, args []string) error {
+	return onLog(withPipeline, &cobra.Command{Use: "remove -c FILE SOURCE…"}, func(c *config.Config, args []string) error {
 		if len(args) == 0 && c.Examples.Topic == "" {
 			return errors.New("expected source ids, or their first digits; see sources list")
 		}
@@ -458,7 +458,7 @@ func newForget() *cobra.Command {
 		what   source.ToForget
 		report string
 	)
-	cmd := onPipeline(&cobra.Command{Use: "forget -c FILE ROW…"}, func(c *config.Config, args []string) error {
+	cmd := onLog(withPipeline, &cobra.Command{Use: "forget -c FILE ROW…"}, func(c *config.Config, args []string) error {
 		if err := requireOwnExamples(c, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
 			return err
 		}

@@ -115,12 +115,6 @@ func onLog(with opener, cmd *cobra.Command, check func(c *config.Config, args []
 	})
 }
 
-// onPipeline is onLog for a pipeline that exists.
-func onPipeline(cmd *cobra.Command, check func(c *config.Config, args []string) error,
-	do func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error) *cobra.Command {
-	return onLog(withPipeline, cmd, check, do)
-}
-
 // untilEnd is the value of --until that ends a command at the end that a topic has now.
 const untilEnd = "end"
 
@@ -236,7 +230,7 @@ func openSolverBLAS() (*kernel.BLAS, error) {
 func newList[T any](cmd *cobra.Command, check func(*config.Config, []string) error, read func(context.Context, *topics.Pipeline) (T, error),
 	write func(io.Writer, T) error) *cobra.Command {
 	cmd.Args = cobra.NoArgs
-	return onPipeline(cmd, check, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+	return onLog(withPipeline, cmd, check, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
 		found, err := read(cmd.Context(), topics.Open(log, c.Name, nil))
 		if err != nil {
 			return err

@@ -28,19 +28,17 @@ type Progress struct {
 	w        io.Writer
 	bar      *bar
 	stages   []schemas.Stage
-	members  int                // that the run averages; 1: none
-	member   int                // of the last row of the table
-	surveyed bool               // the line about the survey is written
-	pending  []event.StageEnded // the stages that ended before that
-	lost     map[string]bool    // columns that were reported as lost
-	titled   bool               // the head of the table is written
-	lastPass string             // number, loss and error of the last pass of the stage
-	fraction float64            // the largest fraction of the run that was drawn
-	joined   *event.Joined      // what was joined last, until it is written
-	chained  bool               // the run is of a chain, which has a row for each version
-	scored   int64              // rows that score has predicted
-	scoredBy int                // the version that has predicted the last of them
-	lag      int64              // offsets without predictions, of the partitions that this process predicts for
+	members  int             // that the run averages; 1: none
+	member   int             // of the last row of the table
+	lost     map[string]bool // columns that were reported as lost
+	titled   bool            // the head of the table is written
+	lastPass string          // number, loss and error of the last pass of the stage
+	fraction float64         // the largest fraction of the run that was drawn
+	joined   *event.Joined   // what was joined last, until it is written
+	chained  bool            // the run is of a chain, which has a row for each version
+	scored   int64           // rows that score has predicted
+	scoredBy int             // the version that has predicted the last of them
+	lag      int64           // offsets without predictions, of the partitions that this process predicts for
 }
 
 // NewProgress returns a recorder that writes to w.
@@ -48,11 +46,8 @@ func NewProgress(w io.Writer, now func() time.Time) *Progress {
 	return &Progress{w: w, lost: map[string]bool{}, bar: newBar(w, now)}
 }
 
-// Finish writes the rows that are still pending and erases the bar.
-func (p *Progress) Finish() {
-	p.flush()
-	p.bar.clear()
-}
+// Finish erases the bar.
+func (p *Progress) Finish() { p.bar.clear() }
 
 // Record shows an event.
 func (p *Progress) Record(e event.Event) {
@@ -134,12 +129,9 @@ func (p *Progress) Record(e event.Event) {
 	case event.Incomplete:
 		p.line("skipped version %d: %v", e.Version, e.Why)
 	case event.Surveyed:
-		if p.chained {
-			p.surveyed = true
-			return
+		if !p.chained {
+			p.survey(e)
 		}
-		p.survey(e)
-		p.flush()
 	case event.Passed:
 		p.lastPass = fmt.Sprintf("pass %d/%d", e.Pass, p.maxPasses(e.Stage))
 		if s, ok := e.Metrics[examples.Train]; ok {
@@ -149,12 +141,8 @@ func (p *Progress) Record(e event.Event) {
 			p.lastPass += fmt.Sprintf("  holdout %.2f %%", s.Error)
 		}
 	case event.StageEnded:
-		if p.chained {
-			return
-		}
-		// When a run is resumed, the solver may report the stages that ended earlier before the worker has read the survey.
-		if p.pending = append(p.pending, e); p.surveyed {
-			p.flush()
+		if !p.chained {
+			p.row(e)
 		}
 	case event.Advanced:
 		p.progress(event.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
@@ -350,7 +338,6 @@ func (p *Progress) survey(e event.Surveyed) {
 			p.line("passed over: %s %s", english.Plural(int(n), r.What, ""), r.Meaning)
 		}
 	}
-	p.surveyed = true
 }
 
 // progress draws a bar for the whole run. The survey, which comes before it, has a bar of its own.
@@ -388,14 +375,6 @@ func (p *Progress) maxVisits(stage int) int {
 		return 1
 	}
 	return link.Named(p.stages[stage].Link).VisitsPerPass() * p.maxPasses(stage)
-}
-
-// flush writes the rows of the table that are pending.
-func (p *Progress) flush() {
-	for _, e := range p.pending {
-		p.row(e)
-	}
-	p.pending = nil
 }
 
 // row writes the row of a stage.

@@ -117,27 +117,6 @@ func TestProgressOfExpectations(t *testing.T) {
 	}
 }
 
-// A resumed run reports the stages that ended earlier before the survey. The screen shows them in the usual order, and also
-// when the survey never comes.
-func TestProgressOfResumedRun(t *testing.T) {
-	for _, surveyed := range []bool{true, false} {
-		var out bytes.Buffer
-		p := NewProgress(&out, time.Now)
-		p.Record(event.Began{Run: "abc", Resumed: true})
-		want := "run abc, resumed\n"
-		p.Record(event.StageEnded{Stages: 2, StageReport: schemas.StageReport{Link: "identity", Passes: 1}})
-		if surveyed {
-			p.Record(event.Surveyed{Rows: map[examples.Split]int64{examples.Train: 5}, Features: 3, Inputs: 3, Classes: 2})
-			want += "5 train rows; 3 features; 2 classes\n"
-		}
-		p.Finish()
-		rows, ok := strings.CutPrefix(out.String(), want)
-		if !ok || strings.Count(rows, "\n") != 3 || !strings.Contains(rows, "1/2 identity") {
-			t.Errorf("got\n%s\nexpected\n%sand the table", out.String(), want)
-		}
-	}
-}
-
 // The line after a wait says whether the operation succeeded.
 func TestProgressOfWaits(t *testing.T) {
 	var out bytes.Buffer

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -377,31 +376,6 @@ func TestLogOfAChain(t *testing.T) {
 // serveRole serves the metrics of a role for one test.
 func serveRole(t *testing.T, listener net.Listener, m *metrics, recorder event.Recorder) {
 	t.Cleanup(serveMetrics(t.Context(), listener, m.registry, m.trouble, recorder))
-}
-
-// Clients that hold connections do not lock out a probe: the oldest idle connection is closed.
-func TestProbeBesideIdleConnections(t *testing.T) {
-	listener, _, err := listenOn("127.0.0.1:0")
-	arrowtest.NoError(t, err)
-	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
-	dial := func(text string) net.Conn {
-		conn := arrowtest.Must(net.Dial("tcp", listener.Addr().String()))(t)
-		t.Cleanup(func() { conn.Close() })
-		_, _ = io.WriteString(conn, text) // the server may have closed it
-		return conn
-	}
-	first := dial("GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	if r, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || r.StatusCode != http.StatusOK {
-		t.Fatal(r, err)
-	}
-	for i := range 2 * maxConnections {
-		dial([]string{"", "GET /live HTTP/1.1\r\nHost", "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"}[i%3])
-	}
-	response := arrowtest.Must(http.Get("http://" + listener.Addr().String() + "/live"))(t)
-	response.Body.Close()
-	if n, err := io.Copy(io.Discard, first); err != nil && !strings.Contains(err.Error(), "reset") {
-		t.Errorf("the oldest idle connection: %d bytes, %v", n, err)
-	}
 }
 
 // On a loopback address, only requests for this machine are answered.
