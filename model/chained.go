@@ -34,7 +34,8 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 		if updated++; updated > 1 {
 			wrong(t, "features.kind", f.Kind, "at most one stage of this kind")
 		}
-		if names := occurringLinks(); !slices.Contains(names, string(s.Link)) {
+		// the curvature of the loss is p(1 − p)
+		if names := linksThat(func(l link.Link) bool { return !l.Quadratic && !l.Learnt }); !slices.Contains(names, string(s.Link)) {
 			wrong(t, "link", s.Link, strings.Join(names, " or "))
 		}
 		if s.Rate != 0 && s.Rate != 1 {
@@ -53,16 +54,6 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 
 // inUpdates reports whether updates on sparse rows can fit the weights of all inputs, or count them.
 func inUpdates(k stages.Kind) bool { return k.Sparse && !k.InBlocks }
-
-// occurringLinks returns the links of a stage of columns in a chain of updates on sparse rows: the curvature of their loss is p(1 − p).
-func occurringLinks() (names []string) {
-	for _, l := range link.All() {
-		if !l.Quadratic && !l.Learnt {
-			names = append(names, l.Name)
-		}
-	}
-	return names
-}
 
 // Chained returns the stages of a chain in the order in which updates fit them. A stage whose weights are counted comes before the others,
 // which are fitted to what its scores leave over; these are in the unit of theirs. The sum of scores is the same in any order.

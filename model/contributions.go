@@ -76,7 +76,9 @@ func (m *Model) newContributor() (*contributor, error) {
 				return nil, fmt.Errorf("stage %d: %w: train the version again", t, err)
 			}
 			c.trees = append(c.trees, trees)
-			c.addBase(trees.Base())
+			for out, v := range trees.Base() {
+				c.base[out] += v
+			}
 			c.addIntercept(s)
 		case s.Features.Sparse():
 			c.addIntercept(s)
@@ -106,13 +108,6 @@ func (m *Model) newContributor() (*contributor, error) {
 		}
 	}
 	return c, nil
-}
-
-// addBase adds the scores that a stage has without columns.
-func (c *contributor) addBase(scores []float64) {
-	for out, v := range scores {
-		c.base[out] += v
-	}
 }
 
 // addIntercept adds the weights of the intercept, if the stage has one: the last ones.

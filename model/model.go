@@ -61,8 +61,10 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 		if err != nil {
 			return nil, err
 		}
-		if stage, err = stage.grown(weights[t]); err != nil {
-			return nil, fmt.Errorf("stage %d: %w", t, err)
+		if stage.Features.Leaves() > 0 {
+			if stage, err = stage.Grow(structureOf(weights[t])); err != nil {
+				return nil, fmt.Errorf("stage %d: %w", t, err)
+			}
 		}
 		return stage, nil
 	})

@@ -40,7 +40,7 @@ func NewStage(plan *schemas.Plan, number int, prepared *prepare.Preparation) (*S
 	features.After(options.Drawn)
 	s := &Stage{Link: LinkOf(plan, number), Features: features, Classes: prepared.Labels.Len(), Basis: options.Basis}
 	if features.Sparse() && s.Link.Learnt {
-		return nil, fmt.Errorf("stage %d: %w", number, &prepare.DenseError{What: "link: " + s.Link.Name, Want: "it to " + knownLinks()})
+		return nil, fmt.Errorf("stage %d: %w", number, &prepare.DenseError{What: "link: " + s.Link.Name, Want: "it to " + strings.Join(linksThat(func(l link.Link) bool { return !l.Learnt }), " or ")})
 	}
 	return s, nil
 }
@@ -52,14 +52,6 @@ func (s *Stage) Grow(structure wire.Tensors[float32]) (*Stage, error) {
 		return nil, err
 	}
 	return &Stage{Link: s.Link, Features: features, Classes: s.Classes, Basis: s.Basis}, nil
-}
-
-// grown returns the stage with the trees that one of its records has.
-func (s *Stage) grown(published []*schemas.Weights) (*Stage, error) {
-	if s.Features.Leaves() == 0 {
-		return s, nil
-	}
-	return s.Grow(structureOf(published))
 }
 
 // structureOf returns the tensors of trees that one of a stage's records has; nil if none has.
@@ -75,17 +67,6 @@ func structureOf(published []*schemas.Weights) (structure wire.Tensors[float32])
 		}
 	}
 	return structure
-}
-
-// knownLinks lists the links that are not learnt.
-func knownLinks() string {
-	var names []string
-	for _, l := range link.All() {
-		if !l.Learnt {
-			names = append(names, l.Name)
-		}
-	}
-	return strings.Join(names, " or ")
 }
 
 // Fitted returns the weights that the stage has after its published records, which are in the order of their visits and may be

@@ -28,9 +28,14 @@ func LinkOf(plan *schemas.Plan, number int) link.Link {
 }
 
 // LinksOf returns the names of the links that stages of a task may have.
-func LinksOf(task examples.Task) (names []string) {
+func LinksOf(task examples.Task) []string {
+	return linksThat(func(l link.Link) bool { return l.Suits(regionOf(task)) })
+}
+
+// linksThat returns the names of some links.
+func linksThat(are func(link.Link) bool) (names []string) {
 	for _, l := range link.All() {
-		if l.Suits(regionOf(task)) {
+		if are(l) {
 			names = append(names, l.Name)
 		}
 	}

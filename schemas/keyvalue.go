@@ -28,17 +28,6 @@ const (
 
 var errClassWeight = errors.New("class_weight: expected none, balanced, or a number ≥ 0 for each of some labels")
 
-// ParseClassWeight returns the class weight that a word stands for: none or balanced.
-func ParseClassWeight(word string) (ClassWeight, error) {
-	switch word {
-	case classWeightNone:
-		return ClassWeight{}, nil
-	case classWeightBalanced:
-		return ClassWeight{Balanced: true}, nil
-	}
-	return ClassWeight{}, errClassWeight
-}
-
 // IsZero reports whether the factor of every class is 1.
 func (w ClassWeight) IsZero() bool { return !w.Balanced && len(w.By) == 0 }
 
@@ -78,15 +67,16 @@ func (w ClassWeight) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
-func (w *ClassWeight) UnmarshalJSON(content []byte) (err error) {
-	word := ""
-	if json.Unmarshal(content, &word) == nil {
-		*w, err = ParseClassWeight(word)
-		return err
-	}
+func (w *ClassWeight) UnmarshalJSON(content []byte) error {
 	read := ClassWeight{}
-	if json.Unmarshal(content, &read.By) != nil || len(read.By) == 0 || !read.Valid() {
-		return errClassWeight
+	switch string(content) {
+	case `"` + classWeightNone + `"`:
+	case `"` + classWeightBalanced + `"`:
+		read.Balanced = true
+	default:
+		if json.Unmarshal(content, &read.By) != nil || len(read.By) == 0 || !read.Valid() {
+			return errClassWeight
+		}
 	}
 	*w = read
 	return nil
@@ -106,18 +96,6 @@ var errRidge = errors.New("ridge: expected auto or a number ≥ 0")
 // Valid reports whether the ridge is RidgeAuto or a finite number ≥ 0.
 func (r Ridge) Valid() bool { return r == RidgeAuto || r >= 0 && !math.IsInf(float64(r), 1) }
 
-// ParseRidge is the inverse of [Ridge.String].
-func ParseRidge(text string) (Ridge, error) {
-	if text == ridgeAuto {
-		return RidgeAuto, nil
-	}
-	v, err := strconv.ParseFloat(text, 64)
-	if r := Ridge(v); err == nil && r != RidgeAuto && r.Valid() {
-		return r, nil
-	}
-	return 0, errRidge
-}
-
 // String returns auto, or the shortest decimal form of the number.
 func (r Ridge) String() string {
 	if r == RidgeAuto {
@@ -136,17 +114,16 @@ func (r Ridge) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON is the inverse of MarshalJSON.
 func (r *Ridge) UnmarshalJSON(content []byte) error {
-	text := ""
-	if json.Unmarshal(content, &text) != nil {
-		text = string(content)
-	} else if text != ridgeAuto {
-		return errRidge // a number in quotes
+	v, err := strconv.ParseFloat(string(content), 64)
+	switch {
+	case string(content) == `"`+ridgeAuto+`"`:
+		*r = RidgeAuto
+	case err != nil || !(v >= 0) || math.IsInf(v, 1):
+		return errRidge
+	default:
+		*r = Ridge(v)
 	}
-	parsed, err := ParseRidge(text)
-	if err == nil {
-		*r = parsed
-	}
-	return err
+	return nil
 }
 
 // Weight is the factor of the scores of some features: a number ≥ 0 or WeightAuto, written like a ridge.

@@ -36,13 +36,3 @@ func (w *Weights) Check() error {
 	}
 	return nil
 }
-
-// EndsStage reports whether a message belongs to a weights record that ends a stage.
-func EndsStage(m wire.Message) bool {
-	for _, note := range wire.Notes(m) {
-		if note.Key == "final" {
-			return m.Kind() == KindWeights && note.Value != ""
-		}
-	}
-	return false
-}

@@ -3,11 +3,13 @@
 package endpoint
 
 import (
-	"container/list"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -18,28 +20,28 @@ import (
 type Connections struct {
 	most int
 
-	mutex sync.Mutex
-	known map[net.Conn]*connection
-	lists [4]list.List // in the order in which connections are closed: see connection.number
+	mutex   sync.Mutex
+	known   map[net.Conn]*connection
+	changes int64 // number of changes of all connections
 }
 
 // connection is an open connection. A new one is idle until it has sent a complete request.
 type connection struct {
 	net.Conn
 	authorized bool
-	requests   int           // complete requests in progress: HTTP/2 may have several
-	place      *list.Element // in its list
+	requests   int   // complete requests in progress: HTTP/2 may have several
+	changed    int64 // number of its last change: lower ones came before
 }
 
-// number returns the list that a connection belongs to.
-func (c *connection) number() (n int) {
-	if c.authorized {
-		n = 2
+// compare orders connections as they are closed: idle ones first, authorized ones last.
+func (c *connection) compare(o *connection) int {
+	number := func(c *connection) (n int) {
+		if c.authorized {
+			n = 2
+		}
+		return n + min(c.requests, 1)
 	}
-	if c.requests > 0 {
-		n++
-	}
-	return n
+	return cmp.Or(number(c)-number(o), cmp.Compare(c.changed, o.changed))
 }
 
 // connectionKey is the context key of a request's connection.
@@ -61,43 +63,22 @@ func (s *Connections) changed(conn net.Conn, state http.ConnState) {
 	defer s.mutex.Unlock()
 	switch state {
 	case http.StateNew:
-		c := &connection{Conn: conn}
-		s.known[conn] = c
-		if len(s.known) > s.most {
-			s.closeOne()
+		if len(s.known) >= s.most {
+			first := slices.MinFunc(slices.Collect(maps.Values(s.known)), (*connection).compare)
+			delete(s.known, first.Conn)
+			_ = first.Close() // clients notice
 		}
-		s.move(c)
+		s.known[conn] = &connection{Conn: conn}
+		s.note(s.known[conn])
 	case http.StateClosed, http.StateHijacked:
-		s.forget(conn)
-	}
-}
-
-// closeOne closes the first connection of the lists.
-func (s *Connections) closeOne() {
-	for i := range s.lists {
-		if first := s.lists[i].Front(); first != nil {
-			c := first.Value.(*connection)
-			s.forget(c.Conn)
-			_ = c.Close() // clients notice
-			return
-		}
-	}
-}
-
-// move appends a connection to the list that it belongs to.
-func (s *Connections) move(c *connection) {
-	c.place = s.lists[c.number()].PushBack(c)
-}
-
-func (s *Connections) remove(c *connection) {
-	s.lists[c.number()].Remove(c.place)
-}
-
-func (s *Connections) forget(conn net.Conn) {
-	if c := s.known[conn]; c != nil {
-		s.remove(c)
 		delete(s.known, conn)
 	}
+}
+
+// note notes a change of a connection.
+func (s *Connections) note(c *connection) {
+	s.changes++
+	c.changed = s.changes
 }
 
 // Begin records a complete request. The caller calls the returned function when it is answered. authorized reports whether
@@ -110,17 +91,15 @@ func (s *Connections) Begin(r *http.Request, authorized bool) (answered func()) 
 	if c == nil { // it was closed, or there is no connection
 		return func() {}
 	}
-	s.remove(c)
 	c.authorized = c.authorized || authorized
 	c.requests++
-	s.move(c)
+	s.note(c)
 	return func() {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		if s.known[conn] == c {
-			s.remove(c)
 			c.requests--
-			s.move(c)
+			s.note(c)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package coverage
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -61,21 +62,10 @@ type Mark struct {
 
 // Marks returns the marks of a chain after a run that has processed more messages: for each partition the mark with the
 // highest offset. Both lists, and the result, are in partition order with one mark per partition.
-func Marks(before, more []Mark) (after []Mark) {
-	for len(before) > 0 || len(more) > 0 {
-		switch {
-		case len(more) == 0 || len(before) > 0 && before[0].Partition < more[0].Partition:
-			after, before = append(after, before[0]), before[1:]
-		case len(before) == 0 || more[0].Partition < before[0].Partition:
-			after, more = append(after, more[0]), more[1:]
-		default:
-			if before[0].Offset > more[0].Offset {
-				more = append([]Mark{before[0]}, more[1:]...)
-			}
-			before = before[1:]
-		}
-	}
-	return after
+func Marks(before, more []Mark) []Mark {
+	after := slices.Concat(more, before)
+	slices.SortStableFunc(after, func(a, b Mark) int { return cmp.Or(a.Partition-b.Partition, cmp.Compare(b.Offset, a.Offset)) })
+	return slices.CompactFunc(after, func(a, b Mark) bool { return a.Partition == b.Partition })
 }
 
 // BadMessages counts the unusable messages with new rows, and describes the first of them. The zero value has no messages.
