@@ -40,7 +40,9 @@ func NewStage(plan *schemas.Plan, number int, prepared *prepare.Preparation) (*S
 	features.After(options.Drawn)
 	s := &Stage{Link: LinkOf(plan, number), Features: features, Classes: prepared.Labels.Len(), Basis: options.Basis}
 	if features.Sparse() && s.Link.Learnt {
-		return nil, fmt.Errorf("stage %d: %w", number, &prepare.DenseError{What: "link: " + s.Link.Name, Want: "it to " + strings.Join(linksThat(func(l link.Link) bool { return !l.Learnt }), " or ")})
+		known := linksThat(func(l link.Link) bool { return !l.Learnt })
+		dense := &prepare.DenseError{What: "link: " + s.Link.Name, Want: "it to " + strings.Join(known, " or ")}
+		return nil, fmt.Errorf("stage %d: %w", number, dense)
 	}
 	return s, nil
 }
