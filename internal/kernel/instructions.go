@@ -33,8 +33,7 @@ func (e *VectorError) Error() string {
 }
 
 // UseVector selects the vector instructions of this process: "avx2" (with FMA) or "none", which is Go. "" changes nothing: AVX2 is
-// used if the machine has it, and AVX-512 for narrow products, which have the same bits with either. Unknown and unavailable choices
-// return a [VectorError].
+// used if the machine has it. Unknown and unavailable choices return a [VectorError].
 //
 // Call it when the program starts, before [Open]: it changes the whole process without a lock, and an earlier choice can only be
 // lowered. The choice also limits the code that an OpenBLAS older than the processor is told to use.

@@ -8,10 +8,9 @@ func withoutAVX512() {}
 
 const missing = "kernel: the loops of this processor are in Go"
 
-func mulPanel(dst, x, w *float32, n, p, k, stride int)             { panic(missing) }
-func crossPanel(sum, x, r *float32, n, p, k, strideX, strideR int) { panic(missing) }
-func scaleRows(x, factors, offset, constants *float32, n, p int)   { panic(missing) }
-func cosineRows(x, offsets, constants *float32, n, p int)          { panic(missing) }
+func mulNarrow(dst, x, w *float32, n, p, k, stride int)             { panic(missing) }
+func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int) { panic(missing) }
+func cosineRows(x, offsets, constants *float32, n, p int)           { panic(missing) }
 func addParts(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, width int,
 	rows *int32, n int) {
 	panic(missing)

@@ -7,20 +7,10 @@ package kernel
 //go:noescape
 func mulNarrow(dst *float32, x *float32, w *float32, n int, p int, k int, stride int)
 
-// mulNarrowAVX512 computes dst += x·w: x is n×p, w has p rows of 16 values, whose first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.
-//
-//go:noescape
-func mulNarrowAVX512(dst *float32, x *float32, w *float32, n int, p int, k int, stride int)
-
 // crossNarrow computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that begin strideR values apart, sum has p rows of 16 values, whose last 16 − k do not change; p > 0.
 //
 //go:noescape
 func crossNarrow(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
-
-// crossNarrowAVX512 computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that begin strideR values apart, sum has p rows of 16 values, whose last 16 − k do not change; p > 0.
-//
-//go:noescape
-func crossNarrowAVX512(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
 
 // addResponses adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x is n×(even + odd), w has even + odd rows of 16 values. If odd > 0, it first adds the same for rows with negated last odd values to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.
 //
@@ -31,11 +21,6 @@ func addResponses(above *float32, below *float32, mirroredAbove *float32, mirror
 //
 //go:noescape
 func cosineRows(x *float32, offsets *float32, constants *float32, n int, p int)
-
-// scaleRows replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).
-//
-//go:noescape
-func scaleRows(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
 
 // mulSparseRow adds the rows of w at n indices, times their values, to the first k ≤ 16 values of dst; the rows of w begin stride values apart; n > 0.
 //

@@ -81,7 +81,7 @@ func addPanels(dst, x Dense, w Weights) {
 	}
 	for row := 0; row < n; row += rows {
 		for from := 0; from < k; from += panel {
-			mulPanel(&dst.Data[row*k+from], &x.Data[row*p], &w.padded[from*p], min(rows, n-row), p, min(panel, k-from), k)
+			mulNarrow(&dst.Data[row*k+from], &x.Data[row*p], &w.padded[from*p], min(rows, n-row), p, min(panel, k-from), k)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (c *Cross) addPanels(x, r Dense) {
 	}
 	for j := 0; j < p; j += columns {
 		for from := 0; from < k; from += panel {
-			crossPanel(&c.sum[from*p+j*panel], &x.Data[j], &r.Data[from], x.Rows, min(columns, p-j), min(panel, k-from), p, k)
+			crossNarrow(&c.sum[from*p+j*panel], &x.Data[j], &r.Data[from], x.Rows, min(columns, p-j), min(panel, k-from), p, k)
 		}
 	}
 }

@@ -30,14 +30,6 @@ func CopyWindows(dst Dense, src []float32, height, step, stride int) {
 func ScaleRows(x Dense, factors, offset []float32, length float32) {
 	x.check("ScaleRows", "x", len(factors), len(offset))
 	const least = 1e-6
-	if len(x.Data) == 0 {
-		return
-	}
-	if hasAVX2() {
-		constants := [...]float32{length, least}
-		scaleRows(&x.Data[0], &factors[0], &offset[0], &constants[0], x.Rows, x.Cols)
-		return
-	}
 	for i, factor := range factors {
 		row := x.Row(i)
 		vek32.MulNumber_Inplace(row, factor)

@@ -13,7 +13,8 @@ import (
 
 // NumericsRevision is incremented by changes of this program that may change the bits of a run. Processes with the same
 // revision can work on a run together. TestNumericsRevision says when to increment it. Revision 9: a Cholesky factor is made by
-// blocks on all cores, also for blocks of sparse columns and for calibrations, and weights of counts are computed in one way.
+// blocks on all cores, also for blocks of sparse columns and for calibrations, weights of counts are computed in one way, and patches are
+// scaled by vek.
 const NumericsRevision = 9
 
 // Arithmetic returns the arithmetic of this process, which, together with the terms, determines the bits of a sum.

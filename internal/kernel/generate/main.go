@@ -34,12 +34,10 @@ func main() {
 
 // generate returns the texts of the generated files by name.
 func generate() (map[string][]byte, error) {
-	w := &writer{Context: build.NewContext()}
-	avx512 := &writer{w.Context, true}
+	w := &writer{build.NewContext()}
 	w.selections()
 	for _, loop := range []func(){
-		w.mulNarrow, avx512.mulNarrow, w.crossNarrow, avx512.crossNarrow, w.addResponses,
-		w.cosineRows, w.scaleRows, w.mulSparseRow, w.crossSparseRow,
+		w.mulNarrow, w.crossNarrow, w.addResponses, w.cosineRows, w.mulSparseRow, w.crossSparseRow,
 		w.addLeafRows, w.addLeafResiduals, w.addParts,
 	} {
 		loop()

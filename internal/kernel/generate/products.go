@@ -9,24 +9,23 @@ import (
 // group size, so a value does not depend on the number of rows per call.
 
 // rowsOf holds multiples of the row stride in bytes.
-type rowsOf struct{ one, three, five, seven reg.GPVirtual }
+type rowsOf struct{ one, three, five reg.GPVirtual }
 
 // rowsOf returns the multiples of a stride, which it converts from values to bytes.
 func (w *writer) rowsOf(stride reg.GPVirtual) rowsOf {
-	r := rowsOf{one: stride, three: w.GP64(), five: w.GP64(), seven: w.GP64()}
+	r := rowsOf{one: stride, three: w.GP64(), five: w.GP64()}
 	w.SHLQ(operand.U8(2), r.one)
 	w.LEAQ(operand.Mem{Base: r.one, Index: r.one, Scale: 2}, r.three)
 	w.LEAQ(operand.Mem{Base: r.one, Index: r.one, Scale: 4}, r.five)
-	w.LEAQ(operand.Mem{Base: r.three, Index: r.one, Scale: 4}, r.seven)
 	return r
 }
 
-// at returns the address of a byte of row i ≤ 8, relative to base.
+// at returns the address of a byte of row i ≤ 6, relative to base.
 func (r rowsOf) at(base reg.GPVirtual, i, offset int) operand.Mem {
 	m := operand.Mem{Base: base, Disp: offset}
 	if i > 0 {
-		m.Index = []reg.GPVirtual{1: r.one, 2: r.one, 3: r.three, 4: r.one, 5: r.five, 6: r.three, 7: r.seven, 8: r.one}[i]
-		m.Scale = []uint8{1: 1, 2: 2, 3: 1, 4: 4, 5: 1, 6: 2, 7: 1, 8: 8}[i]
+		m.Index = []reg.GPVirtual{1: r.one, 2: r.one, 3: r.three, 4: r.one, 5: r.five, 6: r.three}[i]
+		m.Scale = []uint8{1: 1, 2: 2, 3: 1, 4: 4, 5: 1, 6: 2}[i]
 	}
 	return m
 }
@@ -54,10 +53,6 @@ func (w *writer) groups(prefix string, n reg.GPVirtual, sizes []int, do func(gro
 // eachGroup processes n rows: in groups as large as the registers allow, then in a group of four, the remainder of a
 // tile of 64, then one by one. Rows of k values use one register if they fit.
 func (w *writer) eachGroup(n reg.GPVirtual, do func(group string, rows, registers int)) {
-	if w.avx512 {
-		w.groups("", n, []int{8, 4, 1}, func(group string, rows int) { do(group, rows, 1) })
-		return
-	}
 	w.CMPQ(w.integer("k"), operand.U8(lanes))
 	w.JLE(operand.LabelRef("narrow_several"))
 	for _, width := range []struct {
@@ -80,26 +75,24 @@ func (w *writer) mulNarrow() {
 	// store adds the sums to dst. A masked store takes ten cycles on Zen 3, so full rows use plain stores.
 	store := func(group string, sums []row) {
 		k, registers := w.integer("k"), len(sums[0])
-		add := func(load, store func(from, to operand.Op, i int)) {
+		add := func(move func(from, to operand.Op, i int)) {
 			for _, sum := range sums {
 				for i, z := range sum {
-					old := w.vector()
-					load(at(dst, i), old, i)
+					old := w.YMM()
+					move(at(dst, i), old, i)
 					w.VADDPS(old, z, old)
-					store(old, at(dst, i), i)
+					move(old, at(dst, i), i)
 				}
 				w.ADDQ(step, dst)
 			}
 		}
-		if !w.avx512 {
-			w.CMPQ(k, operand.U8(lanes*registers))
-			w.JNE(operand.LabelRef(group + "_masked"))
-			move := func(from, to operand.Op, _ int) { w.VMOVUPS(from, to) }
-			add(move, move)
-			w.JMP(operand.LabelRef(group + "_added"))
-			w.Label(group + "_masked")
-		}
-		add(w.selectionOf(k, registers))
+		w.CMPQ(k, operand.U8(lanes*registers))
+		w.JNE(operand.LabelRef(group + "_masked"))
+		add(func(from, to operand.Op, _ int) { w.VMOVUPS(from, to) })
+		w.JMP(operand.LabelRef(group + "_added"))
+		w.Label(group + "_masked")
+		m := w.maskOf(k, registers)
+		add(func(from, to operand.Op, i int) { w.VMASKMOVPS(from, m[i], to) })
 		w.Label(group + "_added")
 	}
 	w.eachGroup(n, func(group string, count, registers int) {
@@ -186,12 +179,12 @@ func (w *writer) crossNarrow() {
 	}
 
 	w.eachGroup(n, func(group string, count, registers int) {
-		load, _ := w.selectionOf(w.integer("k"), registers)
+		m := w.maskOf(w.integer("k"), registers)
 		residuals := make([]row, count)
 		for j := range residuals {
 			residuals[j] = w.row(registers)
 			for i, z := range residuals[j] {
-				load(at(r, i), z, i)
+				w.VMASKMOVPS(at(r, i), m[i], z)
 			}
 			w.ADDQ(step, r)
 		}

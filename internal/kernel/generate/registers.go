@@ -20,17 +20,10 @@ const (
 type row []reg.VecVirtual
 
 // writer writes functions that use AVX2 and FMA.
-type writer struct {
-	*build.Context
-	// avx512 means that functions use AVX-512, whose registers hold a narrow row.
-	avx512 bool
-}
+type writer struct{ *build.Context }
 
 // function begins a function that needs no stack.
 func (w *writer) function(name, signature, doc string) {
-	if w.avx512 {
-		name += "AVX512"
-	}
 	w.Function(name)
 	w.Attributes(4) // NOSPLIT
 	w.SignatureExpr(signature)
@@ -58,28 +51,15 @@ func (w *writer) argument(name string) operand.Mem {
 func (w *writer) row(registers int) row {
 	r := make(row, registers)
 	for i := range r {
-		r[i] = w.vector()
+		r[i] = w.YMM()
 	}
 	return r
-}
-
-func (w *writer) vector() reg.VecVirtual {
-	if w.avx512 {
-		return w.ZMM()
-	}
-	return w.YMM()
 }
 
 // at returns the address of register i of a row.
 func at(base reg.GPVirtual, i int) operand.Mem { return operand.Mem{Base: base, Disp: 4 * lanes * i} }
 
-func (w *writer) zero(z reg.VecVirtual) {
-	if w.avx512 {
-		w.VPXORD(z, z, z)
-	} else {
-		w.VXORPS(z, z, z)
-	}
-}
+func (w *writer) zero(z reg.VecVirtual) { w.VXORPS(z, z, z) }
 
 // maskOf returns a mask of the first count values of the given number of registers: vectors whose selected values have
 // all bits set.
@@ -89,23 +69,6 @@ func (w *writer) maskOf(count reg.GPVirtual, registers int) row {
 		w.VMOVUPS(at(from, i), y)
 	}
 	return m
-}
-
-// selectionOf returns functions that load and store the first count values of a row of the given number of registers. The others become
-// 0, or remain unchanged. Their memory is not accessed.
-func (w *writer) selectionOf(count reg.GPVirtual, registers int) (load, store func(from, to operand.Op, i int)) {
-	if !w.avx512 {
-		m := w.maskOf(count, registers)
-		move := func(from, to operand.Op, i int) { w.VMASKMOVPS(from, m[i], to) }
-		return move, move
-	}
-	bits, k := w.GP64(), w.K()
-	w.MOVQ(count, reg.RCX)
-	w.MOVQ(operand.U32(1), bits)
-	w.SHLQ(reg.CL, bits)
-	w.DECQ(bits)
-	w.KMOVW(bits.As32(), k)
-	return func(from, to operand.Op, _ int) { w.VMOVUPS_Z(from, k, to) }, func(from, to operand.Op, _ int) { w.VMOVUPS(from, k, to) }
 }
 
 // selection returns the address of a vector that selects the first count values of 16.
@@ -133,10 +96,6 @@ func (w *writer) selections() {
 
 // addProduct adds the value at x times each of factors to sums.
 func (w *writer) addProduct(x operand.Mem, factors, sums row) {
-	if w.avx512 {
-		w.VFMADD231PS_BCST(x, factors[0], sums[0])
-		return
-	}
 	value := w.YMM()
 	w.VBROADCASTSS(x, value)
 	for i := range sums {
