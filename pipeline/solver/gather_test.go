@@ -25,74 +25,144 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// A solver that takes over a run receives a visit to a stage whose weights are already accepted. A seal that precedes the
-// visit is missing, so it was deleted, and the solver must not wait for it forever.
-func TestSealThatIsGone(t *testing.T) {
-	stage := solve.Defaults()
-	stage.Features = stages.Defaults()
-	plan := &schemas.Plan{
-		Name: "gone", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}},
-		Stages: []schemas.Stage{stage, stage},
-	}
-	s := New(&protocol.Client{Memory: memory.DefaultAllocator}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
-	parent := accept(t, s, surveyResult(s))
-	final := func(stage int) *wire.Record[float32] {
-		return wire.RecordOf[float32](&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1,
-			Parent: parent}, Final: &schemas.Final{}})
-	}
-	first := accept(t, s, final(0))
-	parent = first
-	accept(t, s, final(1))
+// trial is a solver that gathers records: what it is sent, what the topics have, and how often it records a notice.
+type trial struct {
+	*Solver
+	t      *testing.T
+	script *scripted
+	topics map[string][]wire.Message
+	said   notices
+}
 
-	sealed := protocol.Visit{Stage: 0, Parent: first}
-	lacks := func() (bool, error) { return s.lacks(s.identity(statistics.KindSeal, sealed, 0)) }
-	if lacks, err := lacks(); !lacks || err != nil {
-		t.Fatalf("before anything has come: %v, %v", lacks, err)
+// newTrial returns the solver of two stages on so many partitions, before the survey. Alone, it owns the plans topic for ever. change
+// changes the plan; nil: nothing.
+func newTrial(t *testing.T, partitions int, alone bool, change func(*schemas.Plan)) *trial {
+	t.Helper()
+	stage := solve.Defaults()
+	stage.Features, stage.Link = stages.Defaults(), link.Softmax
+	plan := &schemas.Plan{Stages: []schemas.Stage{stage, stage}, Segment: 1, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}
+	for n := range partitions {
+		plan.Spans = append(plan.Spans, coverage.Span{Partition: n, To: 1})
 	}
-	later := statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Parent: first}}
-	messages := arrowtest.Must(wire.RecordOf[float64](&later).EncodeWithin(s.Chunk, s.Memory))(t)
+	if change != nil {
+		change(plan)
+	}
+	owner := protocol.Owner(groupOwner{make(chan struct{})})
+	if alone {
+		owner = protocol.NewSoleOwner(0)
+	}
+	r := &trial{t: t, script: &scripted{}, topics: map[string][]wire.Message{}}
+	client := &protocol.Client{Memory: memory.DefaultAllocator, Topics: protocol.TopicsOf("test"), Log: &topicsLog{topics: r.topics}}
+	r.Solver = New(client, nil, plan, 0, owner, Options{}, &r.said)
+	r.topics[r.Topics.Plans] = arrowtest.Must(plan.Messages())(t)
+	r.subscription = r.script
+	r.inbox.Begin(wire.Survey)
+	return r
+}
+
+// messagesOf encodes a record.
+func messagesOf[T wire.Number](t *testing.T, r *wire.Record[T]) []wire.Message {
+	t.Helper()
+	return arrowtest.Must(r.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
+}
+
+// send lets the subscription deliver messages.
+func (r *trial) send(topic string, messages ...wire.Message) {
 	for _, m := range messages {
-		s.collectOrSkip(m)
+		r.script.deliveries = append(r.script.deliveries, &protocol.Delivery{Topic: topic,
+			Message: protocol.Message{Message: m, Offset: int64(len(r.script.deliveries))}})
 	}
-	if lacks, err := lacks(); !errors.As(err, new(*goneError)) {
-		t.Errorf("behind the next stage's visit: %v, %v", lacks, err)
-	}
+}
+
+// surveyVisit is the survey's visit.
+func (r *trial) surveyVisit() protocol.Visit {
+	return protocol.Visit{Stage: wire.Survey, Parent: r.chain.Root}
+}
+
+// visitOf encodes the record of a visit to a partition, which covers its span.
+func (r *trial) visitOf(v protocol.Visit, partition int) []wire.Message {
+	return messagesOf(r.t, wire.RecordOf[float64](&statistics.Visit{Identity: r.identity(statistics.KindVisit, v, partition),
+		Covered: coverage.Coverage{Spans: coverage.Spans{{Partition: partition, To: 1}}}.Summary()}))
+}
+
+// gatherVisit gathers the sums of a visit.
+func (r *trial) gatherVisit(v protocol.Visit) (*accumulate.Sum, error) {
+	return r.gather(r.t.Context(), r.gathering(v, r.visitSum()))
 }
 
 // accept adds a record to the solver's chain, and returns the record's digest.
-func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
+func (r *trial) accept(record *wire.Record[float32]) wire.Digest {
+	r.t.Helper()
+	for _, m := range messagesOf(r.t, record) {
+		arrowtest.Must(r.chain.Add(m))(r.t)
+	}
+	if r.chain.Head() != record.Digest() {
+		r.t.Fatalf("%v is not accepted", record.Identity)
+	}
+	return record.Digest()
+}
+
+// survey returns a survey's result.
+func (r *trial) survey() *wire.Record[float32] {
+	return wire.RecordOf[float32](&statistics.SurveyResult{
+		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: r.run, Stage: wire.Survey, Parent: r.chain.Root},
+		Preparation: wire.Tensors[float32]{
+			wire.Vector(statistics.TensorCenter, []float32{0}), wire.Vector(statistics.TensorScale, []float32{1}),
+			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
+		},
+	})
+}
+
+// final returns the final weights of a stage.
+func (r *trial) final(stage int, parent wire.Digest) *wire.Record[float32] {
+	return wire.RecordOf[float32](&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: r.run, Stage: stage, Visit: 1,
+		Parent: parent}, Final: &schemas.Final{}})
+}
+
+// deliver passes all messages of a record to the solver.
+func deliver[T wire.Number](t *testing.T, s *trial, r *wire.Record[T]) {
 	t.Helper()
-	messages := arrowtest.Must(r.EncodeWithin(s.Chunk, s.Memory))(t)
-	for _, m := range messages {
-		arrowtest.Must(s.chain.Add(m))(t)
+	for _, m := range messagesOf(t, r) {
+		s.collectOrSkip(m)
 	}
-	if s.chain.Head() != r.Digest() {
-		t.Fatalf("%v is not accepted", r.Identity)
-	}
-	return r.Digest()
 }
 
-// plansLog is a log that only has messages on the plans topic.
-type plansLog struct {
+// notices is a recorder that counts notices.
+type notices int
+
+func (n *notices) Record(e event.Event) {
+	if _, ok := e.(event.Noticed); ok {
+		*n++
+	}
+}
+
+// topicsLog is a read-only log with one partition per topic.
+type topicsLog struct {
 	protocol.Log
-	messages []wire.Message
+	topics map[string][]wire.Message
+	age    time.Duration // asked for last
 }
 
-func (l plansLog) Bounds(context.Context, string, int) (first, end int64, err error) {
-	return 0, int64(len(l.messages)), nil
+func (l *topicsLog) Bounds(_ context.Context, topic string, _ int) (first, end int64, err error) {
+	return 0, int64(len(l.topics[topic])), nil
 }
 
-func (l plansLog) Range(_ string, _ int, from, to int64) protocol.Reader {
-	return &plansReader{l.messages[from:to], from}
+func (l *topicsLog) Range(topic string, _ int, from, to int64) protocol.Reader {
+	return &topicReader{l.topics[topic][from:to], from}
 }
 
-// plansReader reads the messages of a plansLog.
-type plansReader struct {
+func (l *topicsLog) Before(_ context.Context, _ string, age time.Duration) ([]int64, error) {
+	l.age = age
+	return []int64{0}, nil
+}
+
+// topicReader reads the messages of a topic.
+type topicReader struct {
 	messages []wire.Message
 	offset   int64
 }
 
-func (r *plansReader) Next(context.Context) (protocol.Message, error) {
+func (r *topicReader) Next(context.Context) (protocol.Message, error) {
 	if len(r.messages) == 0 {
 		return protocol.Message{}, io.EOF
 	}
@@ -101,250 +171,7 @@ func (r *plansReader) Next(context.Context) (protocol.Message, error) {
 	return m, nil
 }
 
-func (r *plansReader) Close() error { return nil }
-
-// A worker's failure ends the run if it concerns the due visit and no worker makes the visit within patience. It does not
-// if the worker was outdated, or if another worker makes the visit.
-func TestFailureThatCounts(t *testing.T) {
-	visit := func(s *Solver) *wire.Record[float64] {
-		return wire.RecordOf[float64](&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
-			Covered: coverage.Coverage{Spans: s.plan.Spans[:1]}.Summary()})
-	}
-	for name, test := range map[string]struct {
-		alone     bool
-		partition int // of the failure; the plan has 0 and 1, and nobody makes the visit to 1
-		parent    func(*Solver) wire.Digest
-		come      bool // the visit of another worker arrives
-		late      int  // number of timeouts before the end of the test
-		fails     bool
-	}{
-		"alone":             {true, 0, func(s *Solver) wire.Digest { return s.chain.Root }, false, 0, true},
-		"nobody else":       {false, 0, func(s *Solver) wire.Digest { return s.chain.Root }, false, 1, true},
-		"within patience":   {false, 0, func(s *Solver) wire.Digest { return s.chain.Root }, false, 0, false},
-		"another has it":    {false, 0, func(s *Solver) wire.Digest { return s.chain.Root }, true, 3, false},
-		"of the other":      {false, 1, func(s *Solver) wire.Digest { return s.chain.Root }, true, 1, true},
-		"of another visit":  {false, 0, func(*Solver) wire.Digest { return "earlier" }, false, 3, false},
-		"no failure at all": {false, 0, nil, false, 3, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newTestSolver(event.Ignore{})
-			s.plan.Spans = append(s.plan.Spans, coverage.Span{Partition: 1, To: 1})
-			s.visited, s.surveyed = s.plan.Shares(s.plan.Partitions()), s.plan.Shares(s.plan.Surveyed())
-			if !test.alone {
-				s.owner = groupOwner{make(chan struct{})}
-			}
-			var deliveries []*protocol.Delivery
-			deliver := func(m wire.Message) {
-				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
-			}
-			if test.parent != nil {
-				deliver((&schemas.Failure{Run: s.run, Parent: test.parent(s), Partitions: []int{test.partition}, Reason: "offsets are gone"}).Message())
-			}
-			if test.come {
-				messages, err := visit(s).EncodeWithin(s.Chunk, s.Memory)
-				arrowtest.NoError(t, err)
-				for _, m := range messages {
-					deliver(m)
-				}
-			}
-			s.subscription = &scripted{deliveries: deliveries, late: test.late}
-			plan, err := s.plan.Messages()
-			arrowtest.NoError(t, err)
-			s.Log = plansLog{messages: plan}
-			s.inbox.Begin(wire.Survey)
-			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-			_, err = s.gather(t.Context(), s.gathering(v, s.visitSum()))
-			var failure *failureError
-			if failed := errors.As(err, &failure); failed != test.fails {
-				t.Errorf("gather ends with %v, expected a failure: %v", err, test.fails)
-			}
-		})
-	}
-}
-
-// topicsLog is a read-only log with one partition per topic.
-type topicsLog struct {
-	protocol.Log
-	topics map[string][]wire.Message
-}
-
-func (l topicsLog) Bounds(_ context.Context, topic string, _ int) (first, end int64, err error) {
-	return 0, int64(len(l.topics[topic])), nil
-}
-
-func (l topicsLog) Range(topic string, _ int, from, to int64) protocol.Reader {
-	return &plansReader{l.topics[topic][from:to], from}
-}
-
-// A failure may arrive before the weights of its visit, which are on another topic. It counts once they have arrived.
-func TestFailureBeforeItsWeights(t *testing.T) {
-	for name, of := range map[string]func(*Solver, *wire.Record[float32]) wire.Digest{
-		"of the visit that is due next": func(_ *Solver, survey *wire.Record[float32]) wire.Digest { return survey.Digest() },
-		"of the visit before":           func(s *Solver, _ *wire.Record[float32]) wire.Digest { return s.chain.Root },
-		"of another chain":              func(*Solver, *wire.Record[float32]) wire.Digest { return "another" },
-	} {
-		s := newTestSolver(event.Ignore{})
-		survey := surveyResult(s)
-		messages, err := survey.EncodeWithin(s.Chunk, s.Memory)
-		arrowtest.NoError(t, err)
-		failure := &schemas.Failure{Run: s.run, Parent: of(s, survey), Partitions: []int{0}, Reason: "offsets are gone"}
-		s.subscription = &scripted{deliveries: []*protocol.Delivery{
-			{Topic: s.Topics.Statistics, Message: protocol.Message{Message: failure.Message()}}, {Topic: s.Topics.Weights, Message: protocol.Message{Message: messages[0]}},
-		}}
-		for range 2 {
-			arrowtest.Must(s.receive(t.Context(), time.Second))(t)
-		}
-		v, _ := s.chain.Due()
-		_, err = s.gather(t.Context(), s.gathering(v, s.visitSum()))
-		if counts, want := errors.As(err, new(*failureError)), failure.Parent == survey.Digest(); counts != want {
-			t.Errorf("a failure %s: gather ends with %v", name, err)
-		}
-	}
-}
-
-// A worker that can't read the expired weights of the run does not know which visit is due. Its failure counts
-// nevertheless.
-func TestFailureOfExpiredWeights(t *testing.T) {
-	s := newTestSolver(event.Ignore{})
-	accept(t, s, surveyResult(s))
-	failure := &schemas.Failure{Run: s.run, Parent: s.chain.Root, Partitions: []int{0}, Expired: true, Reason: "the weights are gone"}
-	s.subscription = &scripted{deliveries: []*protocol.Delivery{{Topic: s.Topics.Statistics,
-		Message: protocol.Message{Message: failure.Message()}}}}
-	v, _ := s.chain.Due()
-	if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.As(err, new(*failureError)) {
-		t.Errorf("gather ends with %v, expected the failure", err)
-	}
-}
-
-// A solver writes the weights of a long run again before they expire, and checks the retention no more often than
-// necessary.
-func TestSolverPreservesWeights(t *testing.T) {
-	for name, test := range map[string]struct {
-		retention time.Duration
-		ago       time.Duration // last check
-		asked     int
-		age       time.Duration // minimum age of messages to write again
-	}{
-		"a short run":          {24 * time.Hour, 14 * time.Minute, 0, 0},
-		"a long run":           {24 * time.Hour, 16 * time.Minute, 1, 12 * time.Hour},
-		"kept for ever":        {0, 16 * time.Minute, 1, 0},
-		"the shortest of them": {time.Hour, 16 * time.Minute, 1, 30 * time.Minute},
-	} {
-		asked, log := 0, &agedLog{topicsLog: topicsLog{topics: map[string][]wire.Message{}}}
-		s := newTestSolver(event.Ignore{})
-		s.options.Retention = func(context.Context) (time.Duration, error) {
-			asked++
-			return test.retention, nil
-		}
-		s.Log, s.preserved = log, time.Now().Add(-test.ago)
-		for range 3 {
-			arrowtest.NoError(t, s.preserve(t.Context()))
-		}
-		if asked != test.asked || log.age != test.age {
-			t.Errorf("%s: asked %d times, and looked for messages older than %v; expected %d and %v", name, asked, log.age, test.asked, test.age)
-		}
-	}
-}
-
-// agedLog records the requested age.
-type agedLog struct {
-	topicsLog
-	age time.Duration
-}
-
-func (l *agedLog) Before(_ context.Context, _ string, age time.Duration) ([]int64, error) {
-	l.age = age
-	return []int64{0}, nil
-}
-
-// surveyResult returns a survey's result for the plan of a test solver.
-func surveyResult(s *Solver) *wire.Record[float32] {
-	return wire.RecordOf[float32](&statistics.SurveyResult{
-		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
-		Preparation: wire.Tensors[float32]{
-			wire.Vector(statistics.TensorCenter, []float32{0}), wire.Vector(statistics.TensorScale, []float32{1}),
-			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
-		},
-	})
-}
-
-// Workers do not write again what is on the statistics topic. So a waiting solver finds messages at offsets that it has
-// already read: the topic was truncated and written again, or the solver has dropped a damaged or incomplete record.
-func TestSolverFindsWhatItHasMissed(t *testing.T) {
-	visit := func(s *Solver, partition int) wire.Message {
-		span := coverage.Spans{{Partition: partition, To: 1}}
-		messages := arrowtest.Must(wire.RecordOf[float64](&statistics.Visit{
-			Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: partition, Parent: s.chain.Root},
-			Covered:  coverage.Coverage{Spans: span}.Summary(),
-		}).EncodeWithin(s.Chunk, s.Memory))(t)
-		return messages[0]
-	}
-	var claim wire.Message
-	for name, test := range map[string]struct {
-		come, topic func(visit0, visit1 wire.Message) []wire.Message
-		found       bool
-	}{
-		"truncated and written again": {
-			come:  func(m0, _ wire.Message) []wire.Message { return []wire.Message{m0} },
-			topic: func(_, m1 wire.Message) []wire.Message { return []wire.Message{m1} },
-			found: true,
-		},
-		"truncated and written again, and read on": {
-			come:  func(m0, _ wire.Message) []wire.Message { return []wire.Message{m0, claim} },
-			topic: func(_, m1 wire.Message) []wire.Message { return []wire.Message{m1, claim} },
-			found: true,
-		},
-		"damaged on its way": {
-			come: func(m0, m1 wire.Message) []wire.Message {
-				damaged := m1
-				damaged.Value = m1.Value[:len(m1.Value)/2]
-				return []wire.Message{damaged, m0}
-			},
-			topic: func(m0, m1 wire.Message) []wire.Message { return []wire.Message{m1, m0} },
-			found: true,
-		},
-		"damaged on the topic": {
-			come: func(m0, m1 wire.Message) []wire.Message {
-				m1.Value = m1.Value[:len(m1.Value)/2]
-				return []wire.Message{m1, m0}
-			},
-			topic: func(m0, m1 wire.Message) []wire.Message {
-				m1.Value = m1.Value[:len(m1.Value)/2]
-				return []wire.Message{m1, m0}
-			},
-		},
-		"not there": {
-			come:  func(m0, _ wire.Message) []wire.Message { return []wire.Message{m0} },
-			topic: func(m0, _ wire.Message) []wire.Message { return []wire.Message{m0} },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			skipped := notices(0)
-			s := newTestSolver(&skipped)
-			s.owner = groupOwner{make(chan struct{})}
-			s.plan.Spans, s.plan.Since.Statistics = append(s.plan.Spans, coverage.Span{Partition: 1, To: 1}), []int64{0}
-			s = New(s.Client, nil, s.plan, 0, s.owner, Options{}, &skipped) // of the modified plan
-			plan := arrowtest.Must(s.plan.Messages())(t)
-			claim = (&schemas.Claim{Run: s.run}).Message()
-			script := &scripted{late: 4}
-			for i, m := range test.come(visit(s, 0), visit(s, 1)) {
-				script.deliveries = append(script.deliveries, &protocol.Delivery{Topic: s.Topics.Statistics,
-					Message: protocol.Message{Message: m, Offset: int64(i)}})
-			}
-			s.subscription = script
-			s.Log = topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: plan, s.Topics.Statistics: test.topic(visit(s, 0), visit(s, 1))}}
-			s.inbox.Begin(wire.Survey)
-			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum()))
-			if found := err == nil; found != test.found || found && len(sum.Spans) != 2 || !found && !errors.Is(err, errOver) {
-				t.Errorf("gather returns %+v, %v", sum, err)
-			}
-			if skipped > 1+4 { // a skipped message, and each wait
-				t.Errorf("%d notices", skipped)
-			}
-		})
-	}
-}
+func (r *topicReader) Close() error { return nil }
 
 // groupOwner owns partitions that other processes may also own.
 type groupOwner struct{ changed chan struct{} }
@@ -383,24 +210,174 @@ func (s *scripted) Next(context.Context, time.Duration) (*protocol.Delivery, boo
 
 func (s *scripted) Close() {}
 
+// A solver that takes over a run receives a visit to a stage whose weights are already accepted. A seal that precedes the
+// visit is missing, so it was deleted, and the solver must not wait for it forever.
+func TestSealThatIsGone(t *testing.T) {
+	s := newTrial(t, 1, true, nil)
+	first := s.accept(s.final(0, s.accept(s.survey())))
+	s.accept(s.final(1, first))
+	seal := s.identity(statistics.KindSeal, protocol.Visit{Stage: 0, Parent: first}, 0)
+	if lacks, err := s.lacks(seal); !lacks || err != nil {
+		t.Fatalf("before anything has come: %v, %v", lacks, err)
+	}
+	for _, m := range s.visitOf(protocol.Visit{Stage: 1, Parent: first}, 0) {
+		s.collectOrSkip(m)
+	}
+	if lacks, err := s.lacks(seal); !errors.As(err, new(*goneError)) {
+		t.Errorf("behind the next stage's visit: %v, %v", lacks, err)
+	}
+}
+
+// A worker's failure ends the run if it concerns the due visit and no worker makes the visit within patience. It does not
+// if the worker was outdated, or if another worker makes the visit.
+func TestFailureThatCounts(t *testing.T) {
+	for name, test := range map[string]struct {
+		alone     bool
+		partition int    // of the failure; the plan has 0 and 1, and nobody makes the visit to 1
+		parent    string // "": there is no failure; "due": of the visit that is due
+		come      bool   // the visit of another worker arrives
+		late      int    // number of timeouts before the end of the test
+		fails     bool
+	}{
+		"alone":             {true, 0, "due", false, 0, true},
+		"nobody else":       {false, 0, "due", false, 1, true},
+		"within patience":   {false, 0, "due", false, 0, false},
+		"another has it":    {false, 0, "due", true, 3, false},
+		"of the other":      {false, 1, "due", true, 1, true},
+		"of another visit":  {false, 0, "earlier", false, 3, false},
+		"no failure at all": {false, 0, "", false, 3, false},
+	} {
+		s := newTrial(t, 2, test.alone, nil)
+		failure := &schemas.Failure{Run: s.run, Parent: wire.Digest(test.parent), Partitions: []int{test.partition}, Reason: "offsets are gone"}
+		if test.parent == "due" {
+			failure.Parent = s.chain.Root
+		}
+		if test.parent != "" {
+			s.send(s.Topics.Statistics, failure.Message())
+		}
+		if test.come {
+			s.send(s.Topics.Statistics, s.visitOf(s.surveyVisit(), 0)...)
+		}
+		s.script.late = test.late
+		_, err := s.gatherVisit(s.surveyVisit())
+		if failed := errors.As(err, new(*failureError)); failed != test.fails {
+			t.Errorf("%s: gather ends with %v, expected a failure: %v", name, err, test.fails)
+		}
+	}
+}
+
+// A failure may arrive before the weights of its visit, which are on another topic. It counts once they have arrived. That of a worker
+// that can't read the expired weights of the run, and does not know which visit is due, counts in any case.
+func TestFailureBeforeItsWeights(t *testing.T) {
+	for name, test := range map[string]struct {
+		of              func(*trial) wire.Digest
+		expired, counts bool
+	}{
+		"of the visit that is due next": {func(s *trial) wire.Digest { return s.survey().Digest() }, false, true},
+		"of the visit before":           {func(s *trial) wire.Digest { return s.chain.Root }, false, false},
+		"of another chain":              {func(*trial) wire.Digest { return "another" }, false, false},
+		"of expired weights":            {func(s *trial) wire.Digest { return s.chain.Root }, true, true},
+	} {
+		s := newTrial(t, 1, true, nil)
+		failure := &schemas.Failure{Run: s.run, Parent: test.of(s), Partitions: []int{0}, Expired: test.expired, Reason: "offsets are gone"}
+		if test.expired {
+			s.accept(s.survey())
+		}
+		if s.send(s.Topics.Statistics, failure.Message()); !test.expired {
+			s.send(s.Topics.Weights, messagesOf(t, s.survey())...)
+		}
+		for len(s.script.deliveries) > 0 {
+			arrowtest.Must(s.receive(t.Context(), time.Second))(t)
+		}
+		v, _ := s.chain.Due()
+		if _, err := s.gatherVisit(v); errors.As(err, new(*failureError)) != test.counts {
+			t.Errorf("a failure %s: gather ends with %v", name, err)
+		}
+	}
+}
+
+// A solver writes the weights of a long run again before they expire, and checks the retention no more often than
+// necessary.
+func TestSolverPreservesWeights(t *testing.T) {
+	for name, test := range map[string]struct {
+		retention time.Duration
+		ago       time.Duration // last check
+		asked     int
+		age       time.Duration // minimum age of messages to write again
+	}{
+		"a short run":          {24 * time.Hour, 14 * time.Minute, 0, 0},
+		"a long run":           {24 * time.Hour, 16 * time.Minute, 1, 12 * time.Hour},
+		"kept for ever":        {0, 16 * time.Minute, 1, 0},
+		"the shortest of them": {time.Hour, 16 * time.Minute, 1, 30 * time.Minute},
+	} {
+		s := newTrial(t, 1, true, nil)
+		asked, log := 0, &topicsLog{topics: s.topics}
+		s.options.Retention = func(context.Context) (time.Duration, error) {
+			asked++
+			return test.retention, nil
+		}
+		s.Log, s.preserved = log, time.Now().Add(-test.ago)
+		for range 3 {
+			arrowtest.NoError(t, s.preserve(t.Context()))
+		}
+		if asked != test.asked || log.age != test.age {
+			t.Errorf("%s: asked %d times, and looked for messages older than %v; expected %d and %v", name, asked, log.age, test.asked, test.age)
+		}
+	}
+}
+
+// Workers do not write again what is on the statistics topic. So a waiting solver finds messages at offsets that it has
+// already read: the topic was truncated and written again, or the solver has dropped a damaged or incomplete record.
+func TestSolverFindsWhatItHasMissed(t *testing.T) {
+	const claim, damaged = -1, 2 // besides the visits to the partitions 0 and 1; damaged + n is that to partition n
+	for name, test := range map[string]struct {
+		come, topic []int
+		found       bool
+	}{
+		"truncated and written again":              {[]int{0}, []int{1}, true},
+		"truncated and written again, and read on": {[]int{0, claim}, []int{1, claim}, true},
+		"damaged on its way":                       {[]int{damaged + 1, 0}, []int{1, 0}, true},
+		"damaged on the topic":                     {[]int{damaged + 1, 0}, []int{damaged + 1, 0}, false},
+		"not there":                                {[]int{0}, []int{0}, false},
+	} {
+		s := newTrial(t, 2, false, func(p *schemas.Plan) { p.Since.Statistics = []int64{0} })
+		messages := func(list []int) (messages []wire.Message) {
+			for _, which := range list {
+				if which == claim {
+					messages = append(messages, (&schemas.Claim{Run: s.run}).Message())
+					continue
+				}
+				m := s.visitOf(s.surveyVisit(), which%damaged)[0]
+				if which >= damaged {
+					m.Value = m.Value[:len(m.Value)/2]
+				}
+				messages = append(messages, m)
+			}
+			return messages
+		}
+		s.send(s.Topics.Statistics, messages(test.come)...)
+		s.topics[s.Topics.Statistics], s.script.late = messages(test.topic), 4
+		sum, err := s.gatherVisit(s.surveyVisit())
+		if found := err == nil; found != test.found || found && len(sum.Spans) != 2 || !found && !errors.Is(err, errOver) {
+			t.Errorf("%s: gather returns %+v, %v", name, sum, err)
+		}
+		if s.said > 1+4 { // a skipped message, and each wait
+			t.Errorf("%s: %d notices", name, s.said)
+		}
+	}
+}
+
 // A solver reports that it waits for a worker of another process. It does not report it for the only worker, in its own
 // process, because a block of images takes minutes.
 func TestWaitingIsSaid(t *testing.T) {
-	for _, alone := range []bool{true, false} {
-		said := notices(0)
-		s := newTestSolver(&said)
-		if !alone {
-			s.owner = groupOwner{make(chan struct{})}
-		}
-		plan := arrowtest.Must(s.plan.Messages())(t)
-		s.Log, s.subscription = plansLog{messages: plan}, &scripted{late: 3}
-		s.inbox.Begin(wire.Survey)
-		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-		if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.Is(err, errOver) {
+	for alone, want := range map[bool]notices{true: 0, false: 3} {
+		s := newTrial(t, 1, alone, nil)
+		s.script.late = 3
+		if _, err := s.gatherVisit(s.surveyVisit()); !errors.Is(err, errOver) {
 			t.Fatalf("gather ends with %v", err)
 		}
-		if want := map[bool]notices{true: 0, false: 3}[alone]; said != want {
-			t.Errorf("alone %v: %d notices, expected %d", alone, said, want)
+		if s.said != want {
+			t.Errorf("alone %v: %d notices, expected %d", alone, s.said, want)
 		}
 	}
 }
@@ -409,29 +386,21 @@ func TestWaitingIsSaid(t *testing.T) {
 func TestSolverGivesUp(t *testing.T) {
 	for name, test := range map[string]struct{ begun, surveys bool }{"no worker": {}, "a worker": {begun: true},
 		"a long survey": {surveys: true}} {
-		t.Run(name, func(t *testing.T) {
-			s := newTestSolver(event.Ignore{})
-			s.owner, s.GiveUp = groupOwner{make(chan struct{})}, 100*time.Second
-			s.inbox.Begin(wire.Survey)
-			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-			if test.begun {
-				deliver(t, s, wire.RecordOf[float64](&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey,
-					Parent: s.chain.Root}}))
+		s := newTrial(t, 1, false, nil)
+		s.GiveUp, s.script.late = 100*time.Second, 5 // 30 s, then as long again and twice as long
+		if test.begun {
+			for _, m := range s.visitOf(s.surveyVisit(), 0) {
+				s.collectOrSkip(m)
 			}
-			plan, err := s.plan.Messages()
-			arrowtest.NoError(t, err)
-			s.Log = plansLog{messages: plan}
-			script := &scripted{late: 5} // 30 s, then as long again and twice as long
-			if test.surveys {
-				claim := schemas.Claim{Run: s.run}
-				script.after = &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: claim.Message()}}
-			}
-			s.subscription = script
-			_, err = s.gather(t.Context(), s.gathering(v, &part{kind: statistics.KindSample}))
-			if unclaimed := errors.As(err, new(*protocol.UnclaimedError)); unclaimed == (test.begun || test.surveys) {
-				t.Errorf("gather ends with %v", err)
-			}
-		})
+		}
+		if test.surveys {
+			s.script.after = &protocol.Delivery{Topic: s.Topics.Statistics,
+				Message: protocol.Message{Message: (&schemas.Claim{Run: s.run}).Message()}}
+		}
+		_, err := s.gather(t.Context(), s.gathering(s.surveyVisit(), &part{kind: statistics.KindSample}))
+		if unclaimed := errors.As(err, new(*protocol.UnclaimedError)); unclaimed == (test.begun || test.surveys) {
+			t.Errorf("%s: gather ends with %v", name, err)
+		}
 	}
 }
 
@@ -442,41 +411,25 @@ func TestVisitThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct{ final, there bool }{
 		"lost": {final: true}, "there": {final: true, there: true}, "due": {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newTestSolver(event.Ignore{})
-			plan := s.plan
-			plan.Chain, plan.Since.Statistics = &schemas.Chain{Number: 1}, []int64{0}
-			s = New(s.Client, nil, plan, 0, groupOwner{make(chan struct{})}, Options{}, event.Ignore{}) // of the modified plan
-			planned := arrowtest.Must(plan.Messages())(t)
-			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
-			write := func(topic string, messages []wire.Message, err error) {
-				arrowtest.NoError(t, err)
-				log.topics[topic] = append(log.topics[topic], messages...)
-			}
-			result := surveyResult(s)
-			messages, err := result.EncodeWithin(s.Chunk, s.Memory)
-			write(s.Topics.Weights, messages, err)
-			v := protocol.Visit{Stage: 0, Parent: accept(t, s, result)}
-			if test.final {
-				final := wire.RecordOf[float32](&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Visit: 1, Parent: v.Parent},
-					Final: &schemas.Final{}})
-				accept(t, s, final)
-				messages, err := final.EncodeWithin(s.Chunk, s.Memory)
-				write(s.Topics.Weights, messages, err)
-			}
-			if test.there {
-				messages, err := wire.RecordOf[float64](&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
-					Covered: coverage.Coverage{Spans: plan.Spans}.Summary()}).EncodeWithin(s.Chunk, s.Memory)
-				write(s.Topics.Statistics, messages, err)
-			}
-			s.Log, s.subscription = log, &scripted{late: 3}
-			s.inbox.Begin(0)
-			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum()))
-			switch gone := errors.As(err, new(*goneError)); {
-			case test.there && err != nil, test.final && !test.there && !gone, !test.final && !errors.Is(err, errOver):
-				t.Errorf("gather returns %+v, %v", sum, err)
-			}
-		})
+		s := newTrial(t, 1, false, func(p *schemas.Plan) { p.Chain, p.Since.Statistics = &schemas.Chain{Number: 1}, []int64{0} })
+		write := func(r *wire.Record[float32]) wire.Digest {
+			s.topics[s.Topics.Weights] = append(s.topics[s.Topics.Weights], messagesOf(t, r)...)
+			return s.accept(r)
+		}
+		v := protocol.Visit{Stage: 0, Parent: write(s.survey())}
+		if test.final {
+			write(s.final(0, v.Parent))
+		}
+		if test.there {
+			s.topics[s.Topics.Statistics] = s.visitOf(v, 0)
+		}
+		s.script.late = 3
+		s.inbox.Begin(0)
+		sum, err := s.gatherVisit(v)
+		switch gone := errors.As(err, new(*goneError)); {
+		case test.there && err != nil, test.final && !test.there && !gone, !test.final && !errors.Is(err, errOver):
+			t.Errorf("%s: gather returns %+v, %v", name, sum, err)
+		}
 	}
 }
 
@@ -484,37 +437,20 @@ func TestVisitThatIsGone(t *testing.T) {
 // that arrive from then on, and does not consider them deleted, whether it learns of the result from the subscription or
 // from a check after a timeout.
 func TestVisitThatIsNoLongerNeeded(t *testing.T) {
-	for name, subscribed := range map[string]bool{"from the subscription": true, "after a wait": false} {
-		t.Run(name, func(t *testing.T) {
-			s := newTestSolver(event.Ignore{})
-			planned := arrowtest.Must(s.plan.Messages())(t)
-			result := surveyResult(s)
-			weights := arrowtest.Must(result.EncodeWithin(s.Chunk, s.Memory))(t)
-			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
-			script := &scripted{late: 1}
-			deliver := func(topic string, messages ...wire.Message) {
-				for _, m := range messages {
-					script.deliveries = append(script.deliveries, &protocol.Delivery{Topic: topic, Message: protocol.Message{Message: m}})
-				}
+	for _, subscribed := range []bool{true, false} {
+		s := newTrial(t, 1, false, nil)
+		s.script.late = 1
+		if weights := messagesOf(t, s.survey()); subscribed {
+			s.send(s.Topics.Weights, weights...)
+			for _, v := range []protocol.Visit{s.surveyVisit(), {Stage: 0, Parent: s.survey().Digest()}} {
+				s.send(s.Topics.Statistics, s.visitOf(v, 0)...)
 			}
-			if subscribed {
-				deliver(s.Topics.Weights, weights...)
-				for _, v := range []protocol.Visit{{Stage: wire.Survey, Parent: s.chain.Root}, {Stage: 0, Parent: result.Digest()}} {
-					visit := statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0), Covered: coverage.Coverage{Spans: s.plan.Spans}.Summary()}
-					messages := arrowtest.Must(wire.RecordOf[float64](&visit).EncodeWithin(s.Chunk, s.Memory))(t)
-					deliver(s.Topics.Statistics, messages...)
-				}
-			} else {
-				log.topics[s.Topics.Weights] = weights
-			}
-			s.Log, s.subscription = log, script
-			s.owner = groupOwner{make(chan struct{})}
-			s.inbox.Begin(wire.Survey)
-			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-			if sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.Is(err, errAccepted) {
-				t.Errorf("gather returns %+v, %v; expected errAccepted", sum, err)
-			}
-		})
+		} else {
+			s.topics[s.Topics.Weights] = weights
+		}
+		if sum, err := s.gatherVisit(s.surveyVisit()); !errors.Is(err, errAccepted) {
+			t.Errorf("subscribed %v: gather returns %+v, %v; expected errAccepted", subscribed, sum, err)
+		}
 	}
 }
 
@@ -548,36 +484,6 @@ func TestLabelsWithoutTrainingRows(t *testing.T) {
 	}
 }
 
-// notices is a recorder that counts notices.
-type notices int
-
-func (n *notices) Record(e event.Event) {
-	if _, ok := e.(event.Noticed); ok {
-		*n++
-	}
-}
-
-// newTestSolver returns a solver of one partition and two stages before the survey.
-func newTestSolver(rec event.Recorder) *Solver {
-	stage := solve.Defaults()
-	stage.Features, stage.Link = stages.Defaults(), link.Softmax
-	plan := &schemas.Plan{
-		Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}}, Stages: []schemas.Stage{stage, stage}, Segment: 1,
-		Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
-	}
-	return New(&protocol.Client{Memory: memory.DefaultAllocator, Topics: protocol.TopicsOf("test")}, nil, plan, 0, protocol.NewSoleOwner(0),
-		Options{}, rec)
-}
-
-// deliver passes all messages of a record to the solver.
-func deliver[T wire.Number](t *testing.T, s *Solver, r *wire.Record[T]) {
-	t.Helper()
-	messages := arrowtest.Must(r.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
-	for _, m := range messages {
-		s.collectOrSkip(m)
-	}
-}
-
 // A record in the wrong precision does not count, and does not block the one in the right precision.
 func TestWrongPrecisionIsSkipped(t *testing.T) {
 	for _, id := range []wire.Identity{
@@ -587,20 +493,18 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 		{Kind: statistics.KindVisit, Stage: 0},
 		{Kind: statistics.KindSeal, Stage: 0},
 	} {
-		skipped := notices(0)
-		s := newTestSolver(&skipped)
-		s.inbox.Begin(wire.Survey)
+		s := newTrial(t, 1, true, nil)
 		id.Run = s.run
 		single, double := &wire.Record[float32]{Identity: id}, &wire.Record[float64]{Identity: id}
 		wrong, right := func() { deliver(t, s, single) }, func() { deliver(t, s, double) }
 		if isSingle(id) {
 			wrong, right = right, wrong
 		}
-		if wrong(); s.inbox.holds(id) || skipped != 1 {
-			t.Errorf("%v: in the wrong precision it counts, or nobody is told: %d notices", id, skipped)
+		if wrong(); s.inbox.holds(id) || s.said != 1 {
+			t.Errorf("%v: in the wrong precision it counts, or nobody is told: %d notices", id, s.said)
 		}
-		if right(); !s.inbox.holds(id) || skipped != 1 {
-			t.Errorf("%v: in the right precision it does not count: %d notices", id, skipped)
+		if right(); !s.inbox.holds(id) || s.said != 1 {
+			t.Errorf("%v: in the right precision it does not count: %d notices", id, s.said)
 		}
 		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
 			t.Errorf("%v: it is not there in the precision that is asked for", id)
@@ -612,8 +516,7 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 // differ, because the same scores may have other offsets.
 func TestFirstRecordCounts(t *testing.T) {
 	for kind, want := range map[wire.Kind]notices{statistics.KindVisit: 1, statistics.KindSeal: 0} {
-		skipped := notices(0)
-		s := newTestSolver(&skipped)
+		s := newTrial(t, 1, true, nil)
 		id := wire.Identity{Kind: kind, Run: s.run}
 		with := func(v float64) *wire.Record[float64] {
 			return &wire.Record[float64]{Identity: id, Tensors: wire.Tensors[float64]{wire.Vector(statistics.FieldSums, []float64{v})}}
@@ -621,8 +524,8 @@ func TestFirstRecordCounts(t *testing.T) {
 		for _, v := range []float64{1, 1, 2} {
 			deliver(t, s, with(v))
 		}
-		if skipped != want {
-			t.Errorf("%s: %d notices, expected %d", kind, skipped, want)
+		if s.said != want {
+			t.Errorf("%s: %d notices, expected %d", kind, s.said, want)
 		}
 		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
 			t.Errorf("%s: %v counts, expected the first", kind, r)
@@ -636,7 +539,7 @@ func TestFirstRecordCounts(t *testing.T) {
 
 // Nothing is kept for solved stages, and for stages and partitions outside the plan.
 func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
-	s := newTestSolver(event.Ignore{})
+	s := newTrial(t, 1, true, nil)
 	visit := func(stage, partition int) wire.Identity {
 		return wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: stage, Partition: partition}
 	}
@@ -701,13 +604,12 @@ func TestVisitsAboutDifferentPoints(t *testing.T) {
 // the order of the records, which is arbitrary.
 func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 	for _, arrivals := range [][]int{{0, 1, 2}, {2, 0, 1}} {
-		s := newTestSolver(event.Ignore{})
-		s.plan.Chain, s.plan.Group, s.plan.Warm, s.plan.Spans = &schemas.Chain{Number: 1}, 1, &schemas.Warm{}, nil
-		for n := range arrivals {
-			s.plan.Spans = append(s.plan.Spans, coverage.Span{Partition: n, To: 3})
-		}
-		s.visited, s.surveyed = s.plan.Shares(s.plan.Partitions()), s.plan.Shares(s.plan.Surveyed())
-		var deliveries []*protocol.Delivery
+		s := newTrial(t, len(arrivals), true, func(p *schemas.Plan) {
+			p.Chain, p.Group, p.Warm = &schemas.Chain{Number: 1}, 1, &schemas.Warm{}
+			for n := range p.Spans {
+				p.Spans[n].To = 3
+			}
+		})
 		for _, n := range arrivals {
 			covered := coverage.Coverage{Spans: coverage.Spans{{Partition: n, To: 3}}}
 			visit := &statistics.SurveyVisit{
@@ -719,16 +621,10 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 					Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Partition: n, Next: 1}},
 				},
 			}
-			messages := arrowtest.Must(visit.Record().EncodeWithin(s.Chunk, s.Memory))(t)
-			for _, m := range messages {
-				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
-			}
+			s.send(s.Topics.Statistics, messagesOf(t, visit.Record())...)
 		}
-		s.subscription = &scripted{deliveries: deliveries}
-		s.inbox.Begin(wire.Survey)
 		found := &surveyed{Findings: statistics.NewFindings()}
-		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-		found.sum = arrowtest.Must(s.gather(t.Context(), s.gathering(v, s.surveySum(found, &accumulate.Sample{})...)))(t)
+		found.sum = arrowtest.Must(s.gather(t.Context(), s.gathering(s.surveyVisit(), s.surveySum(found, &accumulate.Sample{})...)))(t)
 		found.divide(s.plan)
 		for n := range arrivals {
 			if found.Skipped[n].Partition != n || found.Parts[n].Spans[0].Partition != n || found.increments[0].Covered[n].Spans[0].Partition != n ||
