@@ -21,9 +21,6 @@ func addLeafRows(scores *float32, leaves *uint8, w *float32, rows, count, each, 
 func addResponses(above, below, mirroredAbove, mirroredBelow, x, w, tile *float32, threshold float32, n, even, odd int) {
 	panic(missing)
 }
-func mulSparseRow(dst *float32, indices *int32, values, w *float32, n, k, stride int) {
-	panic(missing)
-}
 func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight float32, n, k int) {
 	panic(missing)
 }

@@ -22,11 +22,6 @@ func addResponses(above *float32, below *float32, mirroredAbove *float32, mirror
 //go:noescape
 func cosineRows(x *float32, offsets *float32, constants *float32, n int, p int)
 
-// mulSparseRow adds the rows of w at n indices, times their values, to the first k ≤ 16 values of dst; the rows of w begin stride values apart; n > 0.
-//
-//go:noescape
-func mulSparseRow(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
-
 // crossSparseRow adds k values of r, times weight and the value of each of n indices, to the rows of sum at these indices; a row of sum has k values; n, k > 0.
 //
 //go:noescape

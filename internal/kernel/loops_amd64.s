@@ -3097,45 +3097,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func mulSparseRow(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
-// Requires: AVX
-TEXT ·mulSparseRow(SB), NOSPLIT, $0-56
-	MOVQ       dst+0(FP), AX
-	MOVQ       indices+8(FP), CX
-	MOVQ       values+16(FP), DX
-	MOVQ       w+24(FP), BX
-	MOVQ       n+32(FP), SI
-	MOVQ       k+40(FP), DI
-	LEAQ       selection<>+64(SB), R8
-	SHLQ       $0x02, DI
-	SUBQ       DI, R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    32(R8), Y1
-	MOVQ       stride+48(FP), DI
-	SHLQ       $0x02, DI
-	VMASKMOVPS (AX), Y0, Y2
-	VMASKMOVPS 32(AX), Y1, Y3
-
-value:
-	MOVLQSX      (CX), R8
-	IMULQ        DI, R8
-	ADDQ         BX, R8
-	VBROADCASTSS (DX), Y4
-	VMASKMOVPS   (R8), Y0, Y5
-	VMULPS       Y4, Y5, Y5
-	VADDPS       Y5, Y2, Y2
-	VMASKMOVPS   32(R8), Y1, Y5
-	VMULPS       Y4, Y5, Y5
-	VADDPS       Y5, Y3, Y3
-	ADDQ         $0x04, CX
-	ADDQ         $0x04, DX
-	DECQ         SI
-	JNZ          value
-	VMASKMOVPS   Y2, Y0, (AX)
-	VMASKMOVPS   Y3, Y1, 32(AX)
-	VZEROUPPER
-	RET
-
 // func crossSparseRow(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
 // Requires: AVX, AVX2
 TEXT ·crossSparseRow(SB), NOSPLIT, $0-56

@@ -56,18 +56,11 @@ func (s Sparse) check(operation string, rows, width int) {
 func MulAddSparse(dst Dense, x Sparse, w Dense) {
 	x.check("MulAddSparse", dst.Rows, w.Rows)
 	w.check("MulAddSparse", "w", w.Rows, dst.Cols)
-	k, vectors := dst.Cols, hasAVX2()
 	for i := range x.Rows {
 		columns, values := x.Row(i)
 		row := dst.Row(i)
-		if n := len(columns); vectors && n > 0 {
-			for from := 0; from < k; from += panel {
-				mulSparseRow(&row[from], &columns[0], &values[0], &w.Data[from], n, min(panel, k-from), k)
-			}
-		} else {
-			for at, j := range columns {
-				addScaled(row, values[at], w.Row(int(j)))
-			}
+		for at, j := range columns {
+			addScaled(row, values[at], w.Row(int(j)))
 		}
 		if x.Ones {
 			addScaled(row, 1, w.Row(x.Cols))

@@ -37,7 +37,7 @@ func generate() (map[string][]byte, error) {
 	w := &writer{build.NewContext()}
 	w.selections()
 	for _, loop := range []func(){
-		w.mulNarrow, w.crossNarrow, w.addResponses, w.cosineRows, w.mulSparseRow, w.crossSparseRow,
+		w.mulNarrow, w.crossNarrow, w.addResponses, w.cosineRows, w.crossSparseRow,
 		w.addLeafRows, w.addLeafResiduals, w.addParts,
 	} {
 		loop()

@@ -2,45 +2,8 @@ package main
 
 import "github.com/mmcloughlin/avo/operand"
 
-// The loops over a row of sparse values round each product before they add it, as Go does on this processor, so that
-// their bits are the same.
-
-func (w *writer) mulSparseRow() {
-	w.function("mulSparseRow", "func(dst *float32, indices *int32, values, w *float32, n, k, stride int)",
-		"adds the rows of w at n indices, times their values, to the first k ≤ 16 values of dst; the rows of w begin stride "+
-			"values apart; n > 0.")
-	dst, indices, values, weights, n := w.integer("dst"), w.integer("indices"), w.integer("values"), w.integer("w"), w.integer("n")
-	m := w.maskOf(w.integer("k"), narrow/lanes)
-	stride := w.integer("stride")
-	w.SHLQ(operand.U8(2), stride)
-	sum := w.row(narrow / lanes)
-	for i, z := range sum {
-		w.VMASKMOVPS(at(dst, i), m[i], z)
-	}
-	w.Label("value")
-	from, value := w.GP64(), w.YMM()
-	w.MOVLQSX(operand.Mem{Base: indices}, from)
-	w.IMULQ(stride, from)
-	w.ADDQ(weights, from)
-	w.VBROADCASTSS(operand.Mem{Base: values}, value)
-	for i, z := range sum {
-		product := w.YMM()
-		w.VMASKMOVPS(at(from, i), m[i], product)
-		w.VMULPS(value, product, product)
-		w.VADDPS(product, z, z)
-	}
-	w.ADDQ(operand.U8(4), indices)
-	w.ADDQ(operand.U8(4), values)
-	w.DECQ(n)
-	w.JNZ(operand.LabelRef("value"))
-	for i, z := range sum {
-		w.VMASKMOVPS(z, m[i], at(dst, i))
-	}
-	w.VZEROUPPER()
-	w.RET()
-}
-
-// crossSparseRow sums in float64, so it processes four values at a time.
+// crossSparseRow rounds each product before it adds it, as Go does on this processor, so that the bits are the same. It sums in float64,
+// so it processes four values at a time.
 func (w *writer) crossSparseRow() {
 	w.function("crossSparseRow", "func(sum *float64, indices *int32, values, r *float32, weight float32, n, k int)",
 		"adds k values of r, times weight and the value of each of n indices, to the rows of sum at these indices; a row of sum "+
