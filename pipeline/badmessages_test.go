@@ -155,16 +155,6 @@ func TestUnsupportedExamples(t *testing.T) {
 	}
 }
 
-// A message without rows is valid, even if it is the first.
-func TestMessageWithoutRows(t *testing.T) {
-	job, good := newForeignJob(t, rings(300, 2, 3, 1))
-	log := openEmbedded(t)
-	produce(t, log, job, 0, exampleMessage(t, examples.Rows{Rows: 0, Cols: 2, Floats: []float32{}, Words: []string{}}), good)
-	if report, _ := train(t, log, job); report.Rows != 300 || report.Quarantined != 0 {
-		t.Errorf("%d rows, %d messages in quarantine; expected 300 and 0", report.Rows, report.Quarantined)
-	}
-}
-
 // Another producer's topic may have messages that are larger than the quarantine takes. They are cut there, and a header says
 // how large they were.
 func TestOversizedMessages(t *testing.T) {
@@ -659,8 +649,8 @@ func TestManyRuns(t *testing.T) {
 	produce(t, log, job, 0, message)
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	read := func() (n int) { // the offsets that a process reads after a run
-		client := *p.Client
-		client.Log = countingLog{client.Log, &n}
+		client, calls := *p.Client, 0
+		client.Log = countingLog{client.Log, &calls, &n}
 		must(client.ReadLedger(t.Context()))(t)
 		return n
 	}
@@ -711,13 +701,24 @@ func TestManyRuns(t *testing.T) {
 	}
 }
 
-// countingLog counts the messages that are read.
+// countingLog counts the calls of a log, and the offsets that are read.
 type countingLog struct {
 	protocol.Log
-	read *int
+	calls, read *int
+}
+
+func (l countingLog) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	*l.calls++
+	return l.Log.Bounds(ctx, topic, partition)
+}
+
+func (l countingLog) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
+	*l.calls++
+	return l.Log.Spans(ctx, topic)
 }
 
 func (l countingLog) Range(topic string, partition int, from, to int64) protocol.Reader {
+	*l.calls++
 	*l.read += int(to - from)
 	return l.Log.Range(topic, partition, from, to)
 }
@@ -790,9 +791,9 @@ func TestManySources(t *testing.T) {
 	}
 	must(p.Log.Append(t.Context(), p.Topics.Plans, 0, seals...))(t)
 	l := readLedger(t, p)
-	calls := 0
+	calls, offsets := 0, 0
 	client := *p.Client
-	client.Log = requestCounter{client.Log, &calls}
+	client.Log = countingLog{client.Log, &calls, &offsets}
 	counted := &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend}
 	plan := must(dispatch.Plan(t.Context(), counted, job, dispatch.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{}))(t)
 	if len(plan.Sources) != sources || len(plan.Spans) != partitions || calls > 8 {
@@ -806,27 +807,6 @@ func TestManySources(t *testing.T) {
 	if report.Rows != 2*sources {
 		t.Errorf("%d rows, expected %d", report.Rows, 2*sources)
 	}
-}
-
-// requestCounter counts the calls of a log.
-type requestCounter struct {
-	protocol.Log
-	calls *int
-}
-
-func (l requestCounter) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
-	*l.calls++
-	return l.Log.Bounds(ctx, topic, partition)
-}
-
-func (l requestCounter) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
-	*l.calls++
-	return l.Log.Spans(ctx, topic)
-}
-
-func (l requestCounter) Range(topic string, partition int, from, to int64) protocol.Reader {
-	*l.calls++
-	return l.Log.Range(topic, partition, from, to)
 }
 
 // What retention may delete before a run has ended is left out, and the report says so.
@@ -906,10 +886,7 @@ func TestIngestIsNoMember(t *testing.T) {
 			training = max(training, members())
 		}
 	}}
-	if _, _, err := Train(t.Context(), connect(t, log), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
-		recorder); err != nil {
-		t.Fatal(err)
-	}
+	trainRecorded(t, connect(t, log), job, recorder)
 	if asked < 100 || ingesting != 0 || training != 1 {
 		t.Errorf("asked %d times, the group of workers has %d members during ingest and %d during the run; expected 0 and 1", asked,
 			ingesting, training)

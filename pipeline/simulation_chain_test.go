@@ -885,7 +885,13 @@ func (s *simulation) startFollower(i int) {
 			return err
 		}
 		f := source.NewFollow(p, job, s.ended, event.Ignore{})
-		f.Together = func(ctx context.Context, feeds []*source.Feed) error { return s.inThreads(ctx, a, feeds) }
+		f.Together = func(ctx context.Context, feeds []*source.Feed) error {
+			var parts []func() error
+			for _, feed := range feeds {
+				parts = append(parts, func() error { return feed.Run(ctx) })
+			}
+			return s.together(a, parts)
+		}
 		return f.Run(context.Background())
 	})
 	a.follower = true

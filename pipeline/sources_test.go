@@ -147,33 +147,6 @@ func TestContentCountsOnce(t *testing.T) {
 	}
 }
 
-// A source that lacks a message ends the run, and the next one ingests it again.
-func TestIncompleteSourceIsIngestedAgain(t *testing.T) {
-	job := newJob(t, rings(600, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	original, log := openEmbedded(t), openEmbedded(t)
-	train(t, original, job)
-	topicNames := protocol.TopicsOf(job.Name)
-	noError(t, log.Create(t.Context(), topics.Topics(job)...))
-	for i, m := range readTopic(t, original, topicNames.Examples) {
-		if i == 1 { // a message of another producer stands where it stood
-			m = kafkalog.Message{Partition: m.Partition, Value: m.Value}
-		}
-		must(log.Append(t.Context(), topicNames.Examples, m.Partition, m))(t)
-	}
-	for _, m := range readTopic(t, original, topicNames.Plans) {
-		if header(m, "kind") == string(schemas.KindSource) {
-			must(log.Append(t.Context(), topicNames.Plans, 0, m))(t)
-		}
-	}
-	if err := trainError(t, log, job); !errors.As(err, new(*dispatch.RunError)) || !strings.Contains(err.Error(),
-		"has 2 of 3 messages in partition 0") {
-		t.Errorf("got error %v, expected a *RunError about a source with 2 of 3 messages", err)
-	}
-	if report, _ := train(t, log, job); report.Rows != 600 {
-		t.Errorf("%d rows, expected 600", report.Rows)
-	}
-}
-
 // readerOf returns a job of another pipeline that reads the examples of a job.
 func readerOf(owner topics.Job, name string) topics.Job {
 	owner.Name, owner.Examples.Train, owner.Examples.Test = name, nil, nil
@@ -234,24 +207,8 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 		"reads the examples of") {
 		t.Errorf("got %v, expected that the examples are others", err)
 	}
-}
-
-// A topic that no pipeline owns has no sources: all of its messages count.
-func TestForeignTopicWithoutAnOwner(t *testing.T) {
-	long(t)
-	job, message := newForeignJob(t, rings(100, 3, 3, 1))
-	log := openEmbedded(t)
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "images", Partitions: 1}))
-	must(log.Append(t.Context(), "images", 0, message))(t)
-	produce(t, log, job, 0, message)
-	want, _ := train(t, log, job)
-	reader := job
-	reader.Name, reader.Examples.Topic = "reader", "images"
-	if report, _ := train(t, log, reader); report.WeightsDigest != want.WeightsDigest {
-		t.Errorf("digest %s, expected %s", report.WeightsDigest, want.WeightsDigest)
-	}
-	reader.Examples.Topic = "pictures"
-	if err := trainError(t, log, reader); !strings.Contains(fmt.Sprint(err), "topic pictures does not exist") {
+	own.Examples.Topic = "pictures"
+	if err := trainError(t, log, own); !strings.Contains(fmt.Sprint(err), "topic pictures does not exist") {
 		t.Errorf("got %v, expected that there is no topic", err)
 	}
 	if exists, err := log.Exists(t.Context(), "pictures"); exists || err != nil {

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/viterin/vek/vek32"
@@ -136,10 +135,7 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
 				recorder := &eventRecorder{}
 				job := newJob(t, rings(600, 2, 3, 1), table{}, rffStage(from, 64, 8), rffStage(to, 8, 2))
-				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
-					recorder); err != nil {
-					t.Fatal(err)
-				}
+				trainRecorded(t, openEmbedded(t), job, recorder)
 				before := eventsOf[event.StageEnded](recorder)[0].TrainError
 				untrained := 1.0 / 3 // half the squared distance between a label and a third for each class
 				if to == link.Softmax {
@@ -200,10 +196,7 @@ func TestMatricesTakeMemory(t *testing.T) {
 		recorder := &eventRecorder{}
 		job := newJob(t, rings(700, 3, 3, 1), table{}, rffStage(link.Softmax, 33, 4), rffStage(link.Identity, 16, 1))
 		job.Memory = memory
-		if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
-			recorder); err != nil {
-			t.Fatal(err)
-		}
+		trainRecorded(t, openEmbedded(t), job, recorder)
 		texts := eventsOf[event.Noticed](recorder)
 		if len(texts) != noticed || noticed > 0 && !strings.Contains(texts[0].Text, "no rows stay in memory") {
 			t.Errorf("memory %d: %v, expected %d lines", memory, texts, noticed)
@@ -549,7 +542,8 @@ func overfittingTrees() (schemas.Stage, table) {
 }
 
 // A stop rule for stages ends them after the last block of trees whose loss of held-out rows, each at its best temperature, is at most 2 %
-// above the lowest: the version has these stages, without the rule. Of few rows a quarter is held out.
+// above the lowest: the version has these stages, without the rule, and that temperature, unless the configuration has one. Of few rows a
+// quarter is held out.
 func TestStopEndsStages(t *testing.T) {
 	stage, data := overfittingTrees()
 	job := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 12)...)
@@ -573,7 +567,20 @@ func TestStopEndsStages(t *testing.T) {
 		last--
 	}
 	if last+1 != len(plan.Stages) {
-		t.Errorf("%d stages, expected %d by the losses of held-out rows: %v", len(plan.Stages), last+1, losses)
+		t.Fatalf("%d stages, expected %d by the losses of held-out rows: %v", len(plan.Stages), last+1, losses)
+	}
+	want := held.Stages[last].Tempered
+	if want.Temperature <= 1 || report.Temperature != want.Temperature || plan.Stages[last].Temperature != want.Temperature {
+		t.Errorf("temperature %g, in the plan %g, expected %+v, above 1", report.Temperature, plan.Stages[last].Temperature, want)
+	}
+	if slices.ContainsFunc(plan.Stages[:last], func(s schemas.Stage) bool { return s.Temperature != 0 }) || report.Stages[last].Tempered != nil {
+		t.Errorf("stages %+v, tempered %+v", plan.Stages, report.Stages[last].Tempered)
+	}
+	for i := range job.Stages {
+		job.Stages[i].Stop, job.Stages[i].Temperature = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}, 1.25
+	}
+	if report, _ := train(t, openEmbedded(t), job); report.Temperature != 1.25 {
+		t.Errorf("temperature %g, the configuration has 1.25", report.Temperature)
 	}
 }
 
@@ -802,38 +809,6 @@ func TestTemperatureOfVersion(t *testing.T) {
 	}
 }
 
-// A rule that ends stages of trees also chooses the temperature with which held-out rows have the lowest loss after these stages. A
-// temperature of the configuration stays.
-func TestStopChoosesTemperature(t *testing.T) {
-	stage, data := overfittingTrees()
-	job := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 8)...)
-	report, m := train(t, openEmbedded(t), job)
-	list := m.Manifest.Plan.Stages
-	searched := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 8)...)
-	searched.Examples.Holdout = 0.25
-	for i := range searched.Stages {
-		searched.Stages[i].Stop = nil
-	}
-	held, _ := train(t, openEmbedded(t), searched)
-	last := len(list) - 1
-	want := held.Stages[last].Tempered
-	if want == nil || want.Temperature <= 1 || report.Temperature != want.Temperature || list[last].Temperature != want.Temperature {
-		t.Fatalf("temperature %g, in the plan %g, expected %+v, above 1", report.Temperature, list[last].Temperature, want)
-	}
-	if want.HoldoutLoss > *held.Stages[last].HoldoutLoss || held.Splits[examples.Holdout.String()].Rows == 0 {
-		t.Errorf("loss %g at the best temperature, %g at 1", want.HoldoutLoss, *held.Stages[last].HoldoutLoss)
-	}
-	if slices.ContainsFunc(list[:last], func(s schemas.Stage) bool { return s.Temperature != 0 }) || report.Stages[last].Tempered != nil {
-		t.Errorf("stages %+v, tempered %+v", list, report.Stages[last].Tempered)
-	}
-	for i := range job.Stages {
-		job.Stages[i].Temperature = 1.25
-	}
-	if report, _ := train(t, openEmbedded(t), job); report.Temperature != 1.25 {
-		t.Errorf("temperature %g, the configuration has 1.25", report.Temperature)
-	}
-}
-
 // Versions of a chain have the weights, the losses and the decisions of the gate that they have without a temperature. Only the
 // probabilities of new rows differ.
 func TestTemperatureInChain(t *testing.T) {
@@ -907,10 +882,17 @@ func TestWarmStart(t *testing.T) {
 			cold.Stages[1].TrainLoss)
 	}
 
-	other := job
-	other.Seed = 2
-	if err := trainError(t, log, other); !strings.Contains(err.Error(), "seed") {
-		t.Errorf("with another seed: got error %v", err)
+	for want, change := range map[string]func(*topics.Job){
+		"seed":                           func(j *topics.Job) { j.Seed = 2 },
+		"examples.classes are not those": func(j *topics.Job) { j.Examples.Classes = []string{"ring2", "ring1", "ring0"} },
+		"4 features, but 3 in the version that this run starts from": func(j *topics.Job) {
+			j.Examples.Train = newJob(t, rings(300, 4, 3, 1), table{}).Examples.Train
+		},
+	} {
+		other := job
+		if change(&other); !strings.Contains(trainError(t, log, other).Error(), want) {
+			t.Errorf("expected an error with %q", want)
+		}
 	}
 	more := rings(100, 3, 4, 3)
 	job.Examples.Train = append(job.Examples.Train, more.writeCSV(t, t.TempDir(), "more.csv"))
@@ -920,23 +902,6 @@ func TestWarmStart(t *testing.T) {
 	job.Warm = "99"
 	if err := trainError(t, log, job); !errors.As(err, new(*protocol.NoVersionError)) {
 		t.Errorf("from version 99: got error %v, expected a *run.NoVersionError", err)
-	}
-}
-
-// A warm start fails if its examples have other features or classes than the earlier version, and the error says so.
-func TestWarmStartThatDoesNotFit(t *testing.T) {
-	log := openEmbedded(t)
-	job := newJob(t, rings(300, 2, 3, 1), table{}, rffStage(link.Softmax, 20, 3))
-	train(t, log, job)
-	job.Warm = protocol.Latest
-	wide := newJob(t, rings(300, 3, 3, 1), table{}, job.Stages...)
-	wide.Warm = protocol.Latest
-	if err := trainError(t, log, wide); !strings.Contains(err.Error(), "3 features, but 2 in the version that this run starts from") {
-		t.Errorf("with 3 features: got error %v", err)
-	}
-	job.Examples.Classes = []string{"ring2", "ring1", "ring0"}
-	if err := trainError(t, log, job); !strings.Contains(err.Error(), "examples.classes are not those") {
-		t.Errorf("with other classes: got error %v", err)
 	}
 }
 
@@ -1379,9 +1344,14 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
 	train(t, log, job)
-	before := ends(t, log)
+	before, left := ends(t, log), 12
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
+	interrupt := recorderFunc(func(event.Event) {
+		if left--; left == 0 {
+			cancel()
+		}
+	})
+	if _, err := replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, interrupt); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, expected an interruption", err)
 	}
 	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -1613,32 +1583,6 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	}
 	if end := l.End(submitted[1]); end == nil || end.State != schemas.Cancelled || !strings.Contains(end.Reason, submitted[3]) {
 		t.Errorf("the second run ended with %+v, expected that the fourth replaces it", end)
-	}
-}
-
-// A run of another arithmetic that nobody has taken up is given up, with the reason. One that a worker has taken up goes on.
-func TestUnclaimedRunIsGivenUp(t *testing.T) {
-	for name, taken := range map[string]bool{"nobody": false, "a worker": true} {
-		t.Run(name, func(t *testing.T) {
-			log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-			p, plan := submitJob(t, log, job, event.Ignore{})
-			p.GiveUp = time.Nanosecond
-			if taken {
-				failure := &schemas.Failure{Run: plan.Run()} // any message of the run
-				must(p.Log.Append(t.Context(), p.Topics.Statistics, 0, failure.Message()))(t)
-			}
-			if got, err := dispatch.TakenUp(t.Context(), p, plan); got != taken || err != nil {
-				t.Fatalf("taken up: %v, %v", got, err)
-			}
-			if taken {
-				return
-			}
-			noError(t, dispatch.EndedOrGivenUp(t.Context(), p, plan, event.Ignore{}))
-			if end := readLedger(t, p).End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason,
-				"no worker and no solver started the run") {
-				t.Errorf("the run ended with %+v", end)
-			}
-		})
 	}
 }
 

@@ -1424,9 +1424,7 @@ func startCluster(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, []string)
 
 func connect(t *testing.T, addresses []string) *Log {
 	t.Helper()
-	l := must(Open(testContext(t), Options{Brokers: addresses}))(t)
-	t.Cleanup(func() { noError(t, l.Close()) })
-	return l
+	return open(t, Options{Brokers: addresses})
 }
 
 // appendAndFollow appends the messages from … to−1 one by one and reads each with the follower.

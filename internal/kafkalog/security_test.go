@@ -123,9 +123,7 @@ func access(t *testing.T, brokers []string, s Security) *AccessError {
 
 func openSecured(t *testing.T, brokers []string, s Security) *Log {
 	t.Helper()
-	l := must(Open(testContext(t), Options{Brokers: brokers, Security: s}))(t)
-	t.Cleanup(func() { noError(t, l.Close()) })
-	return l
+	return open(t, Options{Brokers: brokers, Security: s})
 }
 
 func TestMechanisms(t *testing.T) {
