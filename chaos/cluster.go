@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,38 +94,20 @@ func (c *cluster) revive(ctx context.Context, node int) error {
 	return err
 }
 
-// logs copies the brokers' log files to a folder.
-func (c *cluster) logs(to string) error {
-	if c.dir == "" {
-		return nil
-	}
-	files, err := filepath.Glob(filepath.Join(c.dir, "n*", "broker.log*"))
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		name := filepath.Base(filepath.Dir(file)) + "-" + filepath.Base(file)
-		if err := os.WriteFile(filepath.Join(to, name), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// close kills the brokers and deletes their data. It has no context, because it must also run after an interrupt.
-func (c *cluster) close() error {
-	if c.dir == "" {
-		return nil // none was started
-	}
+// close kills the brokers, and deletes their data and logs unless they are to be kept. It has no context, because it must also run after an
+// interrupt.
+func (c *cluster) close(keep bool) error {
 	for _, p := range c.proxies {
 		p.Close()
 	}
-	for node := range c.direct { // a clean shutdown would take seconds to save data that is deleted next
+	if c.dir == "" {
+		return nil // none was started
+	}
+	for node := range nodes { // a clean shutdown would take seconds to save data that is deleted next
 		c.kafka(context.Background(), "kill", "--node", strconv.Itoa(node+1)) //nolint:errcheck // the broker may be down already
+	}
+	if keep {
+		return nil
 	}
 	_, err := c.kafka(context.Background(), "wipe")
 	return err

@@ -128,12 +128,11 @@ func execute(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	if err != nil {
 		c.journal.Printf("%v", err)
-		err = errors.Join(err, c.cluster.logs(folder))
 	}
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	err = errors.Join(err, c.close(), c.cluster.close())
+	err = errors.Join(err, c.close(), c.cluster.close(err != nil && ctx.Err() == nil))
 	if err == nil && !o.keep {
 		return os.RemoveAll(folder)
 	}
@@ -169,12 +168,10 @@ type campaign struct {
 // each makes runs with the seeds of the campaign by one, which counts the faults and returns what the run is. It prints a line for each,
 // and the sum.
 func (c *campaign) each(ctx context.Context, out io.Writer, one func(seed uint64, faults map[kind]int) (string, error)) error {
-	total, fewest := map[kind]int{}, 0
+	total, all, fewest := map[kind]int{}, 0, math.MaxInt
 	sum := func(equal int) {
-		all := 0
 		for _, k := range slices.Sorted(maps.Keys(total)) {
 			fmt.Fprintf(out, "%6d  %s\n", total[k], k)
-			all += total[k]
 		}
 		fmt.Fprintf(out, "chaos: %d correct runs; %d faults, at least %d a run\n", equal, all, fewest)
 	}
@@ -182,22 +179,18 @@ func (c *campaign) each(ctx context.Context, out io.Writer, one func(seed uint64
 		seed, faults, began := c.seed+uint64(n), map[kind]int{}, time.Now()
 		c.journal.Printf("seed %d", seed)
 		what, err := one(seed, faults)
-		var list []string
 		count := 0
-		for _, k := range slices.Sorted(maps.Keys(faults)) {
-			list = append(list, fmt.Sprintf("%s ×%d", k, faults[k]))
-			count += faults[k]
-			total[k] += faults[k]
+		for k, n := range faults {
+			count += n
+			total[k] += n
 		}
-		if fewest = min(fewest, count); n == 0 {
-			fewest = count
-		}
+		all, fewest = all+count, min(fewest, count)
 		if err != nil {
 			c.dump(ctx)
 			sum(n)
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
-		fmt.Fprintf(out, "chaos: seed %d, %.1f s, %s: %s\n", seed, time.Since(began).Seconds(), what, strings.Join(list, ", "))
+		fmt.Fprintf(out, "chaos: seed %d, %.1f s, %s: %v\n", seed, time.Since(began).Seconds(), what, faults)
 	}
 	sum(c.runs)
 	return nil
