@@ -187,7 +187,7 @@ func recordEnd(end *schemas.End, rec event.Recorder) {
 
 // giveUp ends a run as failed unless a process has started it.
 func giveUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, rec event.Recorder) error {
-	taken, err := TakenUp(ctx, p, plan)
+	taken, err := takenUp(ctx, p, plan)
 	if err != nil || taken {
 		return err
 	}
@@ -203,8 +203,8 @@ func giveUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, rec eve
 	return nil
 }
 
-// TakenUp reports whether a worker or a solver has written anything for a run.
-func TakenUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (taken bool, err error) {
+// takenUp reports whether a worker or a solver has written anything for a run.
+func takenUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (taken bool, err error) {
 	id, found := plan.Run(), errors.New("found")
 	look := func(topic string, partition int, from int64) error {
 		return p.Remaining(ctx, topic, partition, from, math.MaxInt64, func(m protocol.Message) error {
