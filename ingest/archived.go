@@ -49,47 +49,29 @@ func (o Options) OpenArchive(ctx context.Context) (*archive.Archive, error) {
 // IsGap reports whether an error says that neither an archive nor its topic has some messages.
 func IsGap(err error) bool { return errors.As(err, new(*archive.GapError)) }
 
-// decoded are the readers of values that an archive has decoded, by format.
-type decoded map[string]message.Reader
-
-// rows returns the rows of a value of an archive.
-func (d decoded) rows(ctx context.Context, o Options, m TopicMessage) (rows [][]tabular.Cell, err error) {
-	r := d[m.Row.Format]
-	if m.Row.Format == packed {
-		return tabular.ReadRows(m.Value), nil
-	}
-	if r == nil {
-		all := messageFormats()
-		at := slices.IndexFunc(all, func(of message.Format) bool { return of.Name == m.Row.Format })
-		with := o.messageOptions()
-		if all[at].Name != o.Format {
-			with.Schema, with.Message = "", "" // of values on the topic
-		}
-		if r, err = all[at].Open(with); err != nil {
-			return nil, err
-		}
-		d[m.Row.Format] = r
-	}
-	return r.Read(ctx, message.Payload{Value: m.Value, Row: m.Row})
-}
-
-// packed is the format of a message whose value has the encoding of its rows.
-const packed = "packed"
+// Forms of a packed message.
+const (
+	valueForm = iota // its value
+	jsonForm         // JSON of an archive
+	rowsForm         // its rows
+)
 
 // Pack encodes a message until the examples of its rows are known. Errors are as in Add.
 func (v *Values) Pack(ctx context.Context, m TopicMessage) ([]byte, error) {
-	form := ""
-	if m.Row != nil {
-		if form = m.Row.Format; len(m.Value) == 0 {
-			rows, err := v.rowsOf(ctx, m)
-			if err != nil {
-				return nil, err
-			}
-			form, m.Value = packed, tabular.AppendRows(nil, rows)
+	form := byte(valueForm)
+	switch {
+	case m.Row != nil && len(m.Value) > 0:
+		form = jsonForm
+	case m.Row != nil:
+		rows, err := v.rowsOf(ctx, m)
+		if err != nil {
+			return nil, err
 		}
+		form, m.Value = rowsForm, tabular.AppendRows(nil, rows)
 	}
-	all := binary.AppendUvarint(make([]byte, 0, len(form)+len(m.Key)+len(m.SchemaID)+len(m.Trace)+len(m.Value)+32), uint64(m.Time))
-	for _, text := range []string{form, m.Key, m.SchemaID, m.Trace} {
+	all := make([]byte, 0, len(m.Key)+len(m.SchemaID)+len(m.Trace)+len(m.Value)+32)
+	all = binary.AppendUvarint(append(all, form), uint64(m.Time))
+	for _, text := range []string{m.Key, m.SchemaID, m.Trace} {
 		all = append(binary.AppendUvarint(all, uint64(len(text))), text...)
 	}
 	return append(all, m.Value...), nil
@@ -97,15 +79,19 @@ func (v *Values) Pack(ctx context.Context, m TopicMessage) ([]byte, error) {
 
 // Unpack decodes a message that [Values.Pack] has encoded.
 func Unpack(partition int, offset int64, all []byte) TopicMessage {
-	m, form := TopicMessage{Partition: partition, Offset: offset}, ""
-	time, n := binary.Uvarint(all)
-	m.Time, m.Value = int64(time), all[n:]
-	for _, text := range []*string{&form, &m.Key, &m.SchemaID, &m.Trace} {
+	m, form := TopicMessage{Partition: partition, Offset: offset}, all[0]
+	time, n := binary.Uvarint(all[1:])
+	m.Time, m.Value = int64(time), all[1+n:]
+	for _, text := range []*string{&m.Key, &m.SchemaID, &m.Trace} {
 		size, n := binary.Uvarint(m.Value)
 		*text, m.Value = string(m.Value[n:n+int(size)]), m.Value[n+int(size):]
 	}
-	if form != "" {
-		m.Row = &message.Row{Format: form}
+	switch row := (tabular.Cell{}); form {
+	case jsonForm:
+		row = tabular.JSON(m.Value)
+		m.Row = &row
+	case rowsForm:
+		m.Row, m.rows = &row, tabular.ReadRows(m.Value)
 	}
 	return m
 }

@@ -511,7 +511,7 @@ func TestPack(t *testing.T) {
 			for offset := int64(0); offset < layout.OffsetRows+600; {
 				rows := formatarrow.RowsOf(batch)
 				for row := range rows.Column.Len() {
-					decoded := formatarrow.Nested{Of: rows, Row: row}.Message()
+					decoded := formatarrow.Nested{Of: rows, Row: row}.Cell()
 					m := TopicMessage{Partition: 2, Offset: offset, Key: "k", Time: 7, Row: &decoded}
 					again, err := packed.Pack(t.Context(), m)
 					if err == nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
@@ -12,10 +13,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// MessageOf converts a message of a topic of values. row is its [message.Row]; nil: it has none.
+// MessageOf converts a message of a topic of values. row is its decoded value, a *tabular.Cell; nil: it has none.
 func MessageOf(partition int, offset int64, at time.Time, m wire.Message, row any) TopicMessage {
 	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, Value: m.Value}
-	if value.Row, _ = row.(*message.Row); len(m.Headers) > 0 {
+	if value.Row, _ = row.(*tabular.Cell); len(m.Headers) > 0 {
 		value.SchemaID, value.Trace = m.Get(message.SchemaHeader), m.Trace()
 	}
 	if t := outcome.TimeOf(at); t != outcome.Never {

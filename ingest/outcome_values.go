@@ -22,18 +22,16 @@ import (
 type opened struct {
 	whole   Options
 	format  message.Format
-	reader  message.Reader
+	reader  *message.Reader
 	schemas *typed.Client // nil: there is no registry
 	under   string        // the key above those of the values; "": examples
-
-	archived decoded
 }
 
 // openTopic opens a reader of the values of FromTopic.
 func (o Options) openTopic() (r opened, err error) {
-	r.whole, r.archived = o, decoded{}
+	r.whole = o
 	r.format, _ = o.messageFormat()
-	if r.reader, err = r.format.Open(o.messageOptions()); err != nil {
+	if r.reader, err = r.format.NewReader(o.messageOptions()); err != nil {
 		return r, err
 	}
 	if o.Registry.URL != "" {

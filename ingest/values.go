@@ -187,7 +187,8 @@ type TopicMessage struct {
 	SchemaID  string // from the header SchemaHeader; "": none
 	Trace     string // from the header traceparent; "": none
 	Value     []byte
-	Row       *message.Row // the decoded value; nil: Value has it
+	Row       *tabular.Cell    // the value, if an archive has decoded it; nil: Value has it
+	rows      [][]tabular.Cell // the rows, if they were packed; nil: they are decoded from the value
 }
 
 // sourceKeyOverhead is the size of a row in the key column besides its key: the offset of the key, and a validity bit.
@@ -366,24 +367,24 @@ func (v *Values) readAhead(m TopicMessage) (size int, ok bool) {
 	if m.Row == nil || !v.laid || v.seen < layout.OffsetRows || v.IsSparse() || v.format.Width != nil || v.whole.rowsPath() != "" {
 		return 0, false
 	}
-	of, is := m.Row.Of.(*arrowvalue.Values)
+	row, is := m.Row.Nested().(arrow.Nested)
 	if !is {
 		return 0, false
 	}
 	a := &v.ahead
-	if a.of != of {
-		a.of = of
-		if a.rows.Reset(); !arrow.Fill(&v.block, of, v.names) || v.Fill(&v.block, &a.rows) != nil {
+	if a.of != row.Of {
+		a.of = row.Of
+		if a.rows.Reset(); !arrow.Fill(&v.block, row.Of, v.names) || v.Fill(&v.block, &a.rows) != nil {
 			a.rows.Rows = 0
 		}
 	}
-	if m.Row.At >= a.rows.Rows {
+	if row.Row >= a.rows.Rows {
 		return 0, false
 	}
 	v.start()
 	v.block.Reset(0)
 	v.block.Rows = 1
-	v.batch.Append(a.rows.Slice(m.Row.At, m.Row.At+1))
+	v.batch.Append(a.rows.Slice(row.Row, row.Row+1))
 	size, err := v.sizeAt(v.batch.Rows - 1)
 	if err != nil {
 		v.cut(v.batch.Rows - 1)

@@ -14,8 +14,11 @@ import (
 
 // rowsOf returns the rows of a message.
 func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
-	if m.Row != nil {
-		return v.archived.rows(ctx, v.whole, m)
+	switch {
+	case m.rows != nil:
+		return m.rows, nil
+	case m.Row != nil:
+		return v.reader.ReadRow(*m.Row)
 	}
 	if len(m.Value) == 0 && m.Key != "" {
 		return nil, nil // a tombstone, as change data capture writes after a deletion

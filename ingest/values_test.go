@@ -458,7 +458,7 @@ func TestPathsThatAreNowhere(t *testing.T) {
 	}{
 		{func(o *Options) { o.Rows = "events" }, `{"data":[],"id":1}`, `no rows at "events" (examples.rows): the message has "data" and "id"`},
 		{func(o *Options) { o.Rows = "a.0.b" }, `{"a":[{"c":1}]}`, `no rows at "a.0.b" (examples.rows): the message has "a"`},
-		{func(o *Options) { o.Rows = "events" }, `[{}]`, `no rows at "events" (examples.rows): the message has no members`},
+		{func(o *Options) { o.Rows = "events" }, `[{}]`, `row 0, counted from 0: no rows at "events" (examples.rows): the message has no members`},
 		{func(o *Options) { o.Rows = "events" }, `{"events":[{"label":"a","x":1},3]}`, "row 1, counted from 0: 3: expected an object with a value for each column, or an array of such objects"},
 		{func(o *Options) { o.Rows = "events" }, `{"events":"no"}`, `"no": expected an object with a value for each column, or an array of such objects`},
 		{func(o *Options) { o.Columns.Use = []string{"x", "user"} }, `{"label":"a","x":1,"user":{"age":3}}`, `column "user": an object: expected a number: name one of its members, as in user.age`},

@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -353,7 +352,7 @@ func newJSONRows(f frame, v *version, of *reader) (*jsonRows, error) {
 // reader reads rows into blocks, and these into features. It belongs to a version, and is not safe for concurrent use.
 type reader struct {
 	layout *layout.Request
-	paths  *message.Paths[message.JSON]
+	paths  *tabular.Paths
 	names  []json.RawMessage // of the columns as JSON; nil: none
 	block  tabular.Block
 	filled examples.Rows
@@ -377,7 +376,7 @@ func (v *version) reader() (*reader, error) {
 
 func newReader(l *layout.Request) *reader {
 	names := l.List()
-	return &reader{layout: l, paths: message.NewPaths[message.JSON](names), names: examples.TextLabels.Values(names)}
+	return &reader{layout: l, paths: tabular.NewPaths(names), names: examples.TextLabels.Values(names)}
 }
 
 // keep puts a reader into the readers of the version, unless it has much memory.
@@ -490,7 +489,7 @@ func (r *jsonRows) row(row value.Cell) error {
 	case row[0] == '"' && r.texts != "":
 		r.begin()
 		r.found = true
-		return r.set(0, row)
+		return r.set(0, tabular.JSON(row))
 	case list && (r.named || !r.layout.IsSparse()):
 		return r.list(row)
 	case r.texts != "":
@@ -527,20 +526,20 @@ func (r *jsonRows) begin() {
 }
 
 // set sets the value of a column in the current row.
-func (r *jsonRows) set(column int, cell value.Cell) (err error) {
+func (r *jsonRows) set(column int, cell tabular.Cell) (err error) {
 	if r.layout.IsList() {
 		r.numbers[column], err = r.layout.Number(cell)
 		return err
 	}
-	r.cells[column] = tabular.JSON(cell)
+	r.cells[column] = cell
 	return nil
 }
 
 // object reads a row that is an object.
 func (r *jsonRows) object(row value.Cell) error {
 	r.begin()
-	err := r.paths.Walk(message.JSON(row), func(column int, of message.JSON) error {
-		if err := r.set(column, value.Cell(of)); err != nil {
+	err := r.paths.Walk(tabular.JSON(row), func(column int, cell tabular.Cell) error {
+		if err := r.set(column, cell); err != nil {
 			return fmt.Errorf("column %.40q: %w", r.layout.List()[column], err)
 		}
 		return nil
@@ -569,7 +568,7 @@ func (r *jsonRows) list(row value.Cell) error {
 			return fmt.Errorf("more than %d values", n)
 		}
 		if column := r.order[n]; column >= 0 {
-			if err := r.set(column, cell); err != nil {
+			if err := r.set(column, tabular.JSON(cell)); err != nil {
 				return fmt.Errorf("value %d: %w", n, err)
 			}
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -25,7 +24,7 @@ type Row struct {
 	Time    int64  // in milliseconds since 1970; 0: unknown
 	Key     string // "": none, or unknown
 	Value   []byte
-	Decoded *message.Row // nil: Value is the value on the topic
+	Decoded *tabular.Cell // nil: Value is the value on the topic
 	File    string
 	// Copies are further rows with the offset.
 	Copies []Row
@@ -182,7 +181,7 @@ type records struct {
 
 	rows  arrow.Nested                   // the next row of the batch
 	left  int                            // number of rows in the batch that were not read
-	as    []message.Row                  // the rows of the batch as messages
+	as    []tabular.Cell                 // the rows of the batch
 	found [properties]*arrowvalue.Values // of the batch
 }
 
@@ -200,7 +199,7 @@ func (d *records) next(r *Row) (err error) {
 		if err != nil {
 			return err
 		}
-		d.rows, d.left, d.as = arrow.Nested{Of: arrow.RowsOf(batch)}, int(batch.NumRows()), make([]message.Row, batch.NumRows())
+		d.rows, d.left, d.as = arrow.Nested{Of: arrow.RowsOf(batch)}, int(batch.NumRows()), make([]tabular.Cell, batch.NumRows())
 		for property, names := range d.columns {
 			d.found[property] = nil
 			for _, name := range slices.Backward(names) {
@@ -232,7 +231,7 @@ func (d *records) next(r *Row) (err error) {
 			return nil
 		}
 	}
-	d.as[row.Row] = row.Message()
+	d.as[row.Row] = row.Cell()
 	r.Decoded = &d.as[row.Row]
 	return nil
 }
@@ -253,21 +252,20 @@ type container struct {
 }
 
 func (d *container) next(r *Row) error {
-	of, err := d.AvroRows.Next()
+	members, row, err := d.AvroRows.Next()
 	if err != nil {
 		return err
 	}
-	members, _ := of.(map[string]any)
 	for property, names := range d.columns {
 		for _, name := range names {
 			v, found := members[name]
 			if !found {
 				continue
 			}
-			cell := typed.AvroValue{Value: v}.Cell()
+			cell := typed.AvroCell(v)
 			if property != atValue {
 				err = r.set(property, cell)
-			} else if of = v; isBytes(r, &cell) {
+			} else if row = cell; isBytes(r, &cell) {
 				return nil
 			}
 			if err != nil {
@@ -276,8 +274,7 @@ func (d *container) next(r *Row) error {
 			break
 		}
 	}
-	decoded := typed.AvroValue{Value: of}.Message()
-	r.Decoded = &decoded
+	r.Decoded = &row
 	return nil
 }
 
@@ -349,7 +346,8 @@ func (d *lines) read(r *Row, row value.Cell) error {
 	case row[0] == '"' && !enveloped: // the text of the message
 		r.Value = bytesOf(row.Name())
 	default:
-		r.Value, r.Decoded = row, &message.Row{Format: "json"}
+		cell := tabular.JSON(row)
+		r.Value, r.Decoded = row, &cell
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Request is the layout of rows to predict that come from no file, and say which of the model's columns they have.
@@ -82,8 +81,7 @@ func (r *Request) IsList() bool { return len(r.Cells) > 0 && r.Cells[0].Kind == 
 func (r *Request) IsNumber(column int) bool { return r.numeric[column] }
 
 // Number returns the number of a feature, NaN for a missing one.
-func (r *Request) Number(json value.Cell) (float64, error) {
-	cell := tabular.JSON(json)
+func (r *Request) Number(cell tabular.Cell) (float64, error) {
 	v, err := cell.Number(r.missing)
 	if err == nil {
 		err = r.checkNumber(v)

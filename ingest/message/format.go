@@ -26,8 +26,20 @@ type Format struct {
 	// Schema is the schema language of the values: the file extension, and the schema type in a registry. The zero value: no
 	// schema is needed.
 	Schema SchemaKind
-	// Open returns a reader of values.
-	Open func(Options) (Reader, error)
+	// Open returns a decoder of values.
+	Open func(Options) (Decoder, error)
+}
+
+// Decoder decodes values. It is not safe for concurrent use.
+type Decoder struct {
+	// Decode returns the value of a message, which is valid until the next call: a row, or a list of rows.
+	Decode func(ctx context.Context, p Payload) (tabular.Cell, error)
+	// Adapt returns a value that another decoder of the format has decoded as this one would. nil returns it as it is.
+	Adapt func(tabular.Cell) tabular.Cell
+	// Names returns the names of the members of values, as the schema in the file has them, and Has reports whether there is one. nil: there
+	// is no such file.
+	Names func() []string
+	Has   func(name string) bool
 }
 
 // SchemaKind is a schema language.
@@ -55,29 +67,9 @@ type Settings struct {
 	Message string `yaml:"message"`
 }
 
-// Reader decodes values. It is not safe for concurrent use.
-type Reader interface {
-	// Read returns the rows of a value, with a cell for each of Columns, or for each column if they have no names. They are
-	// valid until the next call. Except for a *RegistryError and the context's error, an error means that the value is
-	// invalid.
-	Read(ctx context.Context, p Payload) ([][]tabular.Cell, error)
-	// Names returns the paths of the values that the last message and its last row have, read or not; nil: columns have no
-	// names.
-	Names() []string
-}
-
-// Row is the decoded value of a message: a row of a file in another format than the messages on the topic.
-type Row struct {
-	Format string // name of the message format whose reader reads it
-	Of     any    // the value, or the rows that it is in, as this reader has them; nil: the value has bytes
-	At     int    // the number of its row
-}
-
 // Payload is a value without framing.
 type Payload struct {
 	Value []byte
-	// Row is the decoded value. Nil means that Value has it.
-	Row *Row
 	// Schema is the schema from a registry; nil: there is none.
 	Schema *Schema
 	// Indexes are the index path of the message type in the schema, if the format has one.

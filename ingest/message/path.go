@@ -3,13 +3,9 @@ package message
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 )
-
-// Path splits a path into member names and list indices, from 0, as in items.0.price.
-func Path(column string) []string { return strings.Split(column, ".") }
 
 // Label is the default column of the label in messages whose columns have names.
 const Label = "label"

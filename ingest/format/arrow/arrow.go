@@ -33,6 +33,23 @@ func Format() format.Format {
 	}
 }
 
+// Messages is the Arrow stream or file format for messages with arbitrary columns.
+func Messages() message.Format {
+	return message.Format{
+		Name:     "arrow",
+		Meaning:  "an Arrow stream or file, with rows of any columns",
+		Label:    message.Label,
+		Unframed: true,
+		Open: func(o message.Options) (message.Decoder, error) {
+			wanted := wantedColumns{}
+			for _, name := range append(message.Columns(o.Options), o.Rows) {
+				wanted[name], wanted[tabular.Path(name)[0]] = true, true
+			}
+			return message.Decoder{Decode: wanted.decode}, nil
+		},
+	}
+}
+
 // arrowMagic begins a file: a stream follows, then a footer, which is not read.
 const arrowMagic = "ARROW1\x00\x00"
 
@@ -62,7 +79,7 @@ type source struct {
 	fields  []tabular.Field
 	own     int   // number of columns of the file; those within them follow
 	parents []int // of a column within another: the number of that one
-	paths   *message.Paths[Nested]
+	paths   *tabular.Paths
 
 	batch arrow.Record
 	rows  *arrowvalue.Values // of the batch
@@ -110,7 +127,7 @@ func newSource(r Records, o layout.Options) *source {
 		named = append(named, string(c))
 	}
 	for _, name := range named {
-		path := message.Path(name)
+		path := tabular.Path(name)
 		if _, own := schema.FieldIdx(name); own || len(path) < 2 || slices.Contains(within, name) {
 			continue
 		}
@@ -125,7 +142,7 @@ func newSource(r Records, o layout.Options) *source {
 		parent, _ := schema.FieldIdx(path[0])
 		s.fields, within, s.parents = append(s.fields, f), append(within, name), append(s.parents, parent)
 	}
-	s.paths = message.NewPaths[Nested](within)
+	s.paths = tabular.NewPaths(within)
 	return s
 }
 
@@ -275,7 +292,7 @@ func (s *source) column(i int) *arrowvalue.Values {
 
 // at returns the values at a path in structs; nil if there are none, or if one of the structs is not valid.
 func at(rows *arrowvalue.Values, path string, valid func(of *arrowvalue.Values) bool) *arrowvalue.Values {
-	for _, name := range message.Path(path) {
+	for _, name := range tabular.Path(path) {
 		if rows == nil || rows.Type != arrowvalue.Struct || !valid(rows) {
 			return nil
 		}
@@ -287,7 +304,7 @@ func at(rows *arrowvalue.Values, path string, valid func(of *arrowvalue.Values) 
 // cells returns the values of the columns within others in a row of the batch, behind the columns of the file.
 func (s *source) cells(row int) ([]tabular.Cell, error) {
 	cells := make([]tabular.Cell, len(s.fields))
-	return cells, message.Read(s.paths, Nested{s.rows, row}, cells[s.own:])
+	return cells, s.paths.Read(Nested{s.rows, row}.Cell(), cells[s.own:])
 }
 
 // Read implements tabular.Source.

@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
@@ -25,41 +24,23 @@ func RowsOf(batch arrow.Record) *arrowvalue.Values {
 	return arrowvalue.Of(array.RecordToStructArray(batch))
 }
 
-// Message returns a row as the decoded value of a message.
-func (n Nested) Message() message.Row { return message.Row{Format: streams, Of: n.Of, At: n.Row} }
-
 // maxItems limits the items of a column of lists in a batch that take no bytes.
 const maxItems = 1 << 18
 
-// Kind implements message.Nested.
-func (n Nested) Kind() message.Kind {
-	switch {
-	case n.Of.Null(n.Row):
-		return message.Null
-	case n.Of.Type == arrowvalue.Struct, n.isMap():
-		return message.Object
-	case n.Of.Type == arrowvalue.List:
-		return message.List
-	}
-	return message.Scalar
-}
-
 func (n Nested) isMap() bool { return n.Of.Column.DataType().ID() == arrow.MAP }
 
-// Parts implements message.Nested.
-func (n Nested) Parts(at *message.Step, put func(at *message.Step, part Nested) error) error {
+// Parts implements tabular.Nested.
+func (n Nested) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.Cell) error) error {
 	switch {
 	case n.isMap():
-		return n.entries(func(key string, v Nested) error {
-			if next := at.Named([]byte(key)); next != nil {
-				return put(next, v)
-			}
-			return nil
-		})
+		return n.entries(at, put)
 	case n.Of.Type == arrowvalue.List:
 		from, to := n.Of.Range(n.Row)
-		return message.Parts(at, func(next *message.Step) (Nested, bool) {
-			return Nested{n.Of.Items(), from + next.Index}, next.Index >= 0 && next.Index < to-from
+		return tabular.Parts(at, func(next *tabular.Step) (part tabular.Cell, ok bool) {
+			if ok = next.Index >= 0 && next.Index < to-from; ok {
+				part = Nested{n.Of.Items(), from + next.Index}.Cell()
+			}
+			return part, ok
 		}, put)
 	}
 	for _, next := range at.Below {
@@ -70,7 +51,7 @@ func (n Nested) Parts(at *message.Step, put func(at *message.Step, part Nested) 
 		if err := checkItems(of); err != nil {
 			return fmt.Errorf("column %s: %w", strconv.Quote(next.Name), err)
 		}
-		if err := put(next, Nested{of, n.Row}); err != nil {
+		if err := put(next, Nested{of, n.Row}.Cell()); err != nil {
 			return err
 		}
 	}
@@ -100,13 +81,16 @@ func isEmpty(t arrow.DataType) bool {
 	return false
 }
 
-// entries calls put for each entry of a map whose key is a text or a number.
-func (n Nested) entries(put func(key string, v Nested) error) error {
+// entries is Parts for a map. Keys are texts or numbers.
+func (n Nested) entries(at *tabular.Step, put func(at *tabular.Step, part tabular.Cell) error) error {
 	keys, values := n.Of.Items().At(0), n.Of.Items().At(1)
 	from, to := n.Of.Range(n.Row)
 	for i := from; i < to; i++ {
-		if keys.Type == arrowvalue.Text || keys.Type == arrowvalue.Whole {
-			if err := put(keys.Text(i), Nested{values, i}); err != nil {
+		if keys.Type != arrowvalue.Text && keys.Type != arrowvalue.Whole {
+			continue
+		}
+		if next := at.Named([]byte(keys.Text(i))); next != nil {
+			if err := put(next, Nested{values, i}.Cell()); err != nil {
 				return err
 			}
 		}
@@ -114,30 +98,42 @@ func (n Nested) entries(put func(key string, v Nested) error) error {
 	return nil
 }
 
-// Items implements message.Nested.
-func (n Nested) Items(put func(item Nested) error) error {
+// Items implements tabular.Nested.
+func (n Nested) Items(put func(item tabular.Cell) error) error {
 	from, to := n.Of.Range(n.Row)
 	for i := from; i < to; i++ {
-		if err := put(Nested{n.Of.Items(), i}); err != nil {
+		if err := put(Nested{n.Of.Items(), i}.Cell()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Cell implements message.Nested.
+// Names implements tabular.Nested.
+func (n Nested) Names() []string {
+	if structs, is := n.Of.Column.DataType().(*arrow.StructType); is {
+		return fieldNames(structs.Fields())
+	}
+	return nil
+}
+
+func fieldNames(fields []arrow.Field) (names []string) {
+	for _, f := range fields {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// Cell returns the value.
 func (n Nested) Cell() tabular.Cell {
 	of, i := n.Of, n.Row
-	switch kind := n.Kind(); {
-	case kind == message.Null:
+	switch {
+	case of.Null(i):
 		return tabular.Cell{}
-	case kind == message.List:
-		items := []tabular.Cell{}
-		_ = n.Items(func(item Nested) error {
-			items = append(items, item.Cell())
-			return nil
-		})
-		return tabular.Items(items)
+	case of.Type == arrowvalue.Struct, n.isMap():
+		return tabular.ObjectOf(n)
+	case of.Type == arrowvalue.List:
+		return tabular.ListOf(n)
 	}
 	switch of.Type {
 	case arrowvalue.Boolean:
@@ -158,7 +154,7 @@ func (n Nested) Cell() tabular.Cell {
 	if binary, ok := of.Column.(*array.Binary); ok {
 		return tabular.Word(string(binary.Value(i)))
 	}
-	return tabular.Object()
+	return tabular.ObjectOf(nil)
 }
 
 // partType returns the type of the values at a path in values of a type; nil: none.

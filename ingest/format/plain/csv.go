@@ -323,7 +323,13 @@ func CSVMessages() message.Format {
 		Label:   csvLabel,
 		IsText:  true,
 		Width:   csvWidth,
-		Open:    func(o message.Options) (message.Reader, error) { return &csvMessages{delimiter: o.Delimiter}, nil },
+		Open: func(o message.Options) (message.Decoder, error) {
+			r := &csvMessages{comma: ','}
+			if o.Delimiter != "" {
+				r.comma = []rune(o.Delimiter)[0]
+			}
+			return message.Decoder{Decode: r.decode}, nil
+		},
 	}
 }
 
@@ -343,41 +349,36 @@ func csvWidth(o layout.Options, n int) (columns int, exact bool, err error) {
 	return columns, false, nil
 }
 
-// csvMessages reads lines.
+// csvMessages reads lines into cells that the next lines reuse.
 type csvMessages struct {
-	delimiter string
-	read      [][]tabular.Cell
+	comma rune
+	cells []tabular.Cell
+	rows  []tabular.Cell
 }
 
-// Names implements message.Reader.
-func (r *csvMessages) Names() []string { return nil }
-
-// Read implements message.Reader. A syntax error has the line, from 1, and the byte.
-func (r *csvMessages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell, error) {
-	comma := ','
-	if r.delimiter != "" {
-		comma = []rune(r.delimiter)[0]
-	}
-	parser := newParser(bytes.NewReader(p.Value), comma)
-	r.read = r.read[:0]
+// decode returns the rows of a value. A syntax error has the line, from 1, and the byte.
+func (r *csvMessages) decode(_ context.Context, p message.Payload) (all tabular.Cell, err error) {
+	parser := newParser(bytes.NewReader(p.Value), r.comma)
+	r.cells, r.rows = r.cells[:0], r.rows[:0]
 	for {
 		record, err := parser.Read()
 		if syntax, ok := errors.AsType[*csv.ParseError](err); ok {
-			return nil, fmt.Errorf("line %d, byte %d: %w", syntax.Line, syntax.Column, syntax.Err)
+			return all, fmt.Errorf("line %d, byte %d: %w", syntax.Line, syntax.Column, syntax.Err)
 		}
 		switch {
-		case err == io.EOF && len(r.read) == 0:
-			return nil, errors.New("an empty value: expected " + csvMeaning)
+		case err == io.EOF && len(r.rows) == 0:
+			return all, errors.New("an empty value: expected " + csvMeaning)
 		case err == io.EOF:
-			return r.read, nil
+			return tabular.Items(r.rows), nil
 		case err != nil:
-			return nil, err
+			return all, err
 		case len(record) == 1 && strings.TrimSpace(record[0]) == "": // a blank row
 			continue
 		}
-		row := message.NextRow(&r.read, len(record))
-		for i, text := range record {
-			row[i] = tabular.Word(text)
+		first := len(r.cells)
+		for _, text := range record {
+			r.cells = append(r.cells, tabular.Word(text))
 		}
+		r.rows = append(r.rows, tabular.Items(r.cells[first:len(r.cells):len(r.cells)]))
 	}
 }

@@ -39,12 +39,12 @@ type jsonSource struct {
 	input.LineReader
 	options layout.Options
 	fields  []tabular.Field
-	within  []string                     // columns that the options name by path
-	paths   *message.Paths[message.JSON] // to within
-	places  map[string]int               // name to column index
-	leaves  bool                         // columns that the first rows lack are ignored; false: they are an error
-	closed  bool                         // the first rows have been read
-	ahead   []jsonRow                    // the first rows that are in no block yet
+	within  []string       // columns that the options name by path
+	paths   *tabular.Paths // to within
+	places  map[string]int // name to column index
+	leaves  bool           // columns that the first rows lack are ignored; false: they are an error
+	closed  bool           // the first rows have been read
+	ahead   []jsonRow      // the first rows that are in no block yet
 }
 
 // jsonRow is a line. A missing member is null, or missing at the end.
@@ -57,11 +57,11 @@ type jsonRow struct {
 func openJSON(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
 	s := &jsonSource{LineReader: input.LineReader{Content: c}, options: o, places: map[string]int{}}
 	for _, c := range o.NamedColumns() {
-		if name := string(c); len(message.Path(name)) > 1 && !slices.Contains(s.within, name) {
+		if name := string(c); len(tabular.Path(name)) > 1 && !slices.Contains(s.within, name) {
 			s.within = append(s.within, name)
 		}
 	}
-	s.paths = message.NewPaths[message.JSON](s.within)
+	s.paths = tabular.NewPaths(s.within)
 	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
 		c.Discard(3)
 	}
@@ -172,7 +172,7 @@ func (s *jsonSource) members(line []byte) ([]tabular.Cell, error) {
 		return cells, err
 	}
 	found := make([]tabular.Cell, len(s.within))
-	err = message.Read(s.paths, line, found)
+	err = s.paths.Read(tabular.JSON(line), found)
 	for i, name := range s.within {
 		at, known := s.places[name]
 		if !known && (s.closed || !s.paths.Has(i)) {

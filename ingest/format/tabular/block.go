@@ -92,11 +92,11 @@ func (b *Block) Cell(row, column int) Cell {
 	case len(c.NoLists) > 0 && c.NoLists[row]:
 		return Cell{}
 	default:
-		list := Cell{kind: cellList, column: c, to: c.Ends[row]}
+		list := slice{Column: c, to: c.Ends[row]}
 		if row > 0 {
 			list.from = c.Ends[row-1]
 		}
-		return list
+		return ListOf(list)
 	}
 }
 

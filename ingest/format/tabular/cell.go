@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -18,13 +17,9 @@ import (
 // Cell is a value with its kind: other rows may have values of other kinds in the same column. The zero value is null.
 type Cell struct {
 	kind cellKind
-	text string  // a text, or the digits of a number; a time in a zone
-	bits uint64  // of a number or a boolean
-	list *[]Cell // items
-	json value.Cell
-
-	column   *Column // has the items, or nil
-	from, to int
+	text string // a text, or the digits of a number; a time in a zone
+	bits uint64 // of a number or a boolean
+	of   Nested // the parts of a value; nil: it has none
 }
 
 type cellKind uint8
@@ -49,9 +44,9 @@ func JSON(c value.Cell) Cell {
 	case c[0] == '"':
 		return Word(string(c.Name()))
 	case c[0] == '[':
-		return Cell{kind: cellList, json: c}
+		return ListOf(jsonValue(c))
 	case c[0] == '{':
-		return Cell{kind: cellObject, json: c}
+		return ObjectOf(jsonValue(c))
 	case c[0] == 't', c[0] == 'f':
 		return Truth(c[0] == 't')
 	}
@@ -124,13 +119,22 @@ func Truth(v bool) Cell {
 }
 
 // Items returns a list.
-func Items(items []Cell) Cell { return Cell{kind: cellList, list: &items} }
+func Items(list []Cell) Cell { return ListOf(items(list)) }
 
-// Object returns a value with members, which is not a column value itself.
-func Object() Cell { return Cell{kind: cellObject} }
+// ListOf returns a list with these items.
+func ListOf(of Nested) Cell { return Cell{kind: cellList, of: of} }
 
-// Source returns the JSON of a list or an object; nil for another value, or from another format.
-func (c *Cell) Source() value.Cell { return c.json }
+// ObjectOf returns a value with members, which is not a column value itself. nil: they are unknown.
+func ObjectOf(of Nested) Cell { return Cell{kind: cellObject, of: of} }
+
+// With returns a value that also has parts.
+func (c Cell) With(of Nested) Cell {
+	c.of = of
+	return c
+}
+
+// Nested returns the parts of a value; nil: it has none.
+func (c *Cell) Nested() Nested { return c.of }
 
 func (c *Cell) float() float64 { return math.Float64frombits(c.bits) }
 
@@ -156,41 +160,40 @@ func (c *Cell) Null() bool { return c.kind == cellNull }
 // IsList reports whether a value is a list.
 func (c *Cell) IsList() bool { return c.kind == cellList }
 
-// items iterates over the items of a list. Another value has none.
-func (c Cell) items() iter.Seq[Cell] {
-	return func(yield func(Cell) bool) {
-		switch {
-		case c.list != nil:
-			slices.Values(*c.list)(yield)
-		case c.column != nil:
-			for i := c.from; i < c.to && yield(c.column.cell(i)); i++ {
-			}
-		case c.kind == cellList:
-			for item := range c.json.All() {
-				if !yield(JSON(item)) {
-					return
-				}
-			}
-		}
+// IsObject reports whether a value has members that can be read.
+func (c *Cell) IsObject() bool { return c.kind == cellObject && c.of != nil }
+
+// Each calls put for each item of a list, until an error. Another value has none.
+func (c *Cell) Each(put func(item Cell) error) error {
+	if c.kind != cellList {
+		return nil
 	}
+	return c.of.Items(put)
 }
 
 // List returns the items of a list; nil for another value.
-func (c *Cell) List() []Cell { return slices.Collect(c.items()) }
+func (c *Cell) List() (list []Cell) {
+	if list, ok := c.of.(items); ok {
+		return list
+	}
+	_ = c.Each(func(item Cell) error {
+		list = append(list, item)
+		return nil
+	})
+	return list
+}
 
 // AppendNumbers appends the numbers of a list; NaN for a missing one.
 func (c *Cell) AppendNumbers(numbers []float64, missing value.Missing) ([]float64, error) {
-	if c.column != nil && len(c.column.Numbers) > 0 && !missing.HasNumbers() {
-		return append(numbers, c.column.Numbers[c.from:c.to]...), nil
+	if s, ok := c.of.(slice); ok && len(s.Numbers) > 0 && !missing.HasNumbers() {
+		return append(numbers, s.Numbers[s.from:s.to]...), nil
 	}
-	for item := range c.items() {
+	err := c.Each(func(item Cell) error {
 		v, err := item.Number(missing)
-		if err != nil {
-			return numbers, err
-		}
 		numbers = append(numbers, v)
-	}
-	return numbers, nil
+		return err
+	})
+	return numbers, err
 }
 
 // Kind returns the kind of a value, and the length of a list. A null and an empty list have the kind None.
@@ -210,19 +213,25 @@ func (c *Cell) Kind() (k Kind, length int) {
 		}
 		return Unread, 0
 	}
-	items := c.List()
-	if len(items) == 0 {
+	first, n := Cell{}, 0
+	_ = c.Each(func(item Cell) error {
+		if n == 0 {
+			first = item
+		}
+		n++
+		return nil
+	})
+	switch {
+	case n == 0:
 		return None, 0
-	}
-	switch items[0].kind {
-	case cellText:
-		return TextList, len(items)
-	case cellObject:
+	case first.kind == cellText:
+		return TextList, n
+	case first.kind == cellObject:
 		return Pairs, 0
-	case cellList:
+	case first.kind == cellList:
 		return Unread, 0
 	}
-	return List, len(items)
+	return List, n
 }
 
 // Word returns a value that is a text.
@@ -231,8 +240,6 @@ func (c *Cell) Word() (text string, ok bool) { return c.text, c.kind == cellText
 // String formats a value for an error, truncated if it is long.
 func (c *Cell) String() string {
 	switch {
-	case len(c.json) > 0:
-		return c.json.String()
 	case c.kind == cellList:
 		return fmt.Sprintf("an array of %d", len(c.List()))
 	case c.kind == cellObject:
@@ -320,16 +327,14 @@ func (c *Cell) Words() (string, error) {
 	}
 	var words strings.Builder // without a list of the texts
 	separator := ""
-	for item := range c.items() {
+	err := c.Each(func(item Cell) error {
 		text, err := item.Text()
-		if err != nil {
-			return "", err
-		}
 		words.WriteString(separator)
 		words.WriteString(text)
 		separator = " "
-	}
-	return words.String(), nil
+		return err
+	})
+	return words.String(), err
 }
 
 // Texts returns the texts of a list, or the words of its numbers; nil for another value.
@@ -338,14 +343,12 @@ func (c *Cell) Texts() (texts []string, err error) {
 		return nil, nil
 	}
 	texts = []string{}
-	for item := range c.items() {
+	err = c.Each(func(item Cell) error {
 		text, err := item.Text()
-		if err != nil {
-			return nil, err
-		}
 		texts = append(texts, text)
-	}
-	return texts, nil
+		return err
+	})
+	return texts, err
 }
 
 // entry is an entry of a sparse row.
@@ -359,9 +362,9 @@ func (c *Cell) Pairs(put func(index int64, v float64) error) error {
 	if c.Null() {
 		return errors.New("null instead of a sparse row")
 	}
-	if c.column != nil {
-		for i := c.from; i < c.to; i++ {
-			if err := put(c.column.Indices[i], c.column.Numbers[i]); err != nil {
+	if s, ok := c.of.(slice); ok {
+		for i := s.from; i < s.to; i++ {
+			if err := put(s.Indices[i], s.Numbers[i]); err != nil {
 				return err
 			}
 		}
@@ -387,15 +390,16 @@ func (c *Cell) entries() (entries []entry, err error) {
 		entries = append(entries, entry{at, v})
 		return err
 	}
+	json, ok := c.of.(jsonValue)
 	switch {
-	case len(c.json) == 0:
+	case !ok:
 		return nil, fmt.Errorf("%s: expected a list of index and value", c.String())
 	case c.kind == cellObject:
-		err := c.json.Each(func(index []byte, number value.Cell) error { return add(value.Cell(index), number) })
+		err := value.Cell(json).Each(func(index []byte, number value.Cell) error { return add(value.Cell(index), number) })
 		slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.index, b.index) })
 		return entries, err
 	}
-	for item := range c.json.All() {
+	for item := range value.Cell(json).All() {
 		var index, number value.Cell
 		err := item.Each(func(name []byte, member value.Cell) error {
 			switch string(name) {
@@ -425,7 +429,7 @@ func Decimal(digits []byte, scale int) Cell {
 	case len(digits) == 0:
 		return Integer(0)
 	case len(digits) > maxDigits || scale > value.MaxScale || scale < -value.MaxScale:
-		return Object()
+		return ObjectOf(nil)
 	}
 	unscaled := value.BigEndian(digits)
 	if scale == 0 && unscaled.IsInt64() {

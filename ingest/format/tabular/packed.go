@@ -26,7 +26,8 @@ func appendCells(to []byte, cells []Cell) []byte {
 }
 
 // ReadRows returns the rows that [AppendRows] has encoded.
-func ReadRows(from []byte) (rows [][]Cell) {
+func ReadRows(from []byte) [][]Cell {
+	rows := [][]Cell{}
 	for range number(&from) {
 		rows = append(rows, readCells(&from))
 	}

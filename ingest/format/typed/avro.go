@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -32,12 +31,11 @@ func Avro() message.Format {
 		Meaning: "a record in Avro's binary encoding, with the schema of `registry` or of the file `schema`",
 		Label:   message.Label,
 		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
-		Open: func(o message.Options) (message.Reader, error) {
+		Open: func(o message.Options) (d message.Decoder, err error) {
 			r := &avroMessages{writers: map[*message.Schema]*avroWriter{}}
 			r.as = r.empty.conversions()
-			r.rows = message.NewRows[AvroValue](o, r.Names)
-			if o.Schema == "" {
-				return r, nil
+			if d.Decode = r.decode; o.Schema == "" {
+				return d, nil
 			}
 			text, err := os.ReadFile(o.Schema)
 			var schema *avro.Schema
@@ -45,41 +43,38 @@ func Avro() message.Format {
 				schema, err = r.parse(&message.Schema{Text: string(text)})
 			}
 			if err != nil {
-				return nil, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
+				return d, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
 			}
 			r.ours = nodeOf(schema)
-			r.last = &avroWriter{Schema: schema, name: o.Schema}
-			r.writers[nil] = r.last
-			names := r.Names()
-			return r, r.rows.Check(func(name string) bool { return slices.Contains(names, name) })
+			r.writers[nil] = &avroWriter{Schema: schema, name: o.Schema}
+			d.Names = func() (names []string) {
+				for _, f := range schema.Root().ExpandReferences().Fields {
+					names = append(names, f.Name)
+				}
+				return names
+			}
+			d.Has = func(name string) bool { return slices.Contains(d.Names(), name) }
+			d.Adapt = func(c tabular.Cell) tabular.Cell {
+				if v, is := c.Nested().(*avroValue); is {
+					return c.With(&avroValue{v.members, v.items, r.ours})
+				}
+				return c
+			}
+			return d, nil
 		},
 	}
 }
 
 // avroMessages reads records.
 type avroMessages struct {
-	rows    *message.Rows[AvroValue]
 	ours    *schemaNode // the reader schema; nil: none
 	writers map[*message.Schema]*avroWriter
-	last    *avroWriter    // of the last value; nil: none was read
-	row     map[string]any // the last value, if it is a row of a file
 	as      []avro.SchemaOpt
 	empty   empty
 }
 
 // empty is the number of values without bytes that the current value may still have.
 type empty int
-
-// Names implements message.Reader. Fields of nested records are not listed.
-func (r *avroMessages) Names() (names []string) {
-	if r.row != nil || r.last == nil {
-		return slices.Sorted(maps.Keys(r.row))
-	}
-	for _, f := range r.last.Root().ExpandReferences().Fields {
-		names = append(names, f.Name)
-	}
-	return names
-}
 
 // avroWriter is a schema of values, or the reason why it can't be used.
 type avroWriter struct {
@@ -190,25 +185,21 @@ func (r *avroMessages) writerOf(s *message.Schema) *avroWriter {
 	return w
 }
 
-// Read implements message.Reader.
-func (r *avroMessages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell, error) {
-	if m.Row != nil {
-		r.row, _ = m.Row.Of.(map[string]any)
-		return r.rows.Read(AvroValue{m.Row.Of, r.ours})
-	}
+// decode decodes a record.
+func (r *avroMessages) decode(_ context.Context, m message.Payload) (v tabular.Cell, err error) {
 	w := r.writerOf(m.Schema)
 	if w.err != nil {
-		return nil, w.err
+		return v, w.err
 	}
-	r.last, r.row, r.empty = w, nil, empty(len(m.Value)+maxEmpty)
+	r.empty = empty(len(m.Value) + maxEmpty)
 	rest, err := w.Decode(m.Value, &w.value)
 	if err == nil && len(rest) > 0 {
 		err = fmt.Errorf("%d bytes behind the value", len(rest))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: is it written with %s?", err, w.name)
+		return v, fmt.Errorf("%w: is it written with %s?", err, w.name)
 	}
-	return r.rows.Read(AvroValue{w.value, r.ours})
+	return avroCell(w.value, r.ours), nil
 }
 
 // AvroRows are the rows of an object container file. Memory holds a block.
@@ -224,11 +215,13 @@ func OpenAvro(r io.Reader) (rows *AvroRows, err error) {
 	return rows, err
 }
 
-// Next returns the next row, as a [message.Row] has it; io.EOF after the last.
-func (r *AvroRows) Next() (row any, err error) {
+// Next returns the members of the next row, or nil if it is no record, and its value; io.EOF after the last.
+func (r *AvroRows) Next() (members map[string]any, row tabular.Cell, err error) {
 	r.empty = maxEmpty
-	err = r.file.Decode(&row)
-	return row, err
+	var v any
+	err = r.file.Decode(&v)
+	members, _ = v.(map[string]any)
+	return members, AvroCell(v), err
 }
 
 // Close releases the memory of the decompressor.

@@ -15,12 +15,12 @@ import (
 )
 
 // avroReader returns a reader of columns, the first of which is the label.
-func avroReader(t *testing.T, rows string, columns ...string) *avroMessages {
+func avroReader(t *testing.T, rows string, columns ...string) *message.Reader {
 	t.Helper()
 	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
-	r := arrowtest.Must(Avro().Open(o))(t)
-	return r.(*avroMessages)
+	r := arrowtest.Must(Avro().NewReader(o))(t)
+	return r
 }
 
 // texts formats the cells of rows: lists with their items.
@@ -47,7 +47,7 @@ func textOf(c *tabular.Cell) string {
 }
 
 // read encodes a value with the schema, and reads it.
-func read(t *testing.T, r *avroMessages, schema string, value any) ([][]tabular.Cell, error) {
+func read(t *testing.T, r *message.Reader, schema string, value any) ([][]tabular.Cell, error) {
 	t.Helper()
 	content := arrowtest.Must(avro.MustParse(schema).Encode(value))(t)
 	return r.Read(t.Context(), message.Payload{Value: content, Schema: &message.Schema{Name: "schema 1", Type: "AVRO", Text: schema}})
@@ -203,7 +203,7 @@ func FuzzAvro(f *testing.F) {
 		{Name: "itself", Text: `{"type":"record","name":"M","fields":[{"name":"kind","type":["null","M"]}]}`}}
 	f.Fuzz(func(t *testing.T, value []byte, which uint8) {
 		s := schemas[int(which)%len(schemas)]
-		for _, r := range []*avroMessages{avroReader(t, "", "kind", "user.tags", "items.1.price", "price", "before"), avroReader(t, "items", "kind", "price")} {
+		for _, r := range []*message.Reader{avroReader(t, "", "kind", "user.tags", "items.1.price", "price", "before"), avroReader(t, "items", "kind", "price")} {
 			rows, err := r.Read(t.Context(), message.Payload{Value: value, Schema: s})
 			if err == nil && len(rows) > 100_000 {
 				t.Errorf("%d rows of %d bytes", len(rows), len(value))

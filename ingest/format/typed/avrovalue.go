@@ -1,79 +1,27 @@
 package typed
 
 import (
+	"maps"
 	"math/big"
+	"slices"
 
 	"github.com/twmb/avro"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// AvroValue is a value as the library decodes it to an interface.
-type AvroValue struct {
-	Value any
-	ours  *schemaNode // in the reader schema; nil: it has none
+// avroValue has the fields of a record, the entries of a map or the items of a list, as the library decodes them to an interface.
+type avroValue struct {
+	members map[string]any
+	items   []any
+	ours    *schemaNode // in the reader schema; nil: it has none
 }
 
-// Message returns a row as the decoded value of a message.
-func (n AvroValue) Message() message.Row { return message.Row{Format: binary, Of: n.Value} }
+// AvroCell returns a value as the library decodes it to an interface.
+func AvroCell(v any) tabular.Cell { return avroCell(v, nil) }
 
-// Kind implements message.Nested.
-func (n AvroValue) Kind() message.Kind {
-	switch n.Value.(type) {
-	case nil:
-		return message.Null
-	case map[string]any:
-		return message.Object
-	case []any:
-		return message.List
-	}
-	return message.Scalar
-}
-
-// Parts implements message.Nested. A field that a record lacks has its alias or its default in the reader schema.
-func (n AvroValue) Parts(at *message.Step, put func(at *message.Step, part AvroValue) error) error {
-	items, _ := n.Value.([]any)
-	members, _ := n.Value.(map[string]any)
-	return message.Parts(at, func(next *message.Step) (AvroValue, bool) {
-		if next.Index >= 0 && next.Index < len(items) {
-			return AvroValue{items[next.Index], n.ours.items()}, true
-		}
-		return n.resolve(members, next.Name)
-	}, put)
-}
-
-// resolve returns a field of a record, or an entry of a map, by its name in the reader schema.
-func (n AvroValue) resolve(members map[string]any, name string) (part AvroValue, ok bool) {
-	if n.ours == nil || members == nil {
-		part.Value, ok = members[name]
-		return part, ok
-	}
-	f, of := n.ours.field(name)
-	if v, ok := members[name]; ok || f == nil {
-		return AvroValue{v, of}, ok
-	}
-	for _, alias := range f.Aliases {
-		if v, ok := members[alias]; ok {
-			return AvroValue{v, of}, true
-		}
-	}
-	return AvroValue{f.Default, nil}, f.HasDefault
-}
-
-// Items implements message.Nested.
-func (n AvroValue) Items(put func(item AvroValue) error) error {
-	for _, item := range n.Value.([]any) {
-		if err := put(AvroValue{item, n.ours.items()}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Cell implements message.Nested.
-func (n AvroValue) Cell() tabular.Cell {
-	switch v := n.Value.(type) {
+func avroCell(v any, ours *schemaNode) tabular.Cell {
+	switch v := v.(type) {
 	case nil:
 		return tabular.Cell{}
 	case tabular.Cell:
@@ -96,14 +44,60 @@ func (n AvroValue) Cell() tabular.Cell {
 		number, _ := v.Float64()
 		return tabular.Float(number)
 	case []any:
-		items := make([]tabular.Cell, len(v))
-		for i, item := range v {
-			items[i] = AvroValue{Value: item}.Cell()
-		}
-		return tabular.Items(items)
+		return tabular.ListOf(&avroValue{items: v, ours: ours})
+	case map[string]any:
+		return tabular.ObjectOf(&avroValue{members: v, ours: ours})
 	}
-	return tabular.Object()
+	return tabular.ObjectOf(nil)
 }
+
+// Parts implements tabular.Nested.
+func (n *avroValue) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.Cell) error) error {
+	for _, next := range at.Below {
+		if v, of, ok := n.part(next); ok {
+			if err := put(next, avroCell(v, of)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// part returns an item, a field of a record, or an entry of a map, by its name in the reader schema. A field that a record lacks has its
+// alias or its default in that schema.
+func (n *avroValue) part(at *tabular.Step) (v any, of *schemaNode, ok bool) {
+	if at.Index >= 0 && at.Index < len(n.items) {
+		return n.items[at.Index], n.ours.items(), true
+	}
+	v, ok = n.members[at.Name]
+	if n.ours == nil || n.members == nil {
+		return v, nil, ok
+	}
+	f, of := n.ours.field(at.Name)
+	if ok || f == nil {
+		return v, of, ok
+	}
+	for _, alias := range f.Aliases {
+		if v, ok := n.members[alias]; ok {
+			return v, of, true
+		}
+	}
+	return f.Default, nil, f.HasDefault
+}
+
+// Items implements tabular.Nested.
+func (n *avroValue) Items(put func(item tabular.Cell) error) error {
+	ours := n.ours.items()
+	for _, item := range n.items {
+		if err := put(avroCell(item, ours)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Names implements tabular.Nested. Fields of nested records are not listed.
+func (n *avroValue) Names() []string { return slices.Sorted(maps.Keys(n.members)) }
 
 // schemaNode is a node of a schema, with the named types that it may refer to.
 type schemaNode struct {

@@ -22,42 +22,36 @@ func Protobuf() message.Format {
 		Meaning: "a message in Protobuf's binary encoding, with the schema of `registry` or of the file `schema`",
 		Label:   message.Label,
 		Schema:  message.SchemaKind{Type: "PROTOBUF", Ending: ".proto", Named: true},
-		Open: func(o message.Options) (message.Reader, error) {
+		Open: func(o message.Options) (d message.Decoder, err error) {
 			r := &protobufMessages{types: map[*message.Schema][]*messageType{}}
-			r.rows = message.NewRows[protobufValue](o, r.Names)
-			if o.Schema == "" {
-				return r, nil
+			if d.Decode = r.decode; o.Schema == "" {
+				return d, nil
 			}
 			file, err := compileFile(context.Background(), o.Schema)
 			if err != nil {
-				return nil, fmt.Errorf("examples.schema: %w", err)
+				return d, fmt.Errorf("examples.schema: %w", err)
 			}
 			of, err := named(file, o.Message)
 			if err != nil {
-				return nil, err
+				return d, err
 			}
-			r.last = typeOf(o.Schema, of)
-			r.types[nil] = []*messageType{r.last}
-			return r, r.rows.Check(func(name string) bool { return fieldOf(of, name) != nil })
+			r.types[nil] = []*messageType{typeOf(o.Schema, of)}
+			d.Names = func() []string { return fieldNames(of) }
+			d.Has = func(name string) bool { return fieldOf(of, name) != nil }
+			return d, nil
 		},
 	}
 }
 
 // protobufMessages decodes messages.
 type protobufMessages struct {
-	rows  *message.Rows[protobufValue]
 	types map[*message.Schema][]*messageType // of a schema, as encountered
-	last  *messageType                       // of the last value; nil: none was read
 }
 
-// Names implements message.Reader. Fields of nested messages are not listed.
-func (r *protobufMessages) Names() (names []string) {
-	if r.last == nil {
-		return nil
-	}
-	of := r.last.read.Descriptor().Fields()
-	for i := range of.Len() {
-		names = append(names, string(of.Get(i).Name()))
+// fieldNames returns the names of the fields of a message. Those of nested messages are not listed.
+func fieldNames(of protoreflect.MessageDescriptor) (names []string) {
+	for i := range of.Fields().Len() {
+		names = append(names, string(of.Fields().Get(i).Name()))
 	}
 	return names
 }
@@ -66,7 +60,7 @@ func (r *protobufMessages) Names() (names []string) {
 type messageType struct {
 	schema  string             // the name of the schema
 	indexes []int              // of the type in the schema
-	read    *dynamicpb.Message // reusable message, empty between values, since its large field map is expensive to create
+	read    *dynamicpb.Message // message that the next value reuses, since its large field map is expensive to create
 	err     error
 }
 
@@ -103,23 +97,22 @@ func (r *protobufMessages) messageTypeOf(ctx context.Context, m message.Payload)
 // maxTypes limits the message types of a schema that are cached, because untrusted messages may name any.
 const maxTypes = 1000
 
-// Read implements message.Reader.
-func (r *protobufMessages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cell, error) {
+// decode decodes a message.
+func (r *protobufMessages) decode(ctx context.Context, m message.Payload) (v tabular.Cell, err error) {
 	t := r.messageTypeOf(ctx, m)
 	if t.err != nil {
-		return nil, t.err
+		return v, t.err
 	}
-	r.last = t
 	read := t.read
-	defer read.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+	read.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		read.Clear(f)
 		return true
 	})
 	if err := unmarshal(m.Value, read); err != nil {
 		t.read = dynamicpb.NewMessage(read.Descriptor()) // its state after an error is undefined
-		return nil, fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), t.schema)
+		return v, fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), t.schema)
 	}
-	return r.rows.Read(protobufValue{value: protoreflect.ValueOfMessage(read)})
+	return tabular.ObjectOf(&protobufValue{value: protoreflect.ValueOfMessage(read)}), nil
 }
 
 // unmarshal decodes a message. The library panics on some inputs, such as a map entry with a second key of another wire

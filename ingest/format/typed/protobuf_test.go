@@ -32,17 +32,13 @@ message Event {
 }`
 
 // protobufReader returns a reader of columns, the first of which is the label, with a schema file.
-func protobufReader(t *testing.T, schema, name, rows string, columns ...string) (*protobufMessages, error) {
+func protobufReader(t *testing.T, schema, name, rows string, columns ...string) (*message.Reader, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events.proto")
 	arrowtest.NoError(t, os.WriteFile(file, []byte(schema), 0o600))
 	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows, Schema: file, Message: name}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
-	r, err := Protobuf().Open(o)
-	if err != nil {
-		return nil, err
-	}
-	return r.(*protobufMessages), nil
+	return Protobuf().NewReader(o)
 }
 
 // encoded is a message of the schema, given as JSON.
@@ -115,7 +111,7 @@ func TestProtobufReferences(t *testing.T) {
 			{Name: "common/place.proto", Text: `syntax = "proto3"; package common; import "common/point.proto"; message Place { Point point = 1; }`}}}
 	o := message.Options{Options: layout.Defaults()}
 	o.Columns.Use = []string{"at.point.x"}
-	opened := arrowtest.Must(Protobuf().Open(o))(t)
+	opened := arrowtest.Must(Protobuf().NewReader(o))(t)
 	value := []byte{10, 1, 'b', 18, 4, 10, 2, 8, 7}
 	for _, test := range []struct {
 		indexes []int
@@ -155,7 +151,7 @@ func TestDescriptors(t *testing.T) {
 	for _, reference := range []message.Reference{text, {Name: "size.proto", Text: descriptor("size.proto", size)}} {
 		o := message.Options{Options: layout.Defaults()}
 		o.Columns.Use = []string{"size.x", "at", "size.howMany"}
-		r := arrowtest.Must(Protobuf().Open(o))(t)
+		r := arrowtest.Must(Protobuf().NewReader(o))(t)
 		s := &message.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []message.Reference{reference}}
 		rows, err := r.Read(t.Context(), message.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
 		if got := fmt.Sprint(texts(rows)); err != nil || got != `[["a" 7 9 0]]` {
@@ -171,11 +167,11 @@ func FuzzProtobuf(f *testing.F) {
 	f.Add([]byte{162, 1, 8, 10, 2, 255, 255, 24, 128, 128, 64})
 	f.Add([]byte{0, 0, 0, 0, 7, 10, 1, 'b'})
 	f.Add([]byte("z\x05\n\x010\b0")) // a map entry with two keys, the second of another wire type
-	var readers []message.Reader
+	var readers []*message.Reader
 	for _, rows := range []string{"", "items"} {
 		o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
 		o.Columns.Use = []string{"price", "items.0.again.counts.b", "byId.7.price", "tags", "right", "at"}
-		r := arrowtest.Must(Protobuf().Open(o))(f)
+		r := arrowtest.Must(Protobuf().NewReader(o))(f)
 		readers = append(readers, r)
 	}
 	s := &message.Schema{Name: "schema 1", Text: events}

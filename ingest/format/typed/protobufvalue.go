@@ -6,10 +6,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// protobufValue is a message, the value of a field, an item of a list, or a value of a map. It is a null without a value.
+// protobufValue is a message, a list or a map.
 type protobufValue struct {
 	value protoreflect.Value
 	field protoreflect.FieldDescriptor // nil: the whole message
@@ -23,26 +22,13 @@ func fieldOf(of protoreflect.MessageDescriptor, name string) protoreflect.FieldD
 	return of.Fields().ByJSONName(name)
 }
 
-// Kind implements message.Nested.
-func (n protobufValue) Kind() message.Kind {
-	switch n.value.Interface().(type) {
-	case nil:
-		return message.Null
-	case protoreflect.Message, protoreflect.Map:
-		return message.Object
-	case protoreflect.List:
-		return message.List
-	}
-	return message.Scalar
-}
-
-// Parts implements message.Nested.
-func (n protobufValue) Parts(at *message.Step, put func(at *message.Step, part protobufValue) error) error {
-	return message.Parts(at, n.at, put)
+// Parts implements tabular.Nested.
+func (n *protobufValue) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.Cell) error) error {
+	return tabular.Parts(at, n.at, put)
 }
 
 // at returns a part.
-func (n protobufValue) at(next *message.Step) (part protobufValue, ok bool) {
+func (n *protobufValue) at(next *tabular.Step) (part tabular.Cell, ok bool) {
 	switch v := n.value.Interface().(type) {
 	case protoreflect.Message:
 		f := fieldOf(v.Descriptor(), next.Name)
@@ -50,16 +36,16 @@ func (n protobufValue) at(next *message.Step) (part protobufValue, ok bool) {
 			return part, false
 		}
 		if !v.Has(f) && f.HasPresence() && !f.HasDefault() {
-			return protobufValue{field: f}, true
+			return part, true
 		}
-		return protobufValue{v.Get(f), f}, true
+		return protobufCell(v.Get(f), f), true
 	case protoreflect.List:
 		if next.Index >= 0 && next.Index < v.Len() {
-			return protobufValue{v.Get(next.Index), n.field}, true
+			return protobufCell(v.Get(next.Index), n.field), true
 		}
 	case protoreflect.Map:
 		if key, ok := keyOf(n.field.MapKey(), next.Name); ok && v.Has(key) {
-			return protobufValue{v.Get(key), n.field.MapValue()}, true
+			return protobufCell(v.Get(key), n.field.MapValue()), true
 		}
 	}
 	return part, false
@@ -87,49 +73,55 @@ func keyOf(f protoreflect.FieldDescriptor, name string) (key protoreflect.MapKey
 	return protoreflect.ValueOfUint64(v).MapKey(), err == nil
 }
 
-// Items implements message.Nested.
-func (n protobufValue) Items(put func(item protobufValue) error) error {
+// Items implements tabular.Nested.
+func (n *protobufValue) Items(put func(item tabular.Cell) error) error {
 	list := n.value.List()
 	for i := range list.Len() {
-		if err := put(protobufValue{list.Get(i), n.field}); err != nil {
+		if err := put(protobufCell(list.Get(i), n.field)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Cell implements message.Nested. Times are in seconds.
-func (n protobufValue) Cell() tabular.Cell {
-	switch v := n.value.Interface().(type) {
+// Names implements tabular.Nested.
+func (n *protobufValue) Names() []string {
+	if m, is := n.value.Interface().(protoreflect.Message); is {
+		return fieldNames(m.Descriptor())
+	}
+	return nil
+}
+
+// protobufCell returns the value of a field, an item of a list, or a value of a map. Times are in seconds.
+func protobufCell(of protoreflect.Value, field protoreflect.FieldDescriptor) tabular.Cell {
+	switch v := of.Interface().(type) {
 	case nil:
 		return tabular.Cell{}
 	case protoreflect.List:
-		items := make([]tabular.Cell, v.Len())
-		for i := range items {
-			items[i] = protobufValue{v.Get(i), n.field}.Cell()
-		}
-		return tabular.Items(items)
+		return tabular.ListOf(&protobufValue{of, field})
+	case protoreflect.Map:
+		return tabular.ObjectOf(&protobufValue{of, field})
 	case protoreflect.Message:
-		return wellKnown(v)
+		return wellKnown(v).With(&protobufValue{of, field})
 	case bool:
 		return tabular.Truth(v)
 	case protoreflect.EnumNumber:
-		if symbol := n.field.Enum().Values().ByNumber(v); symbol != nil {
+		if symbol := field.Enum().Values().ByNumber(v); symbol != nil {
 			return tabular.Word(string(symbol.Name()))
 		}
 		return tabular.Word(strconv.Itoa(int(v))) // added in a later schema
 	case float32, float64:
-		return tabular.Float(n.value.Float())
+		return tabular.Float(of.Float())
 	case string:
 		return tabular.Word(v)
 	case []byte:
 		return tabular.Word(string(v))
 	case uint32, uint64:
-		return tabular.Unsigned(n.value.Uint())
+		return tabular.Unsigned(of.Uint())
 	case int32, int64:
-		return tabular.Integer(n.value.Int())
+		return tabular.Integer(of.Int())
 	}
-	return tabular.Object()
+	return tabular.ObjectOf(nil)
 }
 
 // wellKnown returns a message of a well-known type as one value.
@@ -144,9 +136,9 @@ func wellKnown(m protoreflect.Message) tabular.Cell {
 	case "google.protobuf.DoubleValue", "google.protobuf.FloatValue", "google.protobuf.Int64Value", "google.protobuf.UInt64Value",
 		"google.protobuf.Int32Value", "google.protobuf.UInt32Value", "google.protobuf.BoolValue", "google.protobuf.StringValue",
 		"google.protobuf.BytesValue":
-		return protobufValue{value: get("value")}.Cell()
+		return protobufCell(get("value"), nil)
 	case "confluent.type.Decimal":
 		return tabular.Decimal(get("value").Bytes(), int(get("scale").Int()))
 	}
-	return tabular.Object()
+	return tabular.ObjectOf(nil)
 }
