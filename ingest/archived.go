@@ -10,8 +10,8 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/archive"
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -27,14 +27,14 @@ func (o Options) WithArchiveTopic(ctx context.Context) (Options, error) {
 
 // OpenArchive lists the archive, for the values that Values reads.
 func (o Options) OpenArchive(ctx context.Context) (*archive.Archive, error) {
-	format, _ := o.messageFormat()
-	if format.Width != nil || o.Schema != "" { // columns by number, or by aliases
+	f, _ := o.messageFormat()
+	if f.Width != nil || o.Schema != "" { // columns by number, or by aliases
 		return archive.Open(ctx, o.Archive, o.FromTopic, nil)
 	}
 	if o.Outcome.Topic != "" {
 		o.Options = o.Options.WithLabelLater()
 	}
-	columns := message.Columns(o.Options)
+	columns := format.Columns(o.Options)
 	if o.JoinKey != "" {
 		columns = append(columns, o.JoinKey)
 	}
@@ -142,7 +142,7 @@ func (v *Values) compare(ctx context.Context, m, archived TopicMessage) error {
 // columnName returns the name of a column that is read, or its number.
 func (v *Values) columnName(column int) string {
 	if v.format.Width == nil {
-		return value.Quote(message.Columns(v.whole.Options)[column])
+		return value.Quote(format.Columns(v.whole.Options)[column])
 	}
 	return strconv.Itoa(column)
 }

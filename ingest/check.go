@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -76,7 +75,7 @@ func (o Options) check(files []string) []option.Problem {
 // checkFiles checks the file names. Checks that need the content are left to Sources.
 func (o Options) checkFiles(p *problems) {
 	if _, ok := o.formatByName(""); o.Format != "" && !ok {
-		p.add("format", o.Format, formatNames("", "or", func(format.Format) bool { return true }))
+		p.add("format", o.Format, formatNames("", "or", format.Format.IsOfFiles))
 	}
 	if path := o.rowsPath(); path != "" {
 		p.add("rows", path, "examples.from_topic too: it describes the messages of a topic")
@@ -146,7 +145,7 @@ func (o Options) checkFormats(p *problems, told []format.Format, named bool) {
 func (o Options) checkMessages(p *problems) []format.Format {
 	f, ok := o.messageFormat()
 	if !ok {
-		p.add("format", option.Shown(o.Format), wantMessageFormat(nil)+", as examples.from_topic is set")
+		p.add("format", option.Shown(o.Format), formatNames("", "or", format.Format.IsOfMessages)+", as examples.from_topic is set")
 		return nil
 	}
 	if o.Header != nil && *o.Header {
@@ -181,11 +180,11 @@ func (o Options) checkMessages(p *problems) []format.Format {
 				value.Quote(string(c))))
 		}
 	}
-	return []format.Format{{Label: f.Label}}
+	return []format.Format{f}
 }
 
 // checkSchema checks the keys for the schema of a message format.
-func (o Options) checkSchema(p *problems, f message.Format) {
+func (o Options) checkSchema(p *problems, f format.Format) {
 	kind := f.Schema
 	switch {
 	case kind.Type == "" && o.Schema != "":

@@ -14,16 +14,18 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/format/plain"
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/signature"
 )
 
-// formats are the input formats, in the order of the documentation. If several recognise a content, the first one reads
-// it.
+// formats are the formats of files and of messages on topics other than examples topics, each in the order of the documentation. If
+// several recognise the content of a file, the first one reads it.
 func formats() []format.Format {
 	return []format.Format{
+		plain.JSON(),
 		plain.IDX(),
 		plain.CSV(),
 		plain.LIBSVM(),
@@ -31,7 +33,14 @@ func formats() []format.Format {
 		parquet.Format(),
 		plain.JSONLines(),
 		plain.Images(),
+		typed.Avro(),
+		typed.Protobuf(),
 	}
+}
+
+// formatsThat returns the formats for which a condition holds.
+func formatsThat(is func(format.Format) bool) (found []format.Format) {
+	return slices.DeleteFunc(formats(), func(f format.Format) bool { return !is(f) })
 }
 
 // formatByName returns the format set by examples.format or else by the file name. ok is false if neither determines it.
@@ -44,28 +53,34 @@ func (o Options) formatByName(file string) (f format.Format, ok bool) {
 	for _, compressed := range []string{".gz", ".bz2", ".zst"} {
 		file = strings.TrimSuffix(file, compressed)
 	}
-	return formatWith(func(f format.Format) bool { return f.Claims(file) })
+	return first(func(f format.Format) bool { return f.Claims(file) })
 }
 
-// formatNamed returns the format with a name; the zero value: none.
+// formatNamed returns the format of files with a name; the zero value: none.
 func formatNamed(name string) format.Format {
-	f, _ := formatWith(func(f format.Format) bool { return f.Name == name })
+	f, _ := first(func(f format.Format) bool { return f.Name == name && f.IsOfFiles() })
 	return f
 }
 
-// formatWith returns the first format for which a condition holds.
-func formatWith(is func(format.Format) bool) (f format.Format, ok bool) {
-	all := formats()
-	if i := slices.IndexFunc(all, is); i >= 0 {
-		return all[i], true
+// first returns the first format for which a condition holds.
+func first(is func(format.Format) bool) (f format.Format, ok bool) {
+	if found := formatsThat(is); len(found) > 0 {
+		return found[0], true
 	}
 	return f, false
+}
+
+// messageFormat returns the format of the messages of FromTopic. An archive that is the only source has files with formats of their own.
+func (o Options) messageFormat() (f format.Format, ok bool) {
+	return first(func(f format.Format) bool {
+		return f.IsOfMessages() && (f.Name == o.Format || o.Format == "" && o.Archive.Alone)
+	})
 }
 
 // formatsOf returns the possible formats of the files, according to their names; all formats if there are no files.
 func (o Options) formatsOf(files []string) (told []format.Format) {
 	if len(files) == 0 && o.Format == "" {
-		return formats()
+		return formatsThat(format.Format.IsOfFiles)
 	}
 	for _, file := range append([]string{""}, files...) { // "" for a format set by the options
 		if f, ok := o.formatByName(file); ok {
@@ -113,10 +128,8 @@ func (o Options) openAs(ctx context.Context, name string) (*input.Content, forma
 // formatNames lists the formats for which a condition holds, each in quotes, if any, for errors and the documentation.
 func formatNames(quote, conjunction string, is func(format.Format) bool) string {
 	var names []string
-	for _, f := range formats() {
-		if is(f) {
-			names = append(names, quote+f.Name+quote)
-		}
+	for _, f := range formatsThat(is) {
+		names = append(names, quote+f.Name+quote)
 	}
 	return option.Enumerate(names, conjunction)
 }

@@ -120,7 +120,7 @@ func Keys() []option.Key {
 		}}, Meaning: "`csv`: field delimiter, one character; none: detected from the first rows"},
 		{Name: "encoding", Rule: option.Rule{Want: "the name of an encoding, such as latin-1, windows-1252 or utf-16",
 			Holds: func(v any) bool { return v == "" || signature.IsEncoding(v.(string)) }},
-			Meaning: formatNames("`", "and", func(f format.Format) bool { return f.IsText }) +
+			Meaning: formatNames("`", "and", func(f format.Format) bool { return f.IsText && f.IsOfFiles() }) +
 				", and the values of `from_topic`: text encoding, such as `latin-1`, `windows-1252` or `utf-16`; none: UTF-8"},
 		{Name: "columns.use", Rule: areColumns(),
 			Meaning: "tables: feature columns, by number or name; none: all except the label, the weight and dropped columns"},
@@ -219,21 +219,18 @@ func pairedFiles() (text string) {
 
 // formatMeanings documents the key `format`.
 func formatMeanings() string {
-	var ofFiles, ofTopics []string
-	for _, f := range formats() {
+	var ofFiles []string
+	for _, f := range formatsThat(format.Format.IsOfFiles) {
 		ofFiles = append(ofFiles, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
 	}
-	for _, f := range messageFormats() {
-		ofTopics = append(ofTopics, "`"+f.Name+"`")
-	}
 	return option.Enumerate(ofFiles, "or") + "; none: detected from the file name, then from the first bytes. Of " +
-		"`from_topic`: " + option.Enumerate(ofTopics, "or") + "; see [producers](producers.md#topics-of-your-own)"
+		"`from_topic`: " + formatNames("`", "or", format.Format.IsOfMessages) + "; see [producers](producers.md#topics-of-your-own)"
 }
 
 // schemaFiles lists the kinds of schema files, in Markdown.
 func schemaFiles() string {
 	var kinds []string
-	for _, f := range messageFormats() {
+	for _, f := range formats() {
 		if f.Schema.Type != "" {
 			kinds = append(kinds, fmt.Sprintf("`%s` for `%s`", f.Schema.Ending, f.Name))
 		}

@@ -5,9 +5,9 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -17,7 +17,7 @@ import (
 func MessageOf(partition int, offset int64, at time.Time, m wire.Message, row any) TopicMessage {
 	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, Value: m.Value}
 	if value.Row, _ = row.(*tabular.Cell); len(m.Headers) > 0 {
-		value.SchemaID, value.Trace = m.Get(message.SchemaHeader), m.Trace()
+		value.SchemaID, value.Trace = m.Get(format.SchemaHeader), m.Trace()
 	}
 	if t := outcome.TimeOf(at); t != outcome.Never {
 		value.Time = t

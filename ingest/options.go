@@ -8,56 +8,37 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/archive"
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Options are the keys under `examples` of the configuration. Start from Defaults: the zero value has no partitions and
-// does not pass Check.
+// Options are the keys under `examples` of the configuration: [Keys] says what each means. Start from Defaults: the zero value has no
+// partitions and does not pass Check.
 type Options struct {
-	// Train and Test are file names and patterns: see Files. The files of one source are adjacent, such as images and labels
-	// in idx. None: the topic already has the examples. One of them may be StandardInput: see Spool.
-	Train []string `yaml:"train" path:"file"`
-	Test  []string `yaml:"test" path:"file"`
-	// FromTopic is the name of a topic that ingest follows, with values in the format Format; "": none. It excludes files.
-	FromTopic string `yaml:"from_topic"`
-	// Archive has earlier messages of FromTopic in files.
-	Archive archive.Options `yaml:"archive"`
-	// OnChangedTopic is the action if FromTopic no longer has the last message that was read: ChangedTopicStop, or "",
-	// ChangedTopicBehind or ChangedTopicAnew.
-	OnChangedTopic string `yaml:"on_changed_topic"`
-	// Topic is the name of a topic that runs read: the examples of another pipeline, or any topic with examples. Nothing is
-	// written there; "": the pipeline's own. It excludes files.
-	Topic string `yaml:"topic"`
-	// From and To limit the range of the topic that a run reads: see [ParseBound]. None: the whole topic.
-	From []string `yaml:"from"`
-	To   []string `yaml:"to"`
-	// Format is the name of the files' format; "": determined by each file's name, or else its first bytes.
-	Format string `yaml:"format"`
-	// The contents of the messages of FromTopic.
-	message.Settings ` yaml:",inline"`
-	// Registry has the schemas of the messages of FromTopic.
-	Registry typed.Registry `yaml:"registry"`
-	// JoinKey is the path in the messages of FromTopic of the key by which outcomes are joined; "": the message key.
-	JoinKey string `yaml:"key"`
-	// Outcome configures labels that arrive later, on another topic.
-	Outcome outcome.Options `yaml:"outcome"`
-	// The roles of columns, and how rows are read.
-	layout.Options ` yaml:",inline"`
-	// ClassWeight has the factors of the weights of training examples, by label. It does not affect the published examples.
+	Train           []string        `yaml:"train" path:"file"` // names and patterns: see Files. The files of a source are adjacent
+	Test            []string        `yaml:"test" path:"file"`
+	FromTopic       string          `yaml:"from_topic"`
+	Archive         archive.Options `yaml:"archive"`
+	OnChangedTopic  string          `yaml:"on_changed_topic"` // ChangedTopicStop, or "", ChangedTopicBehind or ChangedTopicAnew
+	Topic           string          `yaml:"topic"`
+	From            []string        `yaml:"from" single:"true"` // see ParseBound
+	To              []string        `yaml:"to" single:"true"`
+	Format          string          `yaml:"format"`
+	format.Settings ` yaml:",inline"`
+	Registry        typed.Registry  `yaml:"registry"`
+	JoinKey         string          `yaml:"key"`
+	Outcome         outcome.Options `yaml:"outcome"`
+	layout.Options  ` yaml:",inline"`
+	// The workers apply these when they read examples.
 	ClassWeight schemas.ClassWeight `yaml:"class_weight"`
-	// Augment configures the augmentation of image examples in training. It does not affect the published examples.
-	Augment schemas.Augment `yaml:"augment"`
-	// Holdout is the fraction of the training examples that are scored but not fitted, in [0, 1). It does not affect the
-	// published examples: the workers select them when reading.
-	Holdout float64 `yaml:"holdout"`
-	// Partitions is the number of partitions of the examples topic, at least 1. It is part of source IDs, because it
-	// determines the partitions of messages.
+	Augment     schemas.Augment     `yaml:"augment"`
+	Holdout     float64             `yaml:"holdout"`
+	// Partitions is part of source IDs, because it determines the partitions of messages.
 	Partitions int `yaml:"partitions"`
 	// Once is set for a topic that is trained on as a whole, whatever files are named: no row may be written to it twice.
 	Once bool `yaml:"-"`

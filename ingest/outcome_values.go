@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -21,8 +21,8 @@ import (
 // opened is a reader of the values of a topic.
 type opened struct {
 	whole   Options
-	format  message.Format
-	reader  *message.Reader
+	format  format.Format
+	reader  *format.RowReader
 	schemas *typed.Client // nil: there is no registry
 	under   string        // the key above those of the values; "": examples
 }
@@ -230,7 +230,7 @@ func (o Options) checkOutcome(p *problems) {
 	read := o.ofOutcomes()
 	f, ok := read.messageFormat()
 	if !ok {
-		p.add("outcome.format", option.Shown(read.Format), wantMessageFormat(nil))
+		p.add("outcome.format", option.Shown(read.Format), formatNames("", "or", format.Format.IsOfMessages))
 		return
 	}
 	for _, of := range []struct {
@@ -251,17 +251,6 @@ func (o Options) checkOutcome(p *problems) {
 	for _, problem := range schema {
 		p.add("outcome."+problem.Key, problem.Value, problem.Want)
 	}
-}
-
-// wantMessageFormat lists the message formats, or those that are accepted.
-func wantMessageFormat(accepted func(message.Format) bool) string {
-	var names []string
-	for _, f := range messageFormats() {
-		if accepted == nil || accepted(f) {
-			names = append(names, f.Name)
-		}
-	}
-	return option.Enumerate(names, "or")
 }
 
 // ofOutcomes returns the options for reading outcomes: the columns are the key, if it is in the value, and the label or

@@ -21,6 +21,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -636,7 +637,7 @@ func TestSourceIDGolden(t *testing.T) {
 // Each format of the table is complete, and no file name matches two formats.
 func TestFormats(t *testing.T) {
 	names := map[string]bool{}
-	for _, f := range formats() {
+	for _, f := range formatsThat(format.Format.IsOfFiles) {
 		if f.Name == "" || names[f.Name] || len(f.Patterns) == 0 {
 			t.Errorf("%q: expected a name of its own, and patterns", f.Name)
 		}

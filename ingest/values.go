@@ -8,12 +8,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
-	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -21,27 +19,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// messageFormats are the formats of messages, on topics other than examples topics, in the order of the documentation.
-func messageFormats() []message.Format {
-	return []message.Format{plain.JSONMessages(), plain.CSVMessages(), arrow.Messages(), typed.Avro(), typed.Protobuf()}
-}
-
-// messageFormat returns the format of the messages of FromTopic.
-func (o Options) messageFormat() (f message.Format, ok bool) {
-	all := messageFormats()
-	if o.Format == "" && o.Archive.Alone { // its files have formats
-		return all[0], true
-	}
-	i := slices.IndexFunc(all, func(f message.Format) bool { return f.Name == o.Format })
-	if i < 0 {
-		return message.Format{}, false
-	}
-	return all[i], true
-}
-
 // messageOptions are the options for readers of messages.
-func (o Options) messageOptions() message.Options {
-	m := message.Options{Options: o.Options, Settings: o.Settings}
+func (o Options) messageOptions() format.Options {
+	m := format.Options{Options: o.Options, Settings: o.Settings}
 	m.Rows = o.rowsPath()
 	return m
 }
@@ -89,7 +69,7 @@ func NewValues(o Options) (*Values, error) {
 	}
 	v := &Values{opened: r, says: says, spreads: layout.Spreads{}, presences: map[string]*layout.Presence{}}
 	if r.format.Width == nil {
-		v.names = message.Columns(o.Options)
+		v.names = format.Columns(o.Options)
 	}
 	v.Options = o.Options
 	v.begin(0)

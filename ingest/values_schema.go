@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/signature"
 )
 
@@ -47,7 +47,7 @@ func (v opened) explain(ctx context.Context, err error, m TopicMessage) error {
 		return err
 	}
 	key := func(name string) string { return cmp.Or(v.under, "examples") + "." + name }
-	id, _, framed := message.Framed(m.Value)
+	id, _, framed := format.Framed(m.Value)
 	form, known := signature.Of(m.Value)
 	if v.under != "" {
 		form.Encoding = "" // outcomes have no such key
@@ -62,33 +62,33 @@ func (v opened) explain(ctx context.Context, err error, m TopicMessage) error {
 			key("registry.url"))
 	case v.format.IsText && v.whole.Encoding == "" && !framed && signature.IsBinary(m.Value):
 		return fmt.Errorf("binary data: set %s to what the producer writes: %s", key("format"),
-			wantMessageFormat(func(f message.Format) bool { return !f.IsText }))
+			formatNames("", "or", func(f format.Format) bool { return f.IsOfMessages() && !f.IsText }))
 	}
 	return err
 }
 
 // payload returns the value of a message without framing, with its schema if a registry has it.
-func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload, err error) {
+func (v opened) payload(ctx context.Context, m TopicMessage) (p format.Payload, err error) {
 	kind := v.format.Schema
 	if v.schemas == nil {
-		if id, _, framed := message.Framed(m.Value); framed && kind.Type == "" && !v.format.Unframed {
+		if id, _, framed := format.Framed(m.Value); framed && kind.Type == "" && !v.format.Unframed {
 			return p, fmt.Errorf("it begins with the prefix of schema registry serializers (a zero byte and the schema ID %s): expected %s: "+
 				"set examples.registry.url, or configure the producer without a registry", id, v.format.Meaning)
 		}
-		return message.Payload{Value: m.Value}, nil
+		return format.Payload{Value: m.Value}, nil
 	}
 	p.Value = m.Value
 	indexes := []byte(nil)
-	var id message.SchemaID
+	var id format.SchemaID
 	if m.SchemaID != "" {
-		if id, indexes, err = message.FramedHeader(m.SchemaID); err != nil {
+		if id, indexes, err = format.FramedHeader(m.SchemaID); err != nil {
 			return p, err
 		}
 	} else {
 		framed := false
-		if id, p.Value, framed = message.Framed(m.Value); !framed {
+		if id, p.Value, framed = format.Framed(m.Value); !framed {
 			return p, fmt.Errorf("no schema ID, neither before the value nor in the header %s: configure the producer with the registry, "+
-				"or remove examples.registry%s", message.SchemaHeader, orSetSchema(kind))
+				"or remove examples.registry%s", format.SchemaHeader, orSetSchema(kind))
 		}
 	}
 	if kind.Type == "" {
@@ -102,16 +102,16 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload,
 	}
 	if kind.Named {
 		if len(indexes) > 0 {
-			p.Indexes, _, err = message.Indexes(indexes)
+			p.Indexes, _, err = format.Indexes(indexes)
 		} else {
-			p.Indexes, p.Value, err = message.Indexes(p.Value)
+			p.Indexes, p.Value, err = format.Indexes(p.Value)
 		}
 	}
 	return p, err
 }
 
 // orSetSchema returns the alternative to a registry, for errors.
-func orSetSchema(kind message.SchemaKind) string {
+func orSetSchema(kind format.SchemaKind) string {
 	if kind.Type == "" {
 		return ""
 	}
@@ -121,6 +121,6 @@ func orSetSchema(kind message.SchemaKind) string {
 // Unusable reports whether an error of Add is due to the message, which is then quarantined. Any other error is due to the
 // schema registry: away means that it is unavailable.
 func Unusable(err error) (unusable, away bool) {
-	of, is := errors.AsType[*message.RegistryError](err)
+	of, is := errors.AsType[*format.RegistryError](err)
 	return !is, is && of.Away
 }

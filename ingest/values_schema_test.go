@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 )
 
 // registered returns a registry with schemas, with IDs from 1.
@@ -265,7 +265,7 @@ func TestRegistryWithUser(t *testing.T) {
 		noError(t, os.WriteFile(password, []byte(text), 0o600))
 		_, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: framed(1, []byte{2, 'a', 14})})
 		secret := err != nil && strings.Contains(err.Error(), "wrong")
-		if of, is := errors.AsType[*message.RegistryError](err); (err == nil) != works || is && of.Away || is == works || secret {
+		if of, is := errors.AsType[*format.RegistryError](err); (err == nil) != works || is && of.Away || is == works || secret {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package format defines the interface of input formats: how files are recognised and opened as batches of examples. Each
-// format is a package below this one, and a line in the table of package ingest.
+// Package format defines the interface of input formats: how files are recognised and opened as batches of examples, and how the values
+// of messages are decoded to rows of cells. The columns of such a row are identified by name, or by path if they are nested. A format is a
+// line in the table of package ingest.
 package format
 
 import (
@@ -33,7 +34,7 @@ type Format struct {
 	// ReadsFolders reports whether a directory is a source of this format, regardless of its file names.
 	ReadsFolders bool
 
-	// Files is the number of files of a source.
+	// Files is the number of files of a source; 0: only messages have the format.
 	Files int
 	// WantFiles describes these files, for errors and the documentation; "" for one file.
 	WantFiles string
@@ -53,7 +54,24 @@ type Format struct {
 	Table func(c *input.Content, o layout.Options, want *layout.Features) (Table, error)
 	// Rows opens the examples in the files of a source, or the rows to predict, without labels, in one file.
 	Rows func(files []*input.Content, o layout.Options, want *layout.Features) (Reader, error)
+
+	// Decoder returns a decoder of the values of messages. nil: only files have the format.
+	Decoder func(Options) (Decoder, error)
+	// Width returns the number of columns to read of messages if columns have no names and the first row has n, and whether all rows must
+	// have as many as the first. nil: the columns have names.
+	Width func(o layout.Options, n int) (columns int, exact bool, err error)
+	// Unframed means that values never have the framing of a schema registry.
+	Unframed bool
+	// Schema is the schema language of the values: the file extension, and the schema type in a registry. The zero value: no
+	// schema is needed.
+	Schema SchemaKind
 }
+
+// IsOfFiles reports whether files have the format.
+func (f Format) IsOfFiles() bool { return f.Files > 0 }
+
+// IsOfMessages reports whether messages have the format.
+func (f Format) IsOfMessages() bool { return f.Decoder != nil }
 
 // IsTable reports whether the files have columns, which keys may name.
 func (f Format) IsTable() bool { return f.Table != nil && !f.IsSparse }

@@ -12,55 +12,30 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Options are the keys under `examples` that configure the columns of rows, and how values are read. Start from Defaults:
-// the zero value has no rows in a batch.
+// Options are the keys under `examples` that configure the columns of rows, and how values are read: the table of keys of package ingest
+// says what each means. Start from Defaults: the zero value has no rows in a batch.
 type Options struct {
-	// Label and Weight are columns. Without Label, the label is column 0 of CSV, and otherwise the column "label"; without
-	// Weight, every example has weight 1.
-	Label  Column `yaml:"label"`
-	Weight Column `yaml:"weight"`
-	// Served are the columns of the served prediction of a row, on a topic that ingest follows.
-	Served ServedColumns `yaml:"served"`
-	// Text is a column of texts, whose words become features according to Words; "": none.
-	Text  Column      `yaml:"text"`
-	Words WordOptions `yaml:"words"`
-	// Labels is the number of labels of an example: LabelsOne, or "", or LabelsSeveral.
-	Labels string `yaml:"labels"`
-	// LabelSeparator separates the labels in a text; "": any of , ; and |.
-	LabelSeparator string `yaml:"label_separator"`
-	// LabelColumns are columns that are 1 in the rows with the label in the column name, and 0 in the others; none: one column
-	// has all labels.
-	LabelColumns []string `yaml:"label_columns"`
-	// Targets are the columns of regression targets; none: classification.
-	Targets []string `yaml:"targets"`
-	// Header reports whether the first row is a header; nil: it is if an option refers to a column by name.
-	Header *bool `yaml:"header"`
-	// Delimiter is the field delimiter; "": detected from the first rows.
-	Delimiter string `yaml:"delimiter"`
-	// Encoding is the encoding of text files, and of the values of a topic; "": UTF-8.
-	Encoding string `yaml:"encoding"`
-	// Columns selects the feature columns; the zero value: all except the label and the weight.
-	Columns ColumnChoice `yaml:"columns"`
-	// Categorical are categorical columns. Each becomes a feature for each of its words in Train, and one for all other words.
-	Categorical []string `yaml:"categorical"`
-	// Times are columns of dates and times. Each becomes a feature for each of its listed parts.
-	Times Times `yaml:"times"`
-	// Offsets are subtracted from columns before the conversion to float32; those of other columns are determined from the
-	// first rows of files.
-	Offsets Offsets `yaml:"offsets"`
-	// Classes are the allowed labels; none: all labels are allowed.
-	Classes []string `yaml:"classes"`
-	// Missing configures the handling of missing values.
-	Missing Missing `yaml:"missing"`
-	// MissingValues are texts for a missing value, in addition to an empty field. In a column of numbers, those that are
-	// numbers are compared as numbers.
-	MissingValues []string `yaml:"missing_values"`
-	// Image is the shape of image examples: height, width and channels; 2 numbers mean one channel. None: the file includes
-	// it, or the examples are not images.
-	Image []string `yaml:"image"`
-	// BatchRows is the maximum number of examples in a message, at least 1. A message of wide examples has fewer, so that it
-	// does not exceed schemas.MaxMessage.
-	BatchRows int `yaml:"batch_rows"`
+	Label          Column        `yaml:"label"` // "": column 0 of CSV, and otherwise the column "label"
+	Weight         Column        `yaml:"weight"`
+	Served         ServedColumns `yaml:"served"`
+	Text           Column        `yaml:"text"`
+	Words          WordOptions   `yaml:"words"`
+	Labels         string        `yaml:"labels"` // LabelsOne, or "", or LabelsSeveral
+	LabelSeparator string        `yaml:"label_separator"`
+	LabelColumns   []string      `yaml:"label_columns"`
+	Targets        []string      `yaml:"targets"`
+	Header         *bool         `yaml:"header"`
+	Delimiter      string        `yaml:"delimiter"`
+	Encoding       string        `yaml:"encoding"`
+	Columns        ColumnChoice  `yaml:"columns"`
+	Categorical    []string      `yaml:"categorical"`
+	Times          Times         `yaml:"times"`
+	Offsets        Offsets       `yaml:"offsets"` // those of other columns are in Found
+	Classes        []string      `yaml:"classes"`
+	Missing        Missing       `yaml:"missing"`
+	MissingValues  []string      `yaml:"missing_values"`
+	Image          []string      `yaml:"image"`
+	BatchRows      int           `yaml:"batch_rows"`
 
 	// What follows is not configured under `examples`.
 

@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/typed"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -26,8 +26,8 @@ type Options struct {
 	Memory    option.Bytes  `yaml:"memory"`
 	Format    string        `yaml:"format"`
 
-	message.Settings ` yaml:",inline"`
-	Registry         typed.Registry `yaml:"registry"`
+	format.Settings ` yaml:",inline"`
+	Registry        typed.Registry `yaml:"registry"`
 
 	folder string // for data that does not fit into memory; "": memory is unlimited
 }

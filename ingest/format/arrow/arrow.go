@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
@@ -25,27 +24,18 @@ import (
 func Format() format.Format {
 	return format.Format{
 		Name:     "arrow",
-		Label:    message.Label,
+		Label:    format.Label,
 		Meaning:  "an Arrow file (Feather) or stream",
 		Patterns: []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
 		Files:    1,
 		Table:    open,
-	}
-}
-
-// Messages is the Arrow stream or file format for messages with arbitrary columns.
-func Messages() message.Format {
-	return message.Format{
-		Name:     "arrow",
-		Meaning:  "an Arrow stream or file, with rows of any columns",
-		Label:    message.Label,
 		Unframed: true,
-		Open: func(o message.Options) (message.Decoder, error) {
+		Decoder: func(o format.Options) (format.Decoder, error) {
 			wanted := wantedColumns{}
-			for _, name := range append(message.Columns(o.Options), o.Rows) {
+			for _, name := range append(format.Columns(o.Options), o.Rows) {
 				wanted[name], wanted[tabular.Path(name)[0]] = true, true
 			}
-			return message.Decoder{Decode: wanted.decode}, nil
+			return format.Decoder{Decode: wanted.decode}, nil
 		},
 	}
 }

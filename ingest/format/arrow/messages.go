@@ -7,9 +7,9 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
@@ -24,7 +24,7 @@ func damaged(err *error) {
 type wantedColumns map[string]bool
 
 // decode returns the rows of a value.
-func (w wantedColumns) decode(_ context.Context, p message.Payload) (rows tabular.Cell, err error) {
+func (w wantedColumns) decode(_ context.Context, p format.Payload) (rows tabular.Cell, err error) {
 	defer damaged(&err)
 	from, file := arrowStreamOf(&input.Content{Value: p.Value})
 	s, err := stream.NewReader(from, file, memory.DefaultAllocator)

@@ -11,14 +11,13 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 )
 
 // Format is Apache Parquet (https://parquet.apache.org/docs/file-format).
 func Format() format.Format {
 	return format.Format{
 		Name:     "parquet",
-		Label:    message.Label,
+		Label:    format.Label,
 		Meaning:  "columns of numbers and words, or one list of numbers or of index and value",
 		Patterns: []string{"*.parquet", "*.pq"},
 		Files:    1,

@@ -17,11 +17,11 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// CSV is CSV (RFC 4180), one example in each row.
+// CSV is CSV (RFC 4180), one example in each row. In messages there is no header. With columns.use a row may have more columns than are
+// named. Otherwise all rows have as many as the first one.
 func CSV() format.Format {
 	return format.Format{
 		Name:      "csv",
@@ -32,6 +32,14 @@ func CSV() format.Format {
 		HasHeader: true,
 		Files:     1,
 		Table:     openCSV,
+		Width:     csvWidth,
+		Decoder: func(o format.Options) (format.Decoder, error) {
+			r := &csvMessages{comma: ','}
+			if o.Delimiter != "" {
+				r.comma = []rune(o.Delimiter)[0]
+			}
+			return format.Decoder{Decode: r.decode}, nil
+		},
 	}
 }
 
@@ -312,27 +320,6 @@ func tryDelimiter(first []byte, delimiter rune) (columns int, numbers float64) {
 	return columns, numbers / float64(fields)
 }
 
-const csvMeaning = "one example a line, without a header"
-
-// CSVMessages is CSV (RFC 4180) in messages, without a header, one example in each row. With columns.use a row may have more
-// columns than are named. Otherwise all rows have as many as the first one.
-func CSVMessages() message.Format {
-	return message.Format{
-		Name:    "csv",
-		Meaning: csvMeaning,
-		Label:   csvLabel,
-		IsText:  true,
-		Width:   csvWidth,
-		Open: func(o message.Options) (message.Decoder, error) {
-			r := &csvMessages{comma: ','}
-			if o.Delimiter != "" {
-				r.comma = []rune(o.Delimiter)[0]
-			}
-			return message.Decoder{Decode: r.decode}, nil
-		},
-	}
-}
-
 // csvWidth returns the number of columns to read of a row with n columns.
 func csvWidth(o layout.Options, n int) (columns int, exact bool, err error) {
 	if len(o.Columns.Use) == 0 {
@@ -357,7 +344,7 @@ type csvMessages struct {
 }
 
 // decode returns the rows of a value. A syntax error has the line, from 1, and the byte.
-func (r *csvMessages) decode(_ context.Context, p message.Payload) (all tabular.Cell, err error) {
+func (r *csvMessages) decode(_ context.Context, p format.Payload) (all tabular.Cell, err error) {
 	parser := newParser(bytes.NewReader(p.Value), r.comma)
 	r.cells, r.rows = r.cells[:0], r.rows[:0]
 	for {
@@ -367,7 +354,7 @@ func (r *csvMessages) decode(_ context.Context, p message.Payload) (all tabular.
 		}
 		switch {
 		case err == io.EOF && len(r.rows) == 0:
-			return all, errors.New("an empty value: expected " + csvMeaning)
+			return all, errors.New("an empty value: expected one example a line, without a header")
 		case err == io.EOF:
 			return tabular.Items(r.rows), nil
 		case err != nil:

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -23,7 +22,7 @@ func JSONLines() format.Format {
 		Meaning:  "JSON Lines: an object per line",
 		Patterns: []string{"*.jsonl", "*.ndjson"},
 		IsText:   true,
-		Label:    message.Label,
+		Label:    format.Label,
 		Files:    1,
 		Table:    openJSON,
 	}

@@ -20,18 +20,14 @@ type Nested interface {
 	Names() []string
 }
 
-// flat is embedded in lists whose parts are not read by path.
-type flat struct{}
-
-func (flat) Parts(*Step, func(*Step, Cell) error) error { return nil }
-func (flat) Names() []string                            { return nil }
-
 // slice is the items of a list in a column.
 type slice struct {
-	flat
 	*Column
 	from, to int
 }
+
+func (s slice) Parts(*Step, func(*Step, Cell) error) error { return nil }
+func (s slice) Names() []string                            { return nil }
 
 func (s slice) Items(put func(Cell) error) error {
 	for i := s.from; i < s.to; i++ {
@@ -45,14 +41,8 @@ func (s slice) Items(put func(Cell) error) error {
 // items is a list of values.
 type items []Cell
 
-func (l items) Parts(at *Step, put func(*Step, Cell) error) error {
-	return Parts(at, func(next *Step) (Cell, bool) {
-		if next.Index < 0 || next.Index >= len(l) {
-			return Cell{}, false
-		}
-		return l[next.Index], true
-	}, put)
-}
+func (l items) Parts(*Step, func(*Step, Cell) error) error { return nil }
+func (l items) Names() []string                            { return nil }
 
 func (l items) Items(put func(Cell) error) error {
 	for _, item := range l {
@@ -62,8 +52,6 @@ func (l items) Items(put func(Cell) error) error {
 	}
 	return nil
 }
-
-func (l items) Names() []string { return nil }
 
 // jsonValue is an object or an array that CheckJSON has accepted. A duplicate member is an error.
 type jsonValue value.Cell
@@ -81,14 +69,19 @@ func (n jsonValue) Parts(at *Step, put func(*Step, Cell) error) error {
 	for _, next := range at.Below {
 		last = max(last, next.Index)
 	}
-	var first items
+	var first []value.Cell
 	for item := range value.Cell(n).All() {
 		if len(first) > last {
 			break
 		}
-		first = append(first, JSON(item))
+		first = append(first, item)
 	}
-	return first.Parts(at, put)
+	return Parts(at, func(next *Step) (part Cell, ok bool) {
+		if ok = next.Index >= 0 && next.Index < len(first); ok {
+			part = JSON(first[next.Index])
+		}
+		return part, ok
+	}, put)
 }
 
 func (n jsonValue) Items(put func(Cell) error) error {
@@ -201,6 +194,8 @@ type Paths struct {
 	put   func(column int, part Cell) error
 	cells []Cell // to which columns are copied; nil: put takes them
 	keep  func(at *Step, part Cell) error
+	// Null means that the last object has null in place of a value with a column in it.
+	Null bool
 }
 
 // presence is how a column was found.
@@ -228,13 +223,17 @@ func NewPaths(names []string) *Paths {
 	return c
 }
 
-// Walk calls put with the value of each column of an object. A column that is found twice, by path and by name, has the last
-// value. A member that comes twice is an error.
+// Walk calls put with the value of each column of an object or a list. Another value has none. A column that is found twice, by path and by
+// name, has the last value. A member that comes twice is an error.
 func (c *Paths) Walk(object Cell, put func(column int, part Cell) error) error {
 	c.walk++
+	c.Null = false
 	clear(c.found)
 	c.put = put
-	err := object.of.Parts(&c.root, c.keep)
+	err := error(nil)
+	if object.of != nil {
+		err = object.of.Parts(&c.root, c.keep)
+	}
 	c.put = nil // it may hold the message
 	return err
 }
@@ -293,41 +292,11 @@ func (c *Paths) find(at *Step, part Cell) error {
 			return err
 		}
 	}
-	if len(at.Below) == 0 || part.of == nil {
+	if len(at.Below) == 0 {
+		return nil
+	}
+	if c.Null = c.Null || part.Null(); part.of == nil {
 		return nil
 	}
 	return part.of.Parts(at, c.keep)
-}
-
-// Steps are those of a path to a value.
-type Steps []*Step
-
-// StepsTo returns the steps of a path.
-func StepsTo(path string) (steps Steps) {
-	for _, name := range Path(path) {
-		at := &Step{column: -1}
-		at.step(name)
-		steps = append(steps, at)
-	}
-	return steps
-}
-
-// Find returns the part of a value at the end of the steps, or a null before it. ok is false if there is none.
-func (s Steps) Find(v Cell) (found Cell, ok bool, err error) {
-	for _, step := range s {
-		if ok = false; v.Null() {
-			return v, true, nil
-		}
-		if v.of != nil {
-			err = v.of.Parts(step, func(_ *Step, part Cell) error {
-				found, ok = part, true
-				return nil
-			})
-		}
-		if err != nil || !ok {
-			return found, false, err
-		}
-		v = found
-	}
-	return v, true, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/avro"
 	"github.com/twmb/avro/ocf"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/message"
 )
 
 // binary is the name of this format.
@@ -25,14 +25,14 @@ const binary = "avro"
 // Avro is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with a
 // schema from a registry or a file. With both, the file provides defaults and aliases of fields that the writer schema
 // lacks.
-func Avro() message.Format {
-	return message.Format{
+func Avro() format.Format {
+	return format.Format{
 		Name:    binary,
 		Meaning: "a record in Avro's binary encoding, with the schema of `registry` or of the file `schema`",
-		Label:   message.Label,
-		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
-		Open: func(o message.Options) (d message.Decoder, err error) {
-			r := &avroMessages{writers: map[*message.Schema]*avroWriter{}}
+		Label:   format.Label,
+		Schema:  format.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
+		Decoder: func(o format.Options) (d format.Decoder, err error) {
+			r := &avroMessages{writers: map[*format.Schema]*avroWriter{}}
 			r.as = r.empty.conversions()
 			if d.Decode = r.decode; o.Schema == "" {
 				return d, nil
@@ -40,7 +40,7 @@ func Avro() message.Format {
 			text, err := os.ReadFile(o.Schema)
 			var schema *avro.Schema
 			if err == nil {
-				schema, err = r.parse(&message.Schema{Text: string(text)})
+				schema, err = r.parse(&format.Schema{Text: string(text)})
 			}
 			if err != nil {
 				return d, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
@@ -68,7 +68,7 @@ func Avro() message.Format {
 // avroMessages reads records.
 type avroMessages struct {
 	ours    *schemaNode // the reader schema; nil: none
-	writers map[*message.Schema]*avroWriter
+	writers map[*format.Schema]*avroWriter
 	as      []avro.SchemaOpt
 	empty   empty
 }
@@ -85,7 +85,7 @@ type avroWriter struct {
 }
 
 // parse parses a schema with its references.
-func (r *avroMessages) parse(s *message.Schema) (schema *avro.Schema, err error) {
+func (r *avroMessages) parse(s *format.Schema) (schema *avro.Schema, err error) {
 	if text := strings.TrimSpace(s.Text); strings.HasPrefix(text, "{") && !json.Valid([]byte(text)) {
 		return nil, errors.New("avro: the schema is not JSON")
 	}
@@ -173,7 +173,7 @@ func seconds(v any, per int64) float64 {
 }
 
 // writerOf returns the schema of a message.
-func (r *avroMessages) writerOf(s *message.Schema) *avroWriter {
+func (r *avroMessages) writerOf(s *format.Schema) *avroWriter {
 	w, known := r.writers[s]
 	if !known {
 		schema, err := r.parse(s)
@@ -186,7 +186,7 @@ func (r *avroMessages) writerOf(s *message.Schema) *avroWriter {
 }
 
 // decode decodes a record.
-func (r *avroMessages) decode(_ context.Context, m message.Payload) (v tabular.Cell, err error) {
+func (r *avroMessages) decode(_ context.Context, m format.Payload) (v tabular.Cell, err error) {
 	w := r.writerOf(m.Schema)
 	if w.err != nil {
 		return v, w.err

@@ -8,16 +8,16 @@ import (
 
 	"github.com/twmb/avro"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // avroReader returns a reader of columns, the first of which is the label.
-func avroReader(t *testing.T, rows string, columns ...string) *message.Reader {
+func avroReader(t *testing.T, rows string, columns ...string) *format.RowReader {
 	t.Helper()
-	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
+	o := format.Options{Options: layout.Defaults(), Settings: format.Settings{Rows: rows}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
 	r := arrowtest.Must(Avro().NewReader(o))(t)
 	return r
@@ -47,10 +47,10 @@ func textOf(c *tabular.Cell) string {
 }
 
 // read encodes a value with the schema, and reads it.
-func read(t *testing.T, r *message.Reader, schema string, value any) ([][]tabular.Cell, error) {
+func read(t *testing.T, r *format.RowReader, schema string, value any) ([][]tabular.Cell, error) {
 	t.Helper()
 	content := arrowtest.Must(avro.MustParse(schema).Encode(value))(t)
-	return r.Read(t.Context(), message.Payload{Value: content, Schema: &message.Schema{Name: "schema 1", Type: "AVRO", Text: schema}})
+	return r.Read(t.Context(), format.Payload{Value: content, Schema: &format.Schema{Name: "schema 1", Type: "AVRO", Text: schema}})
 }
 
 const event = `{"type":"record","name":"Event","fields":[
@@ -88,19 +88,19 @@ func TestAvro(t *testing.T) {
 	content := arrowtest.Must(avro.MustParse(schema).Encode(valueOf()))(t)
 	r := avroReader(t, "", "kind", "n", "i", "f", "d", "yes", "s", "raw", "price", "at", "us", "ns", "day", "user.age", "user.tags", "user.tags.1",
 		"items.1.price", "items.7.price", "items.1.row.next.v", "counts.b", "id", "before.next.v", "user", "items", "nowhere.at.all")
-	rows, err := r.Read(t.Context(), message.Payload{Value: content, Schema: &message.Schema{Name: "schema 1", Type: "AVRO", Text: event}})
+	rows, err := r.Read(t.Context(), format.Payload{Value: content, Schema: &format.Schema{Name: "schema 1", Type: "AVRO", Text: event}})
 	arrowtest.NoError(t, err)
 	want := `[["b" -5 null 0.5 2.25 true "text" "ab" -123.45 1.5 -2.5 3.000000001 172800 30 ["x" "y"] "y" 2.5 null 2 4 "ok" 2 an object [an object an object] null]]`
 	if got := fmt.Sprint(texts(rows)); got != want {
 		t.Errorf("%s\nexpected %s", got, want)
 	}
 	for n := range content {
-		if _, err := r.Read(t.Context(), message.Payload{Value: content[:n], Schema: &message.Schema{Name: "schema 1", Text: event}}); err == nil {
+		if _, err := r.Read(t.Context(), format.Payload{Value: content[:n], Schema: &format.Schema{Name: "schema 1", Text: event}}); err == nil {
 			t.Errorf("the first %d bytes are read", n)
 		}
 	}
 	more := append(content[:len(content):len(content)], 0)
-	if _, err := r.Read(t.Context(), message.Payload{Value: more, Schema: &message.Schema{Name: "schema 1", Text: event}}); err == nil ||
+	if _, err := r.Read(t.Context(), format.Payload{Value: more, Schema: &format.Schema{Name: "schema 1", Text: event}}); err == nil ||
 		err.Error() != "1 bytes behind the value: is it written with schema 1?" {
 		t.Error(err)
 	}
@@ -148,7 +148,7 @@ func TestAvroSchemasThatCantBeUsed(t *testing.T) {
 		`{`: `schema 1: avro: the schema is not JSON`,
 	} {
 		r := avroReader(t, "", "label", "x")
-		_, err := r.Read(t.Context(), message.Payload{Value: []byte{0}, Schema: &message.Schema{Name: "schema 1", Text: text}})
+		_, err := r.Read(t.Context(), format.Payload{Value: []byte{0}, Schema: &format.Schema{Name: "schema 1", Text: text}})
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, expected %s", text, err, want)
 		}
@@ -157,12 +157,12 @@ func TestAvroSchemasThatCantBeUsed(t *testing.T) {
 
 // Schemas may reference others, transitively.
 func TestAvroReferences(t *testing.T) {
-	s := &message.Schema{Name: "schema 1", Text: `{"type":"record","name":"M","namespace":"shop","fields":[
-		{"name":"label","type":"shop.Kind"},{"name":"at","type":"shop.Place"}]}`, References: []message.Reference{
+	s := &format.Schema{Name: "schema 1", Text: `{"type":"record","name":"M","namespace":"shop","fields":[
+		{"name":"label","type":"shop.Kind"},{"name":"at","type":"shop.Place"}]}`, References: []format.Reference{
 		{Name: "shop.Kind", Text: `{"type":"enum","name":"Kind","namespace":"shop","symbols":["a","b"]}`},
 		{Name: "shop.Point", Text: `{"type":"record","name":"Point","namespace":"shop","fields":[{"name":"x","type":"int"}]}`},
 		{Name: "shop.Place", Text: `{"type":"record","name":"Place","namespace":"shop","fields":[{"name":"point","type":"Point"}]}`}}}
-	rows, err := avroReader(t, "", "label", "at.point.x").Read(t.Context(), message.Payload{Value: []byte{2, 14}, Schema: s})
+	rows, err := avroReader(t, "", "label", "at.point.x").Read(t.Context(), format.Payload{Value: []byte{2, 14}, Schema: s})
 	if got := fmt.Sprint(texts(rows)); err != nil || got != `[["b" 7]]` {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -179,12 +179,12 @@ func TestItemsWithoutBytes(t *testing.T) {
 		for range 1024 {
 			value = append(value, 0x80, 0x10, 0) // of 1024 items
 		}
-		s := &message.Schema{Name: "schema 1", Text: lists(inner)}
-		_, err := avroReader(t, "", "kind", "x").Read(t.Context(), message.Payload{Value: append(value, 0), Schema: s})
+		s := &format.Schema{Name: "schema 1", Text: lists(inner)}
+		_, err := avroReader(t, "", "kind", "x").Read(t.Context(), format.Payload{Value: append(value, 0), Schema: s})
 		if err == nil || !strings.Contains(err.Error(), "too many items that take no bytes") {
 			t.Errorf("%s: %v", inner, err)
 		}
-		if _, err := avroReader(t, "", "kind", "x").Read(t.Context(), message.Payload{Value: []byte{2, 'a', 2, 20, 0, 0}, Schema: s}); err != nil {
+		if _, err := avroReader(t, "", "kind", "x").Read(t.Context(), format.Payload{Value: []byte{2, 'a', 2, 20, 0, 0}, Schema: s}); err != nil {
 			t.Errorf("%s: %v", inner, err)
 		}
 	}
@@ -197,14 +197,14 @@ func FuzzAvro(f *testing.F) {
 	f.Add([]byte{1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1}, uint8(1))
 	f.Add([]byte{4, 0, 0, 0}, uint8(1))
 	f.Add([]byte{2, 2, 2, 2, 2, 2, 0}, uint8(2))
-	schemas := []*message.Schema{{Name: "event", Text: event},
+	schemas := []*format.Schema{{Name: "event", Text: event},
 		{Name: "nothing", Text: `{"type":"record","name":"M","fields":[{"name":"kind","type":{"type":"array","items":"null"}},
 			{"name":"items","type":{"type":"array","items":{"type":"array","items":"null"}}}]}`},
 		{Name: "itself", Text: `{"type":"record","name":"M","fields":[{"name":"kind","type":["null","M"]}]}`}}
 	f.Fuzz(func(t *testing.T, value []byte, which uint8) {
 		s := schemas[int(which)%len(schemas)]
-		for _, r := range []*message.Reader{avroReader(t, "", "kind", "user.tags", "items.1.price", "price", "before"), avroReader(t, "items", "kind", "price")} {
-			rows, err := r.Read(t.Context(), message.Payload{Value: value, Schema: s})
+		for _, r := range []*format.RowReader{avroReader(t, "", "kind", "user.tags", "items.1.price", "price", "before"), avroReader(t, "items", "kind", "price")} {
+			rows, err := r.Read(t.Context(), format.Payload{Value: value, Schema: s})
 			if err == nil && len(rows) > 100_000 {
 				t.Errorf("%d rows of %d bytes", len(rows), len(value))
 			}

@@ -10,20 +10,20 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/message"
 )
 
 // Protobuf is Protobuf's binary encoding (https://protobuf.dev/programming-guides/encoding/) in messages, with a schema
 // from a registry or a file.
-func Protobuf() message.Format {
-	return message.Format{
+func Protobuf() format.Format {
+	return format.Format{
 		Name:    "protobuf",
 		Meaning: "a message in Protobuf's binary encoding, with the schema of `registry` or of the file `schema`",
-		Label:   message.Label,
-		Schema:  message.SchemaKind{Type: "PROTOBUF", Ending: ".proto", Named: true},
-		Open: func(o message.Options) (d message.Decoder, err error) {
-			r := &protobufMessages{types: map[*message.Schema][]*messageType{}}
+		Label:   format.Label,
+		Schema:  format.SchemaKind{Type: "PROTOBUF", Ending: ".proto", Named: true},
+		Decoder: func(o format.Options) (d format.Decoder, err error) {
+			r := &protobufMessages{types: map[*format.Schema][]*messageType{}}
 			if d.Decode = r.decode; o.Schema == "" {
 				return d, nil
 			}
@@ -45,7 +45,7 @@ func Protobuf() message.Format {
 
 // protobufMessages decodes messages.
 type protobufMessages struct {
-	types map[*message.Schema][]*messageType // of a schema, as encountered
+	types map[*format.Schema][]*messageType // of a schema, as encountered
 }
 
 // fieldNames returns the names of the fields of a message. Those of nested messages are not listed.
@@ -69,7 +69,7 @@ func typeOf(schema string, of protoreflect.MessageDescriptor) *messageType {
 }
 
 // messageTypeOf returns the message type of a value.
-func (r *protobufMessages) messageTypeOf(ctx context.Context, m message.Payload) *messageType {
+func (r *protobufMessages) messageTypeOf(ctx context.Context, m format.Payload) *messageType {
 	of := r.types[m.Schema]
 	for _, t := range of {
 		if m.Schema == nil || slices.Equal(t.indexes, m.Indexes) {
@@ -98,7 +98,7 @@ func (r *protobufMessages) messageTypeOf(ctx context.Context, m message.Payload)
 const maxTypes = 1000
 
 // decode decodes a message.
-func (r *protobufMessages) decode(ctx context.Context, m message.Payload) (v tabular.Cell, err error) {
+func (r *protobufMessages) decode(ctx context.Context, m format.Payload) (v tabular.Cell, err error) {
 	t := r.messageTypeOf(ctx, m)
 	if t.err != nil {
 		return v, t.err

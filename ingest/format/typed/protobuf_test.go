@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
@@ -32,11 +32,11 @@ message Event {
 }`
 
 // protobufReader returns a reader of columns, the first of which is the label, with a schema file.
-func protobufReader(t *testing.T, schema, name, rows string, columns ...string) (*message.Reader, error) {
+func protobufReader(t *testing.T, schema, name, rows string, columns ...string) (*format.RowReader, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events.proto")
 	arrowtest.NoError(t, os.WriteFile(file, []byte(schema), 0o600))
-	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows, Schema: file, Message: name}}
+	o := format.Options{Options: layout.Defaults(), Settings: format.Settings{Rows: rows, Schema: file, Message: name}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
 	return Protobuf().NewReader(o)
 }
@@ -44,7 +44,7 @@ func protobufReader(t *testing.T, schema, name, rows string, columns ...string) 
 // encoded is a message of the schema, given as JSON.
 func encoded(t *testing.T, schema, name, text string) []byte {
 	t.Helper()
-	file := arrowtest.Must(compileText(t.Context(), &message.Schema{Text: schema}))(t)
+	file := arrowtest.Must(compileText(t.Context(), &format.Schema{Text: schema}))(t)
 	of := arrowtest.Must(named(file, name))(t)
 	m := dynamicpb.NewMessage(of)
 	arrowtest.NoError(t, protojson.Unmarshal([]byte(text), m))
@@ -63,7 +63,7 @@ func TestProtobuf(t *testing.T) {
 		"at":"1970-01-01T00:00:01.500Z","took":"-1.5s","wrapped":0,"items":[{"again":{"userId":4}},{"price":2.5}],"counts":{"a":"1","b":"2"},
 		"byId":{"7":{"price":7}},"tags":["x","y"],"right":{"price":3},"price":{"value":"//8=","scale":2},"packed":[1,-1],"userId":9}`: `[["WIDE" -1 -2 3 18446744073709551615 0.5 true "ab" 0 1.5 -1.5 0 2.5 4 2 7 ["x" "y"] null 3 -0.01 [1 -1] 9 [an object an object] an object null]]`,
 	} {
-		rows, err := r.Read(t.Context(), message.Payload{Value: encoded(t, events, "shop.Event", text)})
+		rows, err := r.Read(t.Context(), format.Payload{Value: encoded(t, events, "shop.Event", text)})
 		if got := fmt.Sprint(texts(rows)); err != nil || got != want {
 			t.Errorf("%s: %v\n%s, expected\n%s", text, err, got, want)
 		}
@@ -77,7 +77,7 @@ func TestProtobufRowsWithin(t *testing.T) {
 		`{"label":"no","kind":"TALL","items":[{"price":1,"label":"a"},{"price":2}]}`: `[["a" 1 "TALL"] ["" 2 "TALL"]]`,
 		`{"kind":"TALL"}`: `[]`,
 	} {
-		rows, err := r.Read(t.Context(), message.Payload{Value: encoded(t, events, "Event", text)})
+		rows, err := r.Read(t.Context(), format.Payload{Value: encoded(t, events, "Event", text)})
 		if got := fmt.Sprint(texts(rows)); err != nil || got != want {
 			t.Errorf("%s: %v, %s, expected %s", text, err, got, want)
 		}
@@ -104,12 +104,12 @@ func TestProtobufSchemasThatCantBeUsed(t *testing.T) {
 
 // A registry schema has its references, and the value identifies its message type.
 func TestProtobufReferences(t *testing.T) {
-	s := &message.Schema{Name: "schema 1", Text: `syntax = "proto3"; import "common/place.proto"; import "confluent/meta.proto";
+	s := &format.Schema{Name: "schema 1", Text: `syntax = "proto3"; import "common/place.proto"; import "confluent/meta.proto";
 		message First { int32 x = 1; } message Second { message Third { string label = 1; common.Place at = 2; } }`,
-		References: []message.Reference{
+		References: []format.Reference{
 			{Name: "common/point.proto", Text: `syntax = "proto3"; package common; message Point { int32 x = 1; }`},
 			{Name: "common/place.proto", Text: `syntax = "proto3"; package common; import "common/point.proto"; message Place { Point point = 1; }`}}}
-	o := message.Options{Options: layout.Defaults()}
+	o := format.Options{Options: layout.Defaults()}
 	o.Columns.Use = []string{"at.point.x"}
 	opened := arrowtest.Must(Protobuf().NewReader(o))(t)
 	value := []byte{10, 1, 'b', 18, 4, 10, 2, 8, 7}
@@ -122,7 +122,7 @@ func TestProtobufReferences(t *testing.T) {
 		{[]int{1, 3}, `[] schema 1: the schema has no message at index [1 3], which the value refers to`},
 	} {
 		for range 2 {
-			rows, err := opened.Read(t.Context(), message.Payload{Value: value, Schema: s, Indexes: test.indexes})
+			rows, err := opened.Read(t.Context(), format.Payload{Value: value, Schema: s, Indexes: test.indexes})
 			if got := fmt.Sprint(texts(rows), err); got != test.want {
 				t.Errorf("%v: %s, expected %s", test.indexes, got, test.want)
 			}
@@ -132,8 +132,8 @@ func TestProtobufReferences(t *testing.T) {
 
 // A registry may have the Base64 descriptor of a file, as registered by the Python serializers, including references.
 func TestDescriptors(t *testing.T) {
-	descriptor := func(name, text string, imports ...message.Reference) string {
-		file := arrowtest.Must(compileText(t.Context(), &message.Schema{Text: text, References: imports}))(t)
+	descriptor := func(name, text string, imports ...format.Reference) string {
+		file := arrowtest.Must(compileText(t.Context(), &format.Schema{Text: text, References: imports}))(t)
 		described := protodesc.ToFileDescriptorProto(file)
 		described.Name = &name
 		for _, m := range described.MessageType {
@@ -147,13 +147,13 @@ func TestDescriptors(t *testing.T) {
 	const size = `syntax = "proto3"; package shop; message Size { optional int32 x = 1; int32 how_many = 2; }`
 	const order = `syntax = "proto3"; package shop; import "size.proto"; import "google/protobuf/timestamp.proto";
 		message Order { string label = 1; Size size = 2; google.protobuf.Timestamp at = 3; }`
-	text := message.Reference{Name: "size.proto", Text: size}
-	for _, reference := range []message.Reference{text, {Name: "size.proto", Text: descriptor("size.proto", size)}} {
-		o := message.Options{Options: layout.Defaults()}
+	text := format.Reference{Name: "size.proto", Text: size}
+	for _, reference := range []format.Reference{text, {Name: "size.proto", Text: descriptor("size.proto", size)}} {
+		o := format.Options{Options: layout.Defaults()}
 		o.Columns.Use = []string{"size.x", "at", "size.howMany"}
 		r := arrowtest.Must(Protobuf().NewReader(o))(t)
-		s := &message.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []message.Reference{reference}}
-		rows, err := r.Read(t.Context(), message.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
+		s := &format.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []format.Reference{reference}}
+		rows, err := r.Read(t.Context(), format.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
 		if got := fmt.Sprint(texts(rows)); err != nil || got != `[["a" 7 9 0]]` {
 			t.Errorf("%s, %v", got, err)
 		}
@@ -167,17 +167,17 @@ func FuzzProtobuf(f *testing.F) {
 	f.Add([]byte{162, 1, 8, 10, 2, 255, 255, 24, 128, 128, 64})
 	f.Add([]byte{0, 0, 0, 0, 7, 10, 1, 'b'})
 	f.Add([]byte("z\x05\n\x010\b0")) // a map entry with two keys, the second of another wire type
-	var readers []*message.Reader
+	var readers []*format.RowReader
 	for _, rows := range []string{"", "items"} {
-		o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
+		o := format.Options{Options: layout.Defaults(), Settings: format.Settings{Rows: rows}}
 		o.Columns.Use = []string{"price", "items.0.again.counts.b", "byId.7.price", "tags", "right", "at"}
 		r := arrowtest.Must(Protobuf().NewReader(o))(f)
 		readers = append(readers, r)
 	}
-	s := &message.Schema{Name: "schema 1", Text: events}
+	s := &format.Schema{Name: "schema 1", Text: events}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		for _, r := range readers {
-			rows, err := r.Read(t.Context(), message.Payload{Value: value, Schema: s, Indexes: []int{1}})
+			rows, err := r.Read(t.Context(), format.Payload{Value: value, Schema: s, Indexes: []int{1}})
 			if err == nil && len(rows) > 100_000 {
 				t.Errorf("%d rows of %d bytes", len(rows), len(value))
 			}

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -46,7 +46,7 @@ func compileFile(ctx context.Context, name string) (protoreflect.FileDescriptor,
 }
 
 // compileText compiles a registry schema, which includes its imports.
-func compileText(ctx context.Context, s *message.Schema) (protoreflect.FileDescriptor, error) {
+func compileText(ctx context.Context, s *format.Schema) (protoreflect.FileDescriptor, error) {
 	const own = "schema.proto"
 	files := map[string]string{own: s.Text}
 	for _, r := range s.References {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/sr"
 
-	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -23,12 +23,12 @@ import (
 type Client struct {
 	url     string
 	client  *sr.Client
-	fetched map[message.SchemaID]*fetched
+	fetched map[format.SchemaID]*fetched
 }
 
 // fetched is a schema, or the error of one that the registry did not have.
 type fetched struct {
-	schema *message.Schema
+	schema *format.Schema
 	err    error
 	asks   int // number of messages that have requested an absent one
 }
@@ -64,24 +64,24 @@ func Open(o Registry) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("examples.registry.url: %w", err)
 	}
-	return &Client{url: o.URL, client: client, fetched: map[message.SchemaID]*fetched{}}, nil
+	return &Client{url: o.URL, client: client, fetched: map[format.SchemaID]*fetched{}}, nil
 }
 
-// Schema returns the schema with an ID, with its references. Unless it is a *message.RegistryError, an error is due to the ID.
-func (c *Client) Schema(ctx context.Context, id message.SchemaID) (*message.Schema, error) {
+// Schema returns the schema with an ID, with its references. Unless it is a *format.RegistryError, an error is due to the ID.
+func (c *Client) Schema(ctx context.Context, id format.SchemaID) (*format.Schema, error) {
 	if f := c.fetched[id]; f != nil {
 		if f.asks++; f.err == nil || f.asks < askAgain {
 			return f.schema, f.err
 		}
 	}
 	s, err := c.fetch(ctx, id)
-	if err == nil || !errors.As(err, new(*message.RegistryError)) && ctx.Err() == nil {
+	if err == nil || !errors.As(err, new(*format.RegistryError)) && ctx.Err() == nil {
 		c.fetched[id] = &fetched{schema: s, err: err}
 	}
 	return s, err
 }
 
-func (c *Client) fetch(ctx context.Context, id message.SchemaID) (*message.Schema, error) {
+func (c *Client) fetch(ctx context.Context, id format.SchemaID) (*format.Schema, error) {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var schema sr.Schema
@@ -96,14 +96,14 @@ func (c *Client) fetch(ctx context.Context, id message.SchemaID) (*message.Schem
 	if err != nil {
 		return nil, c.explain(ctx, fmt.Sprintf("the schema %s", id), err)
 	}
-	s := &message.Schema{Name: fmt.Sprintf("schema %s of %s", id, c.url), Type: schema.Type.String(), Text: schema.Schema}
+	s := &format.Schema{Name: fmt.Sprintf("schema %s of %s", id, c.url), Type: schema.Type.String(), Text: schema.Schema}
 	s.References, err = c.references(ctx, schema.References, nil, map[string]bool{})
 	return s, err
 }
 
 // references returns the references of a schema, each after its own references. below are the schemas that reference it.
 func (c *Client) references(ctx context.Context, needed []sr.SchemaReference, below []string, done map[string]bool) (
-	all []message.Reference, err error) {
+	all []format.Reference, err error) {
 	for _, r := range needed {
 		what := fmt.Sprintf("%s (version %d of %s)", value.Quote(r.Name), r.Version, value.Quote(r.Subject))
 		switch {
@@ -125,7 +125,7 @@ func (c *Client) references(ctx context.Context, needed []sr.SchemaReference, be
 		if err != nil {
 			return nil, err
 		}
-		all = append(append(all, more...), message.Reference{Name: r.Name, Text: subject.Schema.Schema})
+		all = append(append(all, more...), format.Reference{Name: r.Name, Text: subject.Schema.Schema})
 	}
 	return all, nil
 }
@@ -137,9 +137,9 @@ func (c *Client) explain(ctx context.Context, what string, err error) error {
 	}
 	answer, answered := errors.AsType[*sr.ResponseError](err)
 	if !answered {
-		failed := &message.RegistryError{Err: fmt.Errorf("get %s of %s: %w", what, c.url, err), Away: true}
+		failed := &format.RegistryError{Err: fmt.Errorf("get %s of %s: %w", what, c.url, err), Away: true}
 		if errors.As(err, new(*tls.CertificateVerificationError)) {
-			failed = &message.RegistryError{Err: fmt.Errorf("%w: examples.registry.ca must be a file with its CA certificate", failed.Err)}
+			failed = &format.RegistryError{Err: fmt.Errorf("%w: examples.registry.ca must be a file with its CA certificate", failed.Err)}
 		}
 		return failed
 	}
@@ -155,5 +155,5 @@ func (c *Client) explain(ctx context.Context, what string, err error) error {
 		advice = ": the user of examples.registry.user may not read it"
 	}
 	away := code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout
-	return &message.RegistryError{Err: fmt.Errorf("get %s: %s answers %d%s: %w", what, c.url, code, advice, err), Away: away}
+	return &format.RegistryError{Err: fmt.Errorf("get %s: %s answers %d%s: %w", what, c.url, code, advice, err), Away: away}
 }

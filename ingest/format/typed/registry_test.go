@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
-	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
@@ -74,9 +74,9 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Open(test.options)
-			var s *message.Schema
+			var s *format.Schema
 			if err == nil {
-				s, err = c.Schema(t.Context(), message.SchemaID{Number: 1})
+				s, err = c.Schema(t.Context(), format.SchemaID{Number: 1})
 			}
 			if test.want == "" && (err != nil || s.Text != `"int"` || s.Type != "AVRO") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("%+v, %v, expected %s", s, err, test.want)
@@ -95,8 +95,8 @@ func TestSchemasAreFetchedOnce(t *testing.T) {
 	c, err := Open(Registry{URL: fake.URL()})
 	arrowtest.NoError(t, err)
 	for range 10 {
-		arrowtest.Must(c.Schema(t.Context(), message.SchemaID{Number: 1}))(t)
-		if _, err := c.Schema(t.Context(), message.SchemaID{Number: 2}); err == nil {
+		arrowtest.Must(c.Schema(t.Context(), format.SchemaID{Number: 1}))(t)
+		if _, err := c.Schema(t.Context(), format.SchemaID{Number: 2}); err == nil {
 			t.Fatal("a schema that is not there")
 		}
 	}
@@ -106,7 +106,7 @@ func TestSchemasAreFetchedOnce(t *testing.T) {
 	fake.SeedSchema("f", 1, 2, sr.Schema{Schema: `"int"`})
 	asked := 0
 	for ; err == nil && asked < 2*askAgain; asked++ {
-		if _, e := c.Schema(t.Context(), message.SchemaID{Number: 2}); e == nil {
+		if _, e := c.Schema(t.Context(), format.SchemaID{Number: 2}); e == nil {
 			break
 		}
 	}

@@ -1,6 +1,7 @@
-package message
+package format
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,18 +12,96 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
+// Decoder decodes values. It is not safe for concurrent use.
+type Decoder struct {
+	// Decode returns the value of a message, which is valid until the next call: a row, or a list of rows.
+	Decode func(ctx context.Context, p Payload) (tabular.Cell, error)
+	// Adapt returns a value that another decoder of the format has decoded as this one would. nil returns it as it is.
+	Adapt func(tabular.Cell) tabular.Cell
+	// Names returns the names of the members of values, as the schema in the file has them, and Has reports whether there is one. nil: there
+	// is no such file.
+	Names func() []string
+	Has   func(name string) bool
+}
+
+// SchemaKind is a schema language.
+type SchemaKind struct {
+	Type   string // type in a registry
+	Ending string // file extension, such as .avsc
+	Beside bool   // a file may complement a registry: it has defaults
+	Named  bool   // a file may have several message types, selected by Settings.Message or by indexes behind the schema ID
+}
+
+// Options describe how values are read.
+type Options struct {
+	layout.Options
+	Settings
+}
+
+// Settings are the keys under examples that only apply to messages: the table of keys of package ingest says what each means.
+type Settings struct {
+	Rows    string `yaml:"rows"` // in the configuration, it may also be a density of rows
+	Schema  string `yaml:"schema" path:"file"`
+	Message string `yaml:"message"`
+}
+
+// Payload is a value without framing.
+type Payload struct {
+	Value []byte
+	// Schema is the schema from a registry; nil: there is none.
+	Schema *Schema
+	// Indexes are the index path of the message type in the schema, if the format has one.
+	Indexes []int
+}
+
+// Label is the default column of the label in messages whose columns have names.
+const Label = "label"
+
+// Columns from other messages have names that no message has: LaterLabel for a label, and the prefix LaterTarget for a
+// target.
+const (
+	LaterLabel  = "examples.outcome.label"
+	LaterTarget = "examples.targets."
+)
+
+// Columns returns the names of the columns that the options read: the label or targets, the weight, the text and the
+// served columns, if any, and the features.
+func Columns(o layout.Options) []string {
+	columns := slices.Concat(o.Targets, o.LabelColumns)
+	switch {
+	case o.Mode == layout.LabelLater && len(o.Targets) > 0:
+		for i, name := range columns {
+			columns[i] = LaterTarget + name
+		}
+	case o.Mode == layout.LabelLater:
+		columns = []string{LaterLabel}
+	case len(columns) > 0 || o.Mode == layout.Unlabelled:
+	default:
+		columns = []string{cmp.Or(string(o.Label), Label)}
+	}
+	for _, c := range []layout.Column{o.Weight, o.Text, o.Served.Label, o.Served.Version} {
+		if c != "" {
+			columns = append(columns, string(c))
+		}
+	}
+	if len(o.Columns.Use) == 0 && o.Mixed() { // beside a text
+		return slices.Concat(columns, o.Categorical, o.Times.Columns())
+	}
+	return append(columns, o.Columns.Use...)
+}
+
 // Meaning describes the values of formats whose columns have names.
 const Meaning = "an object with a value for each column, or an array of such objects"
 
-// Reader reads the rows of messages: a value is a row or a list of rows, or these are at the path examples.rows, and share the
+// RowReader reads the rows of messages: a value is a row or a list of rows, or these are at the path examples.rows, and share the
 // columns of the enclosing value that they lack. It is not safe for concurrent use.
-type Reader struct {
+type RowReader struct {
 	options  Options
 	decoder  Decoder
 	numbered bool // rows may be lists, whose columns have numbers
 	columns  *tabular.Paths
 	names    []string
-	path     tabular.Steps // to the rows; nil: the value itself
+	path     *tabular.Paths // to the rows; nil: the value itself
 	most     int
 	last     tabular.Cell // the last value
 	rows     [][]tabular.Cell
@@ -30,15 +109,15 @@ type Reader struct {
 }
 
 // NewReader returns a reader of the columns of the options.
-func (f Format) NewReader(o Options) (*Reader, error) {
-	d, err := f.Open(o)
+func (f Format) NewReader(o Options) (*RowReader, error) {
+	d, err := f.Decoder(o)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{options: o, decoder: d, numbered: f.Width != nil, names: Columns(o.Options), most: maxRows(o.Options)}
+	r := &RowReader{options: o, decoder: d, numbered: f.Width != nil, names: Columns(o.Options), most: maxRows(o.Options)}
 	r.columns = tabular.NewPaths(r.names)
 	if o.Rows != "" {
-		r.path = tabular.StepsTo(o.Rows)
+		r.path = tabular.NewPaths([]string{o.Rows})
 	}
 	if d.Has == nil {
 		return r, nil
@@ -54,7 +133,7 @@ func (f Format) NewReader(o Options) (*Reader, error) {
 
 // Read returns the rows of a value, with a cell for each of Columns, or for each column if they have no names. They are valid until the
 // next call. Except for a *RegistryError and the context's error, an error means that the value is invalid.
-func (r *Reader) Read(ctx context.Context, p Payload) ([][]tabular.Cell, error) {
+func (r *RowReader) Read(ctx context.Context, p Payload) ([][]tabular.Cell, error) {
 	r.rows = r.rows[:0]
 	v, err := r.decoder.Decode(ctx, p)
 	if err != nil {
@@ -65,7 +144,7 @@ func (r *Reader) Read(ctx context.Context, p Payload) ([][]tabular.Cell, error) 
 }
 
 // ReadRow is Read for the value of a message that an archive has decoded.
-func (r *Reader) ReadRow(row tabular.Cell) ([][]tabular.Cell, error) {
+func (r *RowReader) ReadRow(row tabular.Cell) ([][]tabular.Cell, error) {
 	if r.decoder.Adapt != nil {
 		row = r.decoder.Adapt(row)
 	}
@@ -74,18 +153,23 @@ func (r *Reader) ReadRow(row tabular.Cell) ([][]tabular.Cell, error) {
 }
 
 // add adds the rows of a value.
-func (r *Reader) add(v tabular.Cell) error {
+func (r *RowReader) add(v tabular.Cell) error {
 	r.shared = r.shared[:0]
 	if r.path == nil {
 		return r.addRows(v)
 	}
-	rows, ok, err := r.path.Find(v)
+	rows := tabular.Cell{}
+	err := r.path.Walk(v, func(_ int, found tabular.Cell) error {
+		rows = found
+		return nil
+	})
+	found := r.path.Has(0) || r.path.Null
 	switch {
 	case err != nil:
 		return err
-	case !ok && v.IsList():
+	case !found && v.IsList():
 		return each(v, r.add)
-	case !ok:
+	case !found && !v.Null():
 		return r.noRows()
 	case rows.Null(): // for example the state after the deletion of a row
 		return nil
@@ -100,7 +184,7 @@ func (r *Reader) add(v tabular.Cell) error {
 }
 
 // addRows adds a row, or a list of rows.
-func (r *Reader) addRows(v tabular.Cell) error {
+func (r *RowReader) addRows(v tabular.Cell) error {
 	if v.IsList() {
 		return each(v, r.addRow)
 	}
@@ -120,7 +204,7 @@ func each(list tabular.Cell, add func(tabular.Cell) error) error {
 }
 
 // addRow adds a row.
-func (r *Reader) addRow(v tabular.Cell) error {
+func (r *RowReader) addRow(v tabular.Cell) error {
 	numbered := r.numbered && v.IsList()
 	switch {
 	case !numbered && !v.IsObject():
@@ -143,7 +227,7 @@ func (r *Reader) addRow(v tabular.Cell) error {
 }
 
 // next appends a row of nulls, in the memory of an earlier row if possible.
-func (r *Reader) next() []tabular.Cell {
+func (r *RowReader) next() []tabular.Cell {
 	n := len(r.names)
 	if at := len(r.rows); at < cap(r.rows) {
 		if r.rows = r.rows[:at+1]; len(r.rows[at]) == n {
@@ -157,7 +241,7 @@ func (r *Reader) next() []tabular.Cell {
 }
 
 // needsLabel reports whether each row must have the label column.
-func (r *Reader) needsLabel() bool {
+func (r *RowReader) needsLabel() bool {
 	o := &r.options
 	return len(o.Targets)+len(o.LabelColumns) == 0 && o.Mode == layout.Training
 }
@@ -169,7 +253,7 @@ func maxRows(o layout.Options) int {
 }
 
 // Names returns the paths of the values that the last message and its last row have, read or not; nil: columns have no names.
-func (r *Reader) Names() (names []string) {
+func (r *RowReader) Names() (names []string) {
 	of := r.last.Nested()
 	switch {
 	case of != nil:
@@ -191,12 +275,12 @@ func (r *Reader) Names() (names []string) {
 }
 
 // noRows returns the error of a value without the path of the rows.
-func (r *Reader) noRows() error {
+func (r *RowReader) noRows() error {
 	return fmt.Errorf("no rows at %s (examples.rows): the message has %s", value.Quote(r.options.Rows), r.members())
 }
 
 // noLabel returns the error of a row without the label column, with the path at which the value has it.
-func (r *Reader) noLabel() error {
+func (r *RowReader) noLabel() error {
 	advice := ": examples.label names the label column"
 	for _, name := range r.Names() {
 		if within, ok := strings.CutSuffix(name, "."+r.names[0]); ok {
@@ -210,7 +294,7 @@ func (r *Reader) noLabel() error {
 }
 
 // members lists the members of the last value.
-func (r *Reader) members() string {
+func (r *RowReader) members() string {
 	var members []string
 	for _, name := range r.Names() {
 		if name, _, _ = strings.Cut(name, "."); !slices.Contains(members, name) {
