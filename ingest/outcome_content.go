@@ -118,31 +118,17 @@ func encode(cells ...tabular.Cell) string {
 	return string(tabular.AppendRows(nil, [][]tabular.Cell{cells}))
 }
 
-// rowWidth returns the number of columns to read of a row with n columns, and whether all rows must have as many.
-type rowWidth func(n int) (columns int, exact bool, err error)
-
-// Put returns rows with the content of an outcome in the later columns: see [layout.Options.WithLabelLater]. If columns
-// have names, the rows have room for it, and width is nil.
-func (p predicted) Put(rows [][]tabular.Cell, said string, width rowWidth) ([][]tabular.Cell, error) {
+// Put puts the content of an outcome into the later columns of rows: see [layout.Options.WithLabelLater]. If columns have names, the rows
+// have room for it.
+func (p predicted) Put(rows [][]tabular.Cell, said string, named bool) {
 	cells := tabular.ReadRows([]byte(said))[0]
-	if width == nil {
-		for _, row := range rows {
-			copy(row, cells)
-		}
-		return rows, nil
-	}
-	n, exact, err := width(len(rows[0]))
-	if err != nil {
-		return nil, err
-	}
-	labelled := make([][]tabular.Cell, len(rows))
 	for i, row := range rows {
-		if !exact {
-			row = row[:min(n, len(row))]
+		if named {
+			copy(row, cells)
+		} else {
+			rows[i] = slices.Concat(row, cells)
 		}
-		labelled[i] = slices.Concat(row, cells)
 	}
-	return labelled, nil
 }
 
 // WhenAbsent returns the content for a row without an outcome; false: it is not an example.

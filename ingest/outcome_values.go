@@ -167,18 +167,8 @@ func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	if rows, err = v.says.Put(rows, said, v.widthOf()); err != nil {
-		return false, err
-	}
+	v.says.Put(rows, said, v.format.Width == nil)
 	return v.add(m, rows)
-}
-
-// widthOf returns the function for the number of columns to read; nil if they have names.
-func (v *Values) widthOf() rowWidth {
-	if v.format.Width == nil {
-		return nil
-	}
-	return func(n int) (int, bool, error) { return v.format.Width(v.whole.Options, n) }
 }
 
 // WithFolder returns the options with a directory for waiting data that does not fit into memory.

@@ -31,14 +31,13 @@ func (o Options) messageOptions() format.Options {
 type Values struct {
 	opened
 	layout.Layout
-	says   predicted     // content of outcomes
-	names  []string      // nil: columns have numbers, and the first row determines how many
-	laid   bool          // the columns are known from a row, and have their positions
-	wanted int           // number of columns of each row; 0: not known yet
-	block  tabular.Block // rows of the last message
-	batch  examples.Rows
-	keys   []string // message keys, for each row of the batch
-	size   int      // size of the batch in a message
+	says  predicted     // content of outcomes
+	names []string      // nil: columns have numbers, and the first row determines how many
+	laid  bool          // the columns are known from a row, and have their positions
+	block tabular.Block // rows of the last message
+	batch examples.Rows
+	keys  []string // message keys, for each row of the batch
+	size  int      // size of the batch in a message
 
 	ahead   ahead
 	seen    int            // number of rows, of the first layout.OffsetRows
@@ -194,10 +193,7 @@ func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error)
 func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err error) {
 	first := !v.laid
 	if first {
-		n, err := v.width(cells[0])
-		if err == nil {
-			err = v.lay(n, cells[0])
-		}
+		err := v.lay(len(cells[0]), cells[0])
 		if err == nil {
 			err = v.follows()
 		}
@@ -272,23 +268,8 @@ func (v *Values) cut(rows int) {
 // forget makes the next message determine the columns.
 func (v *Values) forget() {
 	v.begin(0)
-	v.laid, v.wanted, v.present, v.seen = false, 0, nil, 0
-}
-
-// width returns the number of columns, if this is the first row.
-func (v *Values) width(row []tabular.Cell) (int, error) {
-	if v.format.Width == nil {
-		return len(row), nil
-	}
-	if v.whole.Mode == layout.LabelLater { // already reduced to the columns to read
-		v.wanted = len(row)
-		return len(row), nil
-	}
-	n, exact, err := v.format.Width(v.whole.Options, len(row))
-	if exact {
-		v.wanted = n
-	}
-	return n, err
+	v.reader.Forget()
+	v.laid, v.present, v.seen = false, nil, 0
 }
 
 // take makes the rows of a message the rows of the block.
@@ -303,19 +284,6 @@ const servedBytes = 13
 // read reads the rows of a message into the batch, and returns their size.
 func (v *Values) read(cells [][]tabular.Cell) (size int, err error) {
 	v.take(cells)
-	for i, row := range cells {
-		switch n, others := len(row), 0; {
-		case v.wanted > 0 && n != v.wanted:
-			for _, c := range v.Cells {
-				if !c.Role.IsFeature() { // the label and the weight, and unused columns of a CSV
-					others++
-				}
-			}
-			return 0, v.failAt(i, -1, fmt.Errorf("%d features, expected %d as in earlier values", n-others, v.wanted-others))
-		case n < len(v.Cells):
-			return 0, v.failAt(i, -1, fmt.Errorf("%d columns, expected at least %d", n, len(v.Cells)))
-		}
-	}
 	if !v.IsSparse() && len(cells)*layout.FloatRowBytes(v.Features)+len(v.TableText) > layout.MaxBatchBytes {
 		return 0, fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", len(cells), wire.MaxMessage)
 	}
@@ -447,24 +415,15 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 		return nil
 	}
 	if v.whole.Mode == layout.LabelLater {
-		if rows, err = v.says.Put(rows, v.says.Any(), v.widthOf()); err != nil {
-			return nil
-		}
+		v.says.Put(rows, v.says.Any(), v.format.Width == nil)
 	}
 	if len(v.Cells) == 0 {
-		n, err := v.width(rows[0])
-		if err == nil {
-			err = v.assign(n, rows[0])
-		}
-		if err != nil {
+		if err := v.assign(len(rows[0]), rows[0]); err != nil {
 			v.forget()
 			w.last = err
 			return nil
 		}
 	}
-	rows = slices.DeleteFunc(slices.Clone(rows), func(row []tabular.Cell) bool {
-		return len(row) < len(v.Cells) || v.wanted > 0 && len(row) != v.wanted
-	})
 	w.rows += len(rows)
 	return v.addWords(rows, w.found)
 }

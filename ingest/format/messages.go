@@ -96,16 +96,18 @@ const Meaning = "an object with a value for each column, or an array of such obj
 // RowReader reads the rows of messages: a value is a row or a list of rows, or these are at the path examples.rows, and share the
 // columns of the enclosing value that they lack. It is not safe for concurrent use.
 type RowReader struct {
-	options  Options
-	decoder  Decoder
-	numbered bool // rows may be lists, whose columns have numbers
-	columns  *tabular.Paths
-	names    []string
-	path     *tabular.Paths // to the rows; nil: the value itself
-	most     int
-	last     tabular.Cell // the last value
-	rows     [][]tabular.Cell
-	shared   []tabular.Cell
+	options Options
+	decoder Decoder
+	width   func(o layout.Options, n int) (columns int, exact bool, err error) // of rows whose columns have numbers; nil: they have names
+	wanted  int                                                                // columns of each of these; 0: not known yet
+	exact   bool                                                               // such a row has no further ones
+	columns *tabular.Paths
+	names   []string
+	path    *tabular.Paths // to the rows; nil: the value itself
+	most    int
+	last    tabular.Cell // the last value
+	rows    [][]tabular.Cell
+	shared  []tabular.Cell
 }
 
 // NewReader returns a reader of the columns of the options.
@@ -114,7 +116,7 @@ func (f Format) NewReader(o Options) (*RowReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &RowReader{options: o, decoder: d, numbered: f.Width != nil, names: Columns(o.Options), most: maxRows(o.Options)}
+	r := &RowReader{options: o, decoder: d, width: f.Width, names: Columns(o.Options), most: maxRows(o.Options)}
 	r.columns = tabular.NewPaths(r.names)
 	if o.Rows != "" {
 		r.path = tabular.NewPaths([]string{o.Rows})
@@ -140,8 +142,15 @@ func (r *RowReader) Read(ctx context.Context, p Payload) ([][]tabular.Cell, erro
 		return nil, err
 	}
 	r.last = v
-	return r.rows, r.add(v)
+	known := r.wanted > 0
+	if err = r.add(v); err != nil && !known {
+		r.wanted = 0
+	}
+	return r.rows, err
 }
+
+// Forget makes the next row determine how many columns rows have whose columns have no names.
+func (r *RowReader) Forget() { r.wanted = 0 }
 
 // ReadRow is Read for the value of a message that an archive has decoded.
 func (r *RowReader) ReadRow(row tabular.Cell) ([][]tabular.Cell, error) {
@@ -205,15 +214,14 @@ func each(list tabular.Cell, add func(tabular.Cell) error) error {
 
 // addRow adds a row.
 func (r *RowReader) addRow(v tabular.Cell) error {
-	numbered := r.numbered && v.IsList()
+	numbered := r.width != nil && v.IsList()
 	switch {
 	case !numbered && !v.IsObject():
 		return fmt.Errorf("%s: expected %s", v.String(), Meaning)
 	case len(r.rows) >= r.most:
 		return fmt.Errorf("more than %d rows, which do not fit a message of examples: send fewer in a value", r.most)
 	case numbered:
-		r.rows = append(r.rows, v.List())
-		return nil
+		return r.addList(v.List())
 	}
 	row := r.next()
 	copy(row, r.shared)
@@ -223,6 +231,24 @@ func (r *RowReader) addRow(v tabular.Cell) error {
 	if r.needsLabel() && !r.columns.Has(0) && (len(r.shared) == 0 || r.shared[0].Null()) {
 		return r.noLabel()
 	}
+	return nil
+}
+
+// addList adds a row whose columns have numbers.
+func (r *RowReader) addList(row []tabular.Cell) (err error) {
+	n := len(row)
+	if r.wanted == 0 {
+		r.wanted, r.exact, err = r.width(r.options.Options, n)
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.exact && n != r.wanted:
+		return fmt.Errorf("%d columns, expected %d as in earlier values", n, r.wanted)
+	case n < r.wanted:
+		return fmt.Errorf("%d columns, expected at least %d", n, r.wanted)
+	}
+	r.rows = append(r.rows, row[:r.wanted])
 	return nil
 }
 

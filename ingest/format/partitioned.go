@@ -4,47 +4,32 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// partitioned is a table with partition columns from its path.
-type partitioned struct {
-	tabular.Source
-	fields []tabular.Field
-	own    int // number of columns of the file
-	path   []input.Partition
-}
-
-// withPath returns a table with the partition columns of its path that the file lacks.
-func withPath(s tabular.Source, path []input.Partition) tabular.Source {
-	p := &partitioned{Source: s, fields: slices.Clone(s.Fields())}
-	p.own = len(p.fields)
-	for _, v := range path {
-		if slices.ContainsFunc(p.fields[:p.own], func(f tabular.Field) bool { return f.Name == v.Column }) {
+// addPath adds the partition columns of the path that the file lacks.
+func (r *tableReader) addPath(fields []tabular.Field) []tabular.Field {
+	if r.own = len(fields); !r.table.HasNames {
+		return fields
+	}
+	all := slices.Clone(fields)
+	for _, v := range r.Path {
+		if slices.ContainsFunc(fields, func(f tabular.Field) bool { return f.Name == v.Column }) {
 			continue
 		}
 		f := tabular.Field{Name: v.Column, Kind: tabular.Text, Type: "text in the names of folders"}
 		if v.IsWhole {
 			f.Kind, f.Type = tabular.Whole, "whole numbers in the names of folders"
 		}
-		p.fields, p.path = append(p.fields, f), append(p.path, v)
+		all, r.path = append(all, f), append(r.path, v)
 	}
-	if p.path == nil {
-		return s
-	}
-	return p
+	return all
 }
 
-func (p *partitioned) Fields() []tabular.Field { return p.fields }
-
-// Read reads rows of the file, and repeats the values of the path.
-func (p *partitioned) Read(n int, wanted []bool, b *tabular.Block) error {
-	if err := p.Source.Read(n, wanted[:p.own], b); err != nil {
-		return err
-	}
-	for _, v := range p.path {
+// repeatPath appends the columns of the path to the block.
+func (r *tableReader) repeatPath() {
+	for _, v := range r.path {
 		var c tabular.Column
-		for range b.Rows {
+		for range r.block.Rows {
 			switch {
 			case v.Null:
 				c.AppendNull(!v.IsWhole)
@@ -54,7 +39,6 @@ func (p *partitioned) Read(n int, wanted []bool, b *tabular.Block) error {
 				c.AppendText(v.Text)
 			}
 		}
-		b.Columns = append(b.Columns, c)
+		r.block.Columns = append(r.block.Columns, c)
 	}
-	return nil
 }

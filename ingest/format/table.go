@@ -30,7 +30,8 @@ type tableReader struct {
 	*input.Content
 	layout.Layout
 	table  Table
-	source tabular.Source // of the table, with the columns of its path
+	own    int // number of columns of the file; those of its path follow
+	path   []input.Partition
 	wanted []bool
 	block  tabular.Block
 	read   int64 // number of rows before the block
@@ -55,11 +56,8 @@ func (f Format) open(c *input.Content, o layout.Options, want *layout.Features) 
 		}
 		return nil, input.WholeFile(c.Name, err)
 	}
-	r = &tableReader{Content: c, table: t, source: t.Source}
-	if t.HasNames {
-		r.source = withPath(t.Source, c.Path)
-	}
-	fields := r.source.Fields()
+	r = &tableReader{Content: c, table: t}
+	fields := r.addPath(t.Fields())
 	r.Layout = layout.New(o, f.Label, fields, t.HasNames, r.fail)
 	if r.Encoded = f.IsText; t.LabelOf != nil {
 		r.LabelOf = t.LabelOf
@@ -122,8 +120,8 @@ func (r *tableReader) fail(column int, err error) error {
 	if column >= 0 && e.Column == "" {
 		e.Column = r.place(column)
 	}
-	if p, ok := r.source.(*partitioned); ok && column >= p.own && p.path[column-p.own].Null {
-		e.Err = p.path[column-p.own].NullError(e.Err)
+	if at := column - r.own; at >= 0 && r.path != nil && r.path[at].Null {
+		e.Err = r.path[at].NullError(e.Err)
 	}
 	return e
 }
@@ -168,13 +166,14 @@ func (r *tableReader) next(n int) (err error) {
 	defer damaged(r.Name, &err)
 	r.read += int64(r.block.Rows)
 	r.block.Rows = 0
-	err = r.source.Read(max(1, min(n, blockValues/max(1, len(r.Cells), r.Features))), r.wanted, &r.block)
+	err = r.table.Read(max(1, min(n, blockValues/max(1, len(r.Cells), r.Features))), r.wanted[:r.own], &r.block)
 	if of, ok := errors.AsType[*tabular.ColumnError](err); ok {
 		return r.fail(of.Column, of.Err)
 	} else if err != nil {
 		return r.fail(-1, err)
 	}
 	if r.block.Rows > 0 {
+		r.repeatPath()
 		return nil
 	}
 	switch {

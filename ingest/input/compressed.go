@@ -50,7 +50,8 @@ type Unpacked struct {
 func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error) {
 	raw := &fileBytes{ReadCloser: file, ctx: ctx, sum: sha256.New()}
 	packed := bufio.NewReaderSize(raw, readSize)
-	plain := &decompressed{name: name, file: raw, packed: packed, from: packed}
+	plain := &decompressed{name: name, file: raw, packed: packed}
+	from := io.Reader(packed)
 	magic, err := packed.Peek(signature.CompressionBytes)
 	if err != nil && err != io.EOF {
 		return nil, WholeFile(name, err)
@@ -59,36 +60,42 @@ func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error)
 	c := &Content{Name: name, Kind: plain.kind, File: raw}
 	switch plain.kind {
 	case "gzip":
-		plain.from, err = gzip.NewReader(packed)
+		from, err = gzip.NewReader(packed)
 	case "bzip2":
-		plain.from = bzip2.NewReader(packed)
+		from = bzip2.NewReader(packed)
 	case "zstd":
 		c.unzip, err = zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(maxZstdWindow))
-		plain.from = c.unzip
+		from = c.unzip
 	}
 	if err != nil {
 		return nil, plain.fail(err)
 	}
-	c.Reader = bufio.NewReaderSize(plain, readSize)
+	c.Reader = bufio.NewReaderSize(placed{from, plain.fail}, readSize)
 	return c, nil
 }
 
 // DecodeText converts the rest of the content to UTF-8.
 func (c *Content) DecodeText(from string) {
-	c.Reader, c.Decoded = bufio.NewReaderSize(&encoded{name: c.Name, from: signature.NewTextReader(c.Reader, from)}, readSize), true
+	c.Decoded = true
+	c.Reader = bufio.NewReaderSize(placed{signature.NewTextReader(c.Reader, from), func(err error) error {
+		if errors.As(err, new(*signature.EncodingError)) {
+			err = WholeFile(c.Name, fmt.Errorf("%w, which examples.encoding expects", err))
+		}
+		return err
+	}}, readSize)
 }
 
-// encoded reads decoded text, and adds the file to its errors.
-type encoded struct {
-	name string
-	from io.Reader
+// placed adds the position to the errors of a reader.
+type placed struct {
+	io.Reader
+	place func(error) error
 }
 
-func (e *encoded) Read(p []byte) (int, error) {
-	n, err := e.from.Read(p)
-	if errors.As(err, new(*signature.EncodingError)) {
-		err = WholeFile(e.name, fmt.Errorf("%w, which examples.encoding expects", err))
+func (r placed) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = r.place(err)
 	}
 	return n, err
 }
@@ -129,21 +136,12 @@ func (f *fileBytes) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressed reads through a decompressor and adds the file and the offset to its errors.
+// decompressed adds the file and the offset to the errors of a decompressor.
 type decompressed struct {
 	name   string
 	kind   string // "gzip", "bzip2", "zstd"; "": not compressed
 	file   *fileBytes
 	packed *bufio.Reader // of file
-	from   io.Reader     // the decompressor; packed if there is none
-}
-
-func (d *decompressed) Read(p []byte) (int, error) {
-	n, err := d.from.Read(p)
-	if err != nil && err != io.EOF {
-		err = d.fail(err)
-	}
-	return n, err
 }
 
 // fail returns an error at the next byte of the file.
