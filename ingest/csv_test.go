@@ -23,6 +23,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 func TestCSV(t *testing.T) {
@@ -104,7 +105,7 @@ func TestCSV(t *testing.T) {
 			f := newFolder(t)
 			o := Options{Partitions: 4, Options: test.options}
 			o.BatchRows = 1024
-			o.MissingValues = layout.DefaultMissingValues()
+			o.MissingValues = value.Usual()
 			if o.Missing.Mode == "" {
 				o.Missing.Mode = layout.MissingError
 			}
@@ -153,11 +154,11 @@ func FuzzCSV(f *testing.F) {
 		if flags&16 != 0 {
 			want = layout.Features{Width: 3, Columns: examples.Columns{{Name: "x"}, {Name: "l", Categories: []string{"a"}}}}
 		}
-		open := func(c *input.Content) (format.Reader, error) {
+		open := func(c *input.Content) (*format.Reader, error) {
 			return plain.CSV().Open([]*input.Content{c}, o.Options, nil, nil)
 		}
 		if flags&8 != 0 {
-			open = func(c *input.Content) (format.Reader, error) {
+			open = func(c *input.Content) (*format.Reader, error) {
 				return plain.CSV().Open([]*input.Content{c}, o.Options, &want, nil)
 			}
 		}
@@ -167,7 +168,7 @@ func FuzzCSV(f *testing.F) {
 
 // fuzzReader reads all batches of a file. Either their columns are consistent in length and size, or there is a
 // *input.Error.
-func fuzzReader(t *testing.T, open func(*input.Content) (format.Reader, error), file []byte) {
+func fuzzReader(t *testing.T, open func(*input.Content) (*format.Reader, error), file []byte) {
 	c, err := input.New(context.Background(), "file", io.NopCloser(bytes.NewReader(file)))
 	if err != nil {
 		checkFuzzError(t, err)

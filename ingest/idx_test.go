@@ -124,14 +124,14 @@ func FuzzIDX(f *testing.F) {
 	f.Fuzz(func(t *testing.T, images, labels []byte) {
 		o := Defaults()
 		o.BatchRows = 2
-		fuzzReader(t, func(c *input.Content) (format.Reader, error) {
+		fuzzReader(t, func(c *input.Content) (*format.Reader, error) {
 			other, err := input.New(t.Context(), "file", io.NopCloser(bytes.NewReader(labels)))
 			if err != nil {
 				return nil, err
 			}
 			return plain.IDX().Open([]*input.Content{c, other}, o.Options, nil, nil)
 		}, images)
-		fuzzReader(t, func(c *input.Content) (format.Reader, error) {
+		fuzzReader(t, func(c *input.Content) (*format.Reader, error) {
 			return plain.IDX().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2}, nil)
 		}, images)
 	})

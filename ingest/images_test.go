@@ -19,6 +19,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 func encodePNG(t *testing.T, pixels image.Image) []byte {
@@ -200,7 +201,7 @@ func FuzzRowsToPredict(f *testing.F) {
 	folder := f.TempDir()
 	no := false
 	text := Options{Partitions: 1, Options: layout.Options{Text: "1", Words: layout.WordOptions{Columns: 64, Phrases: 1},
-		Missing: layout.Missing{Mode: layout.MissingMean}, MissingValues: layout.DefaultMissingValues(), BatchRows: 3}}
+		Missing: layout.Missing{Mode: layout.MissingMean}, MissingValues: value.Usual(), BatchRows: 3}}
 	numbers := Defaults()
 	numbers.Missing.Mode, numbers.BatchRows = layout.MissingMean, 3
 	bare := numbers

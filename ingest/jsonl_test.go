@@ -86,11 +86,11 @@ func FuzzJSONLines(f *testing.F) {
 		if flags&4 != 0 {
 			o.Missing.Mode = layout.MissingMean
 		}
-		open := func(c *input.Content) (format.Reader, error) {
+		open := func(c *input.Content) (*format.Reader, error) {
 			return plain.JSONLines().Open([]*input.Content{c}, o.Options, nil, nil)
 		}
 		if flags&8 != 0 {
-			open = func(c *input.Content) (format.Reader, error) {
+			open = func(c *input.Content) (*format.Reader, error) {
 				return plain.JSONLines().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2, Sparse: flags&2 != 0}, nil)
 			}
 		}

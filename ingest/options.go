@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Options are the keys under `examples` of the configuration: [Keys] says what each means. Start from Defaults: the zero value has no
@@ -173,7 +174,7 @@ func (o Options) Input() schemas.Input {
 	if o.FromTopic != "" {
 		input.Format = "" // the format of values: files to predict have their own
 	}
-	if !slices.Equal(o.MissingValues, layout.DefaultMissingValues()) {
+	if !slices.Equal(o.MissingValues, value.Usual()) {
 		if input.MissingValues = o.MissingValues; len(o.MissingValues) == 0 {
 			input.MissingValues = []string{""} // always missing: an empty list would mean the defaults
 		}

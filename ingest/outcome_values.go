@@ -31,7 +31,9 @@ type opened struct {
 func (o Options) openTopic() (r opened, err error) {
 	r.whole = o
 	r.format, _ = o.messageFormat()
-	if r.reader, err = r.format.NewReader(o.messageOptions()); err != nil {
+	of := format.Options{Options: o.Options, Settings: o.Settings}
+	of.Rows = o.rowsPath()
+	if r.reader, err = r.format.NewReader(of); err != nil {
 		return r, err
 	}
 	if o.Registry.URL != "" {

@@ -231,7 +231,9 @@ func (s *Source) describe(ctx context.Context) error {
 	}
 	defer closeAll(opened)
 	if s.stored != nil {
-		s.reading = r.Reading()
+		if r.Reading != nil {
+			s.reading = r.Reading()
+		}
 		s.reading.Encoding = s.options.Encoding
 		columns, others := s.options.columnsOf(s.opened[0])
 		for _, v := range columns {
@@ -246,12 +248,12 @@ func (s *Source) describe(ctx context.Context) error {
 		}
 		s.ID = s.idOf(0, digests...)
 	}
-	s.Width, s.Columns = r.Width(), r.Columns()
+	s.Width, s.Columns = r.Width, r.Columns
 	if shape := s.options.Shape(); shape != (examples.Image{}) && shape.Size() != s.Width && (s.all == nil || len(s.all.Errors) == 0) {
 		return input.WholeFile(s.Files[0], fmt.Errorf("%d features, but examples.image %v has %d: expected the same number", s.Width,
 			s.options.Image, shape.Size()))
 	}
-	if s.Split != examples.Train { // a few test rows prove nothing
+	if s.Split != examples.Train || r.Inspect == nil { // a few test rows prove nothing
 		return nil
 	}
 	return r.Inspect()
@@ -266,7 +268,7 @@ func (s *Source) names() (names []string) {
 }
 
 // open returns a reader of the source and its files. The caller closes the files, unless there is an error.
-func (s *Source) open(ctx context.Context) (r format.Reader, opened []*input.Content, err error) {
+func (s *Source) open(ctx context.Context) (r *format.Reader, opened []*input.Content, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(opened)
@@ -335,8 +337,8 @@ func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.S
 				return
 			}
 		}
-		if columns := r.Lost(); len(columns) > 0 {
-			lost(columns)
+		if len(r.Lost) > 0 {
+			lost(r.Lost)
 		}
 		if counted > 0 && labelled == 0 && len(s.options.Targets) == 0 {
 			yield(nil, input.WholeFile(s.Files[0], s.noLabels()))

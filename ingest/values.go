@@ -19,13 +19,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// messageOptions are the options for readers of messages.
-func (o Options) messageOptions() format.Options {
-	m := format.Options{Options: o.Options, Settings: o.Settings}
-	m.Rows = o.rowsPath()
-	return m
-}
-
 // Values batches the examples in message values, one or several per message, in the format of the options. It uses the same code as files
 // to assign roles to columns and positions to features. A message is read completely or not at all. Create it with NewValues.
 type Values struct {

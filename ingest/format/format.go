@@ -53,7 +53,7 @@ type Format struct {
 	// Table opens a file that is a table. nil: Rows reads the files. want describes the rows to predict; nil means that rows are for training.
 	Table func(c *input.Content, o layout.Options, want *layout.Features) (Table, error)
 	// Rows opens the examples in the files of a source, or the rows to predict, without labels, in one file.
-	Rows func(files []*input.Content, o layout.Options, want *layout.Features) (Reader, error)
+	Rows func(files []*input.Content, o layout.Options, want *layout.Features) (*Reader, error)
 
 	// Decoder returns a decoder of the values of messages. nil: only files have the format.
 	Decoder func(Options) (Decoder, error)
@@ -78,7 +78,7 @@ func (f Format) IsTable() bool { return f.Table != nil && !f.IsSparse }
 
 // Open opens the examples in the files of a source, or the rows to predict in one file if there are features that a model wants. It returns
 // a *input.Error if the rows don't have these. all collects the errors of columns; nil: the first one ends the reading.
-func (f Format) Open(files []*input.Content, o layout.Options, want *layout.Features, all *Collected) (Reader, error) {
+func (f Format) Open(files []*input.Content, o layout.Options, want *layout.Features, all *Collected) (*Reader, error) {
 	if f.Table == nil {
 		return f.Rows(files, o, want)
 	}
@@ -86,7 +86,8 @@ func (f Format) Open(files []*input.Content, o layout.Options, want *layout.Feat
 	if err != nil {
 		return nil, err
 	}
-	return r, nil
+	r.lost = map[string]int64{}
+	return &Reader{Width: r.Width(), Columns: r.Layout.Table, Next: r.next, Reading: r.reading, Inspect: r.inspect, Lost: r.lost}, nil
 }
 
 // Survey adds the rows of a file, which is a table, to a survey.
@@ -99,40 +100,24 @@ func (f Format) Survey(c *input.Content, o layout.Options, s layout.Survey, all 
 }
 
 // Reader is an open source. It does not close its files.
-type Reader interface {
-	// Width is the number of features.
-	Width() int
-	// Columns are the columns of the features; nil if the files don't include them.
-	Columns() examples.Columns
-	// Reading describes how the columns are read. It is part of a source's ID.
-	Reading() layout.Reading
+type Reader struct {
+	Width   int              // number of features
+	Columns examples.Columns // of the features; nil if the files don't include them
 	// Next returns the next batch, which is valid until the next call. After the last batch it has read all files completely
 	// and returns io.EOF. Its other errors are *input.Error.
-	Next() (*examples.Rows, error)
-	// Inspect returns a *input.Error for readable examples that are probably a mistake. The reader must not be used afterwards.
-	Inspect() error
-	// Lost returns the number of rows so far that lack a column, by column, for the columns that most rows lack from some row on although
+	Next func() (*examples.Rows, error)
+	// Reading describes how the columns are read. It is part of a source's ID. nil: there are none.
+	Reading func() layout.Reading
+	// Inspect returns a *input.Error for readable examples that are probably a mistake. The reader must not be used afterwards. nil: all
+	// are plausible.
+	Inspect func() error
+	// Lost has the number of rows so far that lack a column, by column, for the columns that most rows lack from some row on although
 	// earlier rows had them.
-	Lost() map[string]int64
+	Lost map[string]int64
 }
 
-// Unnamed is embedded in readers of examples whose files say nothing of columns.
-type Unnamed struct{}
-
-// Columns implements [Reader].
-func (Unnamed) Columns() examples.Columns { return nil }
-
-// Reading implements [Reader].
-func (Unnamed) Reading() layout.Reading { return layout.Reading{} }
-
-// Inspect implements [Reader].
-func (Unnamed) Inspect() error { return nil }
-
-// Lost implements [Reader].
-func (Unnamed) Lost() map[string]int64 { return nil }
-
 // BatchesOf iterates over the remaining batches of a reader.
-func BatchesOf(ctx context.Context, r Reader) iter.Seq2[*examples.Rows, error] {
+func BatchesOf(ctx context.Context, r *Reader) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {
 		for {
 			rows, err := r.Next()

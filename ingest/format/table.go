@@ -139,8 +139,8 @@ func (r *tableReader) failAt(t layout.Trouble) error {
 	return r.fail(t.Column, e)
 }
 
-// Reading describes how the columns were read.
-func (r *tableReader) Reading() layout.Reading {
+// reading describes how the columns were read.
+func (r *tableReader) reading() layout.Reading {
 	how := r.Layout.Reading()
 	how.BooleanLabels = r.Label >= 0 && r.Cells[r.Label].Kind == tabular.Boolean
 	how.MissingValues = r.MissingValues()
@@ -161,8 +161,8 @@ func damaged(file string, err *error) {
 // small.
 const blockValues = 1 << 15
 
-// next reads the next block, of at most n rows, and returns io.EOF after the last.
-func (r *tableReader) next(n int) (err error) {
+// nextBlock reads the next block, of at most n rows, and returns io.EOF after the last.
+func (r *tableReader) nextBlock(n int) (err error) {
 	defer damaged(r.Name, &err)
 	r.read += int64(r.block.Rows)
 	r.block.Rows = 0
@@ -185,8 +185,8 @@ func (r *tableReader) next(n int) (err error) {
 	return r.fail(-1, input.EmptyError("no rows"))
 }
 
-// Next returns as many of the next rows as fit into a message.
-func (r *tableReader) Next() (*examples.Rows, error) {
+// next returns as many of the next rows as fit into a message.
+func (r *tableReader) next() (*examples.Rows, error) {
 	size, n := len(r.TableText), 0
 	for {
 		for ; n < len(r.sizes)-r.given && n < r.Options.BatchRows; n++ {
@@ -226,7 +226,7 @@ func (r *tableReader) fill(n int) error {
 		r.wanted = r.Wanted()
 	}
 	fit := (layout.MaxBatchBytes - len(r.TableText)) / r.LeastBytes()
-	if err := r.next(max(1, min(r.Options.BatchRows, fit)-n)); err == io.EOF {
+	if err := r.nextBlock(max(1, min(r.Options.BatchRows, fit)-n)); err == io.EOF {
 		r.ended = true
 		if _, err := io.Copy(io.Discard, r.Reader); err != nil { // for its digest
 			return r.fail(-1, err)
@@ -252,7 +252,7 @@ func (r *tableReader) fill(n int) error {
 // see adds the rows of the block to those that lack a column, although most earlier rows had it.
 func (r *tableReader) see() {
 	if r.presences == nil {
-		r.presences, r.lost = make([]layout.Presence, len(r.Cells)), map[string]int64{}
+		r.presences = make([]layout.Presence, len(r.Cells))
 	}
 	for at := range r.Cells {
 		if r.Options.Mode == layout.Predicting || !r.Watched(at) {
@@ -264,9 +264,6 @@ func (r *tableReader) see() {
 		}
 	}
 }
-
-// Lost implements [Loser].
-func (r *tableReader) Lost() map[string]int64 { return r.lost }
 
 // errCollected means that errors were collected, and the rows before them were dropped.
 var errCollected = errors.New("errors of columns were collected")
@@ -293,7 +290,7 @@ func (r *tableReader) survey(s layout.Survey) error {
 		r.wanted[at] = s.Wants(c)
 	}
 	for rows := 0; s.More(rows) > 0; rows += r.block.Rows {
-		if err := r.next(s.More(rows)); err == io.EOF {
+		if err := r.nextBlock(s.More(rows)); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
@@ -307,5 +304,5 @@ func (r *tableReader) survey(s layout.Survey) error {
 	return nil
 }
 
-// Inspect implements [Reader].
-func (r *tableReader) Inspect() error { return r.InspectLabels(r.survey) }
+// inspect is Inspect of a Reader.
+func (r *tableReader) inspect() error { return r.InspectLabels(r.survey) }

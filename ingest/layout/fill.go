@@ -415,7 +415,7 @@ func (f *filling) endMixed() {
 		if f.Text >= 0 {
 			columns, counts := m.texts.Row(row)
 			for i, column := range columns {
-				to.Append(int32(f.firstWord())+column, counts[i])
+				to.Append(int32(f.Features)+column, counts[i])
 			}
 		}
 		if m.hasher != nil {
@@ -428,7 +428,7 @@ func (f *filling) endMixed() {
 
 // wordOf returns the word of a text; "" if it is missing. Surrounding space is ignored.
 func (l *Layout) wordOf(text string) (word string, err error) {
-	if text = strings.TrimSpace(text); l.isMissing(text) {
+	if text = strings.TrimSpace(text); l.missing.Has(text) {
 		return "", l.CheckMissing(missingText(text))
 	}
 	return value.Word(text), l.CheckText(text)
@@ -439,7 +439,7 @@ func (l *Layout) category(c Cell, features []float32, text string) error {
 	own := features[c.At : c.At+c.columns.Features()]
 	clear(own)
 	at, known := c.index[text] // of most, without a look at how they are spelt
-	if known && !l.isMissing(text) {
+	if known && !l.missing.Has(text) {
 		features[at] = 1
 		return nil
 	}

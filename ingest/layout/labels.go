@@ -18,7 +18,7 @@ func (o Options) MissingLabels() value.Missing {
 
 // MissingLabels is Options.MissingLabels for the examples of a run.
 func MissingLabels(plan *schemas.Plan) value.Missing {
-	o := Options{MissingValues: DefaultMissingValues(), Classes: plan.Classes}
+	o := Options{MissingValues: value.Usual(), Classes: plan.Classes}
 	if plan.Input.MissingValues != nil {
 		o.MissingValues = plan.Input.MissingValues
 	}

@@ -126,9 +126,7 @@ func (l *Layout) beginMixed() {
 	}
 }
 
-// firstWord and firstHashed return the first text and hash columns.
-func (l *Layout) firstWord() int { return l.Features }
-
+// firstHashed returns the first hash column, behind those of the words of a text.
 func (l *Layout) firstHashed() int {
 	if l.Text < 0 {
 		return l.Features

@@ -69,8 +69,8 @@ type Found struct {
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{Labels: LabelsOne, Missing: Missing{Mode: MissingError}, MissingValues: DefaultMissingValues(), BatchRows: 1024,
-		Words: defaultWords()}
+	return Options{Labels: LabelsOne, Missing: Missing{Mode: MissingError}, MissingValues: value.Usual(), BatchRows: 1024,
+		Words: WordOptions{Vocabulary: HashedWords, Columns: 1 << 18, Phrases: 1}}
 }
 
 // ServedColumns are the columns of the served prediction of a row: both or neither.
@@ -84,9 +84,6 @@ type ColumnChoice struct {
 	Use  []string `yaml:"use"`  // only these; none: all that are not dropped
 	Drop []string `yaml:"drop"` // all except these
 }
-
-// DefaultMissingValues are the usual texts for a missing value in data frames and spreadsheets.
-func DefaultMissingValues() []string { return value.Usual() }
 
 // Shape returns the shape in Image; zero if there is none.
 func (o Options) Shape() examples.Image {
@@ -235,9 +232,6 @@ func (m *Missing) UnmarshalJSON(content []byte) error {
 }
 
 var errMissing = errors.New("expected error or mean, or mean for each of some columns, as in {width: mean}")
-
-// isMissing reports whether a text means a missing value.
-func (l *Layout) isMissing(text string) bool { return l.missing.Has(text) }
 
 // MissingValueError is the error about a missing value where none is allowed.
 type MissingValueError string

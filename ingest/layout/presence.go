@@ -111,7 +111,7 @@ func (l *Layout) WithoutValue(lacks []bool, b *tabular.Block, filled *examples.R
 		if c.Role == Counted || c.Role == Hashed {
 			cell := b.Cell(row, column)
 			text, err := cell.Words()
-			lacks = append(lacks, err == nil && l.isMissing(text))
+			lacks = append(lacks, err == nil && l.missing.Has(text))
 			continue
 		}
 		x := floats[row*l.Features+c.At]

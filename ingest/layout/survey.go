@@ -74,7 +74,7 @@ func (w *FoundWords) Add(l *Layout, column int, cell tabular.Cell) error {
 	switch l.Cells[column].Role {
 	case Category:
 		text, err := cell.Text()
-		if err == nil && !l.isMissing(text) {
+		if err == nil && !l.missing.Has(text) {
 			err = w.addCategory(l, name, text)
 		}
 		return err

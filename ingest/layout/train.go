@@ -75,6 +75,15 @@ func (o Options) NamedColumns() (all []Column) {
 	return all
 }
 
+// Named returns the names of all columns that the options name or that a model needs.
+func (o Options) Named() []string {
+	names := slices.Clone(o.Needs)
+	for _, c := range o.NamedColumns() {
+		names = append(names, string(c))
+	}
+	return names
+}
+
 // CheckColumns returns a problem for each key that names a column of another key, or a column that should be a feature and is none. Without
 // a label, it is in one of the default columns.
 func (o Options) CheckColumns(defaultLabels ...Column) (problems []option.Problem) {
@@ -246,7 +255,7 @@ func (l *Layout) place(c *Cell, columns examples.Columns) {
 
 // MissingValues returns the missing-value texts for a Reading: nil if they are the default.
 func (l *Layout) MissingValues() []string {
-	if slices.Equal(l.Options.MissingValues, DefaultMissingValues()) {
+	if slices.Equal(l.Options.MissingValues, value.Usual()) {
 		return nil
 	}
 	return l.Options.MissingValues

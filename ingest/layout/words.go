@@ -49,11 +49,6 @@ const (
 // MaxPhrases is the maximum of WordOptions.Phrases: a text has as many phrases of each length as it has words.
 const MaxPhrases = 5
 
-// defaultWords returns the WordOptions of an empty configuration.
-func defaultWords() WordOptions {
-	return WordOptions{Vocabulary: HashedWords, Columns: 1 << 18, Phrases: 1}
-}
-
 // MaxColumns returns the maximum of Columns.
 func (t WordOptions) MaxColumns() int {
 	if t.Found() {

@@ -112,11 +112,7 @@ func newSource(r Records, o layout.Options) *source {
 		s.fields = append(s.fields, fieldOf(f.Name, f.Type))
 	}
 	var within []string
-	named := slices.Clone(o.Needs)
-	for _, c := range o.NamedColumns() {
-		named = append(named, string(c))
-	}
-	for _, name := range named {
+	for _, name := range o.Named() {
 		path := tabular.Path(name)
 		if _, own := schema.FieldIdx(name); own || len(path) < 2 || slices.Contains(within, name) {
 			continue

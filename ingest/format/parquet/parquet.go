@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format"
@@ -40,11 +39,7 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (t format.Tabl
 	case !info.Mode().IsRegular():
 		return t, errors.New("a pipe: expected a file, because Parquet stores its schema at the end")
 	}
-	named := slices.Clone(o.Needs)
-	for _, column := range o.NamedColumns() {
-		named = append(named, string(column))
-	}
-	some := Wanted(named)
+	some := Wanted(o.Named())
 	wanted := func(path string) bool { // of a column, all within it if none of those is named
 		column, _, _ := strings.Cut(path, ".")
 		return some(path) || !some(column)

@@ -144,7 +144,6 @@ func (f *idxArray) end() error {
 
 // idxReader reads images, and labels if there are any.
 type idxReader struct {
-	format.Unnamed
 	images    *idxArray
 	labels    *idxArray      // nil in prediction
 	classes   map[int64]bool // nil: all labels are allowed
@@ -153,7 +152,7 @@ type idxReader struct {
 }
 
 // openIDX reads images with their labels, or without labels to predict.
-func openIDX(files []*input.Content, o layout.Options, want *layout.Features) (format.Reader, error) {
+func openIDX(files []*input.Content, o layout.Options, want *layout.Features) (*format.Reader, error) {
 	f, err := openIDXArray(files[0])
 	if err != nil {
 		return nil, err
@@ -182,7 +181,7 @@ func openIDX(files []*input.Content, o layout.Options, want *layout.Features) (f
 	if want == nil {
 		err = r.openLabels(files[1], o.Classes)
 	}
-	return r, err
+	return &format.Reader{Width: f.cols, Next: r.next}, err
 }
 
 // openLabels reads the header of the labels.
@@ -210,9 +209,8 @@ func (r *idxReader) openLabels(c *input.Content, classes []string) error {
 	return nil
 }
 
-func (r *idxReader) Width() int { return r.batch.Cols }
-
-func (r *idxReader) Next() (*examples.Rows, error) {
+// next returns the next batch.
+func (r *idxReader) next() (*examples.Rows, error) {
 	left := r.images.rows - r.images.read
 	if left == 0 {
 		return nil, io.EOF

@@ -46,7 +46,6 @@ const maxImageFile = 64 << 20
 
 // imageReader reads images of the same shape.
 type imageReader struct {
-	format.Unnamed
 	content *input.Content
 	archive *tar.Reader // nil: the content is a single image
 	options layout.Options
@@ -65,7 +64,7 @@ type decodedImage struct {
 
 // openImages reads images with the names of their directories as classes, or without classes to predict. All have the shape of the first
 // one.
-func openImages(files []*input.Content, o layout.Options, want *layout.Features) (format.Reader, error) {
+func openImages(files []*input.Content, o layout.Options, want *layout.Features) (*format.Reader, error) {
 	if want != nil && want.Image != (examples.Image{}) {
 		o.Image = nil
 		for _, n := range want.Image {
@@ -103,13 +102,9 @@ func openImages(files []*input.Content, o layout.Options, want *layout.Features)
 	case want != nil && r.batch.Cols != want.Width:
 		return nil, r.fail(r.first, fmt.Errorf("an image of %s: expected %d features", r.batch.Image, want.Width))
 	}
-	return r, nil
+	shape := layout.Reading{Image: r.batch.Image.Text()} // which determines whether colours are kept
+	return &format.Reader{Width: r.batch.Cols, Next: r.next, Reading: func() layout.Reading { return shape }}, nil
 }
-
-func (r *imageReader) Width() int { return r.batch.Cols }
-
-// Reading has the shape, which determines whether colours are kept.
-func (r *imageReader) Reading() layout.Reading { return layout.Reading{Image: r.batch.Image.Text()} }
 
 func (r *imageReader) fail(file string, err error) error {
 	if r.archive == nil {
@@ -118,7 +113,8 @@ func (r *imageReader) fail(file string, err error) error {
 	return input.WholeFile(filepath.Join(r.content.Name, file), err)
 }
 
-func (r *imageReader) Next() (*examples.Rows, error) {
+// next returns the next batch.
+func (r *imageReader) next() (*examples.Rows, error) {
 	b := &r.batch
 	b.Rows, b.Bytes, b.Words = 0, b.Bytes[:0], b.Words[:0]
 	room := layout.MaxBatchBytes

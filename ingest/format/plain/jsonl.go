@@ -55,8 +55,8 @@ type jsonRow struct {
 // openJSON reads the first rows, from which the types of columns are inferred.
 func openJSON(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
 	s := &jsonSource{LineReader: input.LineReader{Content: c}, options: o, places: map[string]int{}}
-	for _, c := range o.NamedColumns() {
-		if name := string(c); len(tabular.Path(name)) > 1 && !slices.Contains(s.within, name) {
+	for _, name := range o.Named() {
+		if len(tabular.Path(name)) > 1 && !slices.Contains(s.within, name) {
 			s.within = append(s.within, name)
 		}
 	}
