@@ -299,9 +299,7 @@ func newWeightsExport() *cobra.Command {
 	new(outputs).add(cmd, &output, "output", "o", "write the model to a `file` (-: standard output)")
 	markRequired(cmd, "output")
 	cmd.MarkFlagsOneRequired("config", "model")
-	cmd.MarkFlagsMutuallyExclusive("config", "model")
-	cmd.MarkFlagsMutuallyExclusive("version", "model")
-	cmd.MarkFlagsMutuallyExclusive("set", "model")
+	excludes(cmd, "model", "it selects the version, and needs no configuration", "config", "version", "set")
 	return cmd
 }
 

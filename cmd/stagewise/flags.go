@@ -94,6 +94,22 @@ func (w whole) Set(text string) error {
 	return nil
 }
 
+// excludes makes a command refuse flags beside another one, and say why.
+func excludes(cmd *cobra.Command, flag, why string, others ...string) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		for _, other := range others {
+			if cmd.Flags().Changed(flag) && cmd.Flags().Changed(other) {
+				return fmt.Errorf("--%s: expected no --%s with it: %s", flag, other, why)
+			}
+		}
+		if before != nil {
+			return before(cmd, args)
+		}
+		return nil
+	}
+}
+
 // markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
 func markRequired(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {

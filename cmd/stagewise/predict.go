@@ -275,11 +275,8 @@ func newExplain() *cobra.Command {
 	to.add(cmd, &page, "html", "", "write a page to a `file` (-: standard output)")
 	cmd.MarkFlagsOneRequired("config", "model")
 	cmd.MarkFlagsRequiredTogether("model", "input")
-	for _, flag := range []string{"model", "input", "label", "header"} { // the rows are on the topic
-		cmd.MarkFlagsMutuallyExclusive("config", flag)
-	}
-	cmd.MarkFlagsMutuallyExclusive("version", "model")
-	cmd.MarkFlagsMutuallyExclusive("set", "model")
+	excludes(cmd, "config", "the model and the rows are on the topics", "model", "input", "label", "header")
+	excludes(cmd, "model", "it selects the version, and needs no configuration", "version", "set")
 	return cmd
 }
 

@@ -57,7 +57,7 @@ func newServe() *cobra.Command {
 	cmd.Flags().BoolVar(&f.pipe, "pipe", false, "answer the process that starts the command, on standard input and output")
 	_ = cmd.Flags().MarkHidden("pipe") // it is defined
 	cmd.MarkFlagsOneRequired("config", "model")
-	cmd.MarkFlagsMutuallyExclusive("version", "model")
+	excludes(cmd, "model", "it selects the version", "version")
 	return cmd
 }
 

@@ -123,7 +123,7 @@ func newTrain() *cobra.Command {
 	cmd.Flags().BoolVar(&detach, "detach", false, "submit the run to other processes, and print its id; with --report or --model, "+
 		"wait until it ends")
 	cmd.Flags().StringVar(&attach, "attach", "", "follow this `run` until it ends, instead of submitting a run")
-	cmd.MarkFlagsMutuallyExclusive("detach", "attach")
+	excludes(cmd, "attach", "it follows a run that was submitted", "detach")
 	cmd.Flags().BoolVar(&supersede, "supersede", false,
 		"cancel other unfinished runs of the pipeline, which otherwise go first; always on with the embedded broker")
 	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel waiting runs that were also submitted with "+
