@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,9 +22,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/file"
-	"github.com/apache/arrow/go/v17/parquet/schema"
+	"github.com/parquet-go/parquet-go"
 )
 
 // A namedValue is a value of a column: a number (float64 or int64), a boolean, a text or nil.
@@ -144,66 +143,31 @@ func streamOf(record arrow.Record) ([]byte, error) {
 
 // parquetOf returns a record of numbers, booleans and texts as a Parquet file.
 func parquetOf(record arrow.Record) ([]byte, error) {
-	var fields schema.FieldList
+	kinds := map[arrow.Type]reflect.Type{arrow.INT64: reflect.TypeFor[*int64](), arrow.BOOL: reflect.TypeFor[*bool](),
+		arrow.STRING: reflect.TypeFor[*string](), arrow.FLOAT64: reflect.TypeFor[*float64]()}
+	var fields []reflect.StructField
 	for i, f := range record.Schema().Fields() {
-		kind, text := parquet.Types.Double, schema.LogicalType(schema.NoLogicalType{})
-		switch record.Column(i).(type) {
-		case *array.Int64:
-			kind = parquet.Types.Int64
-		case *array.Boolean:
-			kind = parquet.Types.Boolean
-		case *array.String:
-			kind, text = parquet.Types.ByteArray, schema.StringLogicalType{}
-		}
-		fields = append(fields, schema.MustPrimitive(schema.NewPrimitiveNodeLogical(f.Name, parquet.Repetitions.Optional, text, kind, 0, -1)))
+		fields = append(fields, reflect.StructField{Name: fmt.Sprint("Field", i), Type: kinds[f.Type.ID()],
+			Tag: reflect.StructTag(fmt.Sprintf("parquet:%q", f.Name))})
 	}
+	row := reflect.New(reflect.StructOf(fields))
 	var content bytes.Buffer
-	w := file.NewParquetWriter(&content, schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1)))
-	group := w.AppendRowGroup()
-	for _, c := range record.Columns() {
-		levels := make([]int16, c.Len())
-		for i := range levels {
-			if c.IsValid(i) {
-				levels[i] = 1
+	w := parquet.NewWriter(&content, parquet.SchemaOf(row.Interface()))
+	for n := range int(record.NumRows()) {
+		for i, c := range record.Columns() {
+			if field := row.Elem().Field(i); c.IsNull(n) {
+				field.SetZero()
+			} else {
+				field.Set(reflect.New(field.Type().Elem()))
+				field.Elem().Set(reflect.ValueOf(c.GetOneForMarshal(n)))
 			}
 		}
-		column, err := group.NextColumn()
-		if err != nil {
-			return nil, err
-		}
-		switch column := column.(type) {
-		case *file.Int64ColumnChunkWriter:
-			_, err = column.WriteBatch(validOf(c.(*array.Int64)), levels, nil)
-		case *file.BooleanColumnChunkWriter:
-			_, err = column.WriteBatch(validOf(c.(*array.Boolean)), levels, nil)
-		case *file.Float64ColumnChunkWriter:
-			_, err = column.WriteBatch(validOf(c.(*array.Float64)), levels, nil)
-		case *file.ByteArrayColumnChunkWriter:
-			var texts []parquet.ByteArray
-			for _, text := range validOf(c.(*array.String)) {
-				texts = append(texts, parquet.ByteArray(text))
-			}
-			_, err = column.WriteBatch(texts, levels, nil)
-		}
-		if err := errors.Join(err, column.Close()); err != nil {
+		if err := w.Write(row.Interface()); err != nil {
 			return nil, err
 		}
 	}
-	err := errors.Join(group.Close(), w.Close())
+	err := w.Close()
 	return content.Bytes(), err
-}
-
-// validOf returns the values of an array that are not null.
-func validOf[T any](of interface {
-	arrow.Array
-	Value(i int) T
-}) (values []T) {
-	for i := range of.Len() {
-		if of.IsValid(i) {
-			values = append(values, of.Value(i))
-		}
-	}
-	return values
 }
 
 // timed returns a row whose day is a time, if it has no zone.
