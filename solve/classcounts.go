@@ -83,11 +83,7 @@ func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluatio
 			err = c.count()
 		}
 	} else if c.weight, err = bestWeight(sums); err == nil {
-		w := slices.Clone(c.w) // those without the factor are published
-		for i, v := range w {
-			w[i] = float32(float64(v) * float64(c.weight))
-		}
-		c.w = w
+		c.multiply()
 	}
 	return &Evaluation{Number: v + 1, Objective: losses[examples.Train].MeanLoss(), Accepted: true}, err
 }
@@ -109,16 +105,23 @@ func (c *counted) count() error {
 	if err != nil {
 		return err
 	}
-	factor := float64(c.weight)
-	if c.weight == schemas.WeightAuto {
-		factor = 1
+	if c.shape.Chained {
+		c.w, err = of.weights(allColumns(c.shape.Columns), times(float64(c.weight)))
+		return err
 	}
-	scale := times(factor)
-	if !c.shape.Chained {
-		scale = informed(of, sums, factor)
+	if c.w, err = of.weights(allColumns(c.shape.Columns), informed(of, sums)); err == nil && c.weight != schemas.WeightAuto {
+		c.multiply()
 	}
-	c.w, err = of.weights(allColumns(c.shape.Columns), scale)
 	return err
+}
+
+// multiply multiplies the weights by the factor. One that is set gives the same bits as the same one that is chosen.
+func (c *counted) multiply() {
+	w := slices.Clone(c.w) // those without the factor may be published
+	for i, v := range w {
+		w[i] = float32(float64(v) * float64(c.weight))
+	}
+	c.w = w
 }
 
 func (c *counted) Next() (Step, error) {
@@ -131,9 +134,9 @@ func (c *counted) Next() (Step, error) {
 	return Step{W: c.w, Final: true, Of: c.visit + 1}, nil
 }
 
-// informed returns the function that scales logarithms by a factor, and those of inputs also by magnitude and information, given the
-// counts of each class over all inputs. Inputs without any counts have no information.
-func informed(of *bayes, sums []float64, factor float64) func(column int, row []float64) {
+// informed returns the function that scales the logarithms of inputs by magnitude and information, given the counts of each class over all
+// inputs. Inputs without any counts have no information.
+func informed(of *bayes, sums []float64) func(column int, row []float64) {
 	k, all := len(sums), sumOf(sums)
 	parts := make([]float64, k)
 	for class, n := range sums {
@@ -148,9 +151,9 @@ func informed(of *bayes, sums []float64, factor float64) func(column int, row []
 			}
 		}
 	})
-	mean, by := sumOf(magnitudes)/float64(k), times(factor)
+	mean := sumOf(magnitudes) / float64(k)
 	return func(column int, row []float64) {
-		if by(column, row); column >= of.inputs {
+		if column >= of.inputs {
 			return
 		}
 		tells := 0.0
