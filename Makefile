@@ -13,17 +13,32 @@ KAFKA_FLAGS := --dir .demo/kafka
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# fetched NAME: a data set and a BLAS come while the program is compiled. Exit code 3: the set can't be fetched.
+fetched = { scripts/blas.sh && scripts/data.sh $(1) .demo/$(1); } & scripts/build.sh && wait $$!
+# learnt NAME ROWS: a model of examples/NAME.yaml, and how to predict the rows of a file.
+learnt = bin/stagewise train -c examples/$(1).yaml --report .demo/$(1).json --model .demo/$(1).model $(ARGS) && \
+	echo "demo: the report is .demo/$(1).json; to predict: bin/stagewise predict --model .demo/$(1).model -i $(2)"
+
 demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes to stagewise train
-	@scripts/demo.sh mnist $(ARGS)
+	@$(call fetched,mnist); case $$? in \
+		0) $(call learnt,mnist,.demo/mnist/t10k-images-idx3-ubyte) ;; \
+		3) echo "demo: MNIST can't be fetched: these are the 1,797 small digits of this repository" && \
+			$(call learnt,digits,examples/digits/digits-test.csv.gz) ;; \
+		*) echo "demo: a line above says what is missing" >&2; exit 1 ;; esac
 
 demo-images: ## MNIST by patches of its images; DATA=fashion or DATA=cifar10 for others
-	@scripts/demo.sh images $(DATA) $(ARGS)
+	@$(call fetched,$(or $(DATA),mnist)) && $(call learnt,$(or $(DATA),mnist)-patches,IMAGES)
 
 demo-table: ## a table with words and prices: a model in seconds, the importance of its columns, and pages of both
-	@scripts/demo.sh table $(ARGS)
+	@$(call fetched,diamonds) && $(call learnt,diamonds,.demo/diamonds/diamonds-test.csv)
+	bin/stagewise explain --model .demo/diamonds.model -i .demo/diamonds/diamonds-test.csv --curves 1 --top 9 --html .demo/diamonds.html
+	@bin/stagewise runs show -c examples/diamonds.yaml "$$(sed -n 's/^  "run": "\([0-9a-f]*\)",$$/\1/p' .demo/diamonds.json)" --html .demo/diamonds-run.html >/dev/null
+	@echo "demo: the importance of columns is in .demo/diamonds.html, the run with its curves in .demo/diamonds-run.html"
 
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, and the recovery
-	@scripts/demo.sh stream $(ARGS)
+	@$(call fetched,mnist) && go run ./examples/idx drift .demo/mnist/train-labels-idx1-ubyte .demo/mnist/drifting-labels-idx1-ubyte
+	@rm -rf .demo/stream
+	bin/stagewise run -c examples/stream.yaml --until end --report .demo/stream.json $(ARGS)
 
 loop: ## a model that learns from what it answered: the error of what was served falls; ARGS=--kafka for real Kafka
 	@scripts/loop.sh $(ARGS)

@@ -15,7 +15,7 @@ import (
 // make stream has one alarm, in the three versions after the labels change, and the errors of the last versions are low
 // again.
 func TestMNISTStream(t *testing.T) {
-	command := exec.CommandContext(t.Context(), "scripts/demo.sh", "stream")
+	command := exec.CommandContext(t.Context(), "make", "stream")
 	command.Env = append(os.Environ(), "MNIST_DIR="+os.Getenv("STAGEWISE_MNIST"))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

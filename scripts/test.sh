@@ -248,7 +248,7 @@ loop() {
 }
 
 table() {
-  scripts/demo.sh table --quiet || fail "make demo-table failed: the lines above say why"
+  make --no-print-directory demo-table ARGS=--quiet || fail "make demo-table failed: the lines above say why"
   sed -n 's/^  "test_error": \([0-9.]*\),*$/\1/p' .demo/diamonds.json |
     awk '{ e = $1 } END { print "test: error of diamonds: " e " %"; exit !(NR == 1 && e <= 22.7) }' || fail "the error is above 22.7 %, or the report has none"
   grep -q 'Importance of columns' .demo/diamonds.html && grep -q '"train_error":' .demo/diamonds-run.html || fail "the pages lack the importance of columns, or the curves"
