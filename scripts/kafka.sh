@@ -10,19 +10,16 @@
 #   kafka.sh revive --node I                     starts one node again
 #   kafka.sh wipe                                stops and deletes the cluster
 #
-# Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. The folder --dir holds the cluster
-# with its nodes and ports, so only start needs these.
-# --advertise P1,P2,... (start) is for proxies between clients and brokers. Node I has a further listener at 127.0.0.1:P+I+299,
-# which advertises 127.0.0.1:P1, P2, ... to its clients. BOOTSTRAP and the brokers use the other listener. Not with --secure.
+# Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at P+I+99. The folder --dir holds the cluster with its nodes and ports, so only start needs
+# these. With --advertise P1,P2,... (start), for proxies before brokers, node I has a listener at P+I+299 that advertises 127.0.0.1:P1, P2, ...
 #
-# With --secure brokers use SASL_SSL with PLAIN, SCRAM, and OAUTHBEARER with tokens that nobody has signed, and require a client
-# certificate of a CA made for the cluster. Only the user admin may do everything; the users train, work, solve, subscribe and
-# score need ACLs. Brokers reach each other by TLS, at P+I+199. The folder that start prints has the files for clients:
-# client.yaml is the part of a configuration that connects as
-# admin, brokers has the addresses, and there are ca.pem, client.pem, client.key and USER.password for each user.
+# With --secure brokers use SASL_SSL with PLAIN, SCRAM, and OAUTHBEARER with tokens that nobody has signed, and require a client certificate of a CA
+# made for the cluster; they reach each other by TLS, at P+I+199. The user admin may do everything; train, work, solve, subscribe and score need ACLs.
+# The folder that start prints has the files for clients: client.yaml, the part of a configuration that connects as admin, brokers, ca.pem,
+# client.pem, client.key and USER.password.
 #
-# Further options: --heap 512m, --wait SECONDS. Environment: KAFKA_VERSION, KAFKA_JARS (the folder of jars). It needs Java 17 and
-# Maven, with --secure also openssl, and installs them if that needs no password.
+# Further options: --heap 512m, --wait SECONDS. Environment: KAFKA_VERSION, KAFKA_JARS (the folder of jars). It needs Java 17 and Maven, with --secure
+# also openssl, and installs them if that needs no password.
 set -euo pipefail
 say() { echo "kafka: $*" >&2; }
 fail() { say "$@"; exit 1; }
