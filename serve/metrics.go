@@ -11,6 +11,10 @@ type metrics struct {
 	panics   prometheus.Counter
 }
 
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
+}
+
 func newMetrics(s *Server) *metrics {
 	versions, register := s.versions, s.register
 	m := &metrics{
@@ -20,12 +24,9 @@ func newMetrics(s *Server) *metrics {
 			Namespace: "stagewise", Name: "predict_seconds", Help: "Seconds from the headers of a prediction request to its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
-		rows: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "predicted_rows_total",
-			Help: "Predicted rows."}),
-		missing: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "missing_columns_total",
-			Help: "Columns of the model that predicted rows lacked, counted for each row."}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "request_panics_total",
-			Help: "Requests that failed because of a bug in the server, which logs them."}),
+		rows:    counter("predicted_rows_total", "Predicted rows."),
+		missing: counter("missing_columns_total", "Columns of the model that predicted rows lacked, counted for each row."),
+		panics:  counter("request_panics_total", "Requests that failed because of a bug in the server, which logs them."),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help}, value)

@@ -177,10 +177,14 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.ending.Store(true)
+	drain := s.options.Drain
+	if s.atOnce != nil && s.atOnce() {
+		drain = 0
+	}
 	select {
 	case err := <-ended: // the listener was closed
 		return err
-	case <-s.drained():
+	case <-time.After(drain):
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Timeout)
 	defer cancel()
@@ -190,14 +194,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	<-ended
 	return err
-}
-
-// drained returns a channel that receives after the time of serve.drain.
-func (s *Server) drained() <-chan time.Time {
-	if s.atOnce != nil && s.atOnce() {
-		return time.After(0)
-	}
-	return time.After(s.options.Drain)
 }
 
 // ServeHTTP handles a request.

@@ -95,9 +95,6 @@ func openAnswers(ctx context.Context, o AnswersOptions, log AnswersLog, register
 	if err != nil {
 		return nil, fmt.Errorf("write answers to %s (serve.answers.topic): %w", o.Topic, err)
 	}
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
-	}
 	w := &answersWriter{
 		options: o, log: log, notice: notice, now: time.Now, limit: bufferBytes, partition: kafkalog.Partitioner(partitions),
 		written: counter("answers_written_total", "Rows whose answers were written to serve.answers.topic."),
