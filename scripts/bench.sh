@@ -9,14 +9,6 @@ cd "$(dirname "$0")/.."
 say() { echo "bench: $*"; }
 fail() { say "$@" >&2; exit 1; }
 
-# need COMMAND APT BREW installs the packages with a command, unless the command exists.
-need() {
-  command -v "$1" >/dev/null && return
-  say "installing $2"
-  install_packages "$2" "$3" || fail "$1 is missing: $(how_to_install "$2" "$3")"
-}
-
-command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
 need liblinear-train liblinear-tools liblinear
 need java openjdk-17-jre-headless openjdk@17
 need taskset util-linux util-linux

@@ -33,6 +33,13 @@ install_packages() {
   return $status
 }
 
+# need COMMAND APT BREW installs the packages with a command, unless it exists. The script defines say and fail.
+need() {
+  command -v "$1" >/dev/null && return
+  say "installing $2" >&2
+  install_packages "$2" "$3" || fail "$1 is missing, and could not be installed; $(how_to_install "$2" "$3")"
+}
+
 install_by_apt() {
   local as_root=env
   if [ "$(id -u)" -ne 0 ]; then

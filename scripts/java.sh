@@ -24,13 +24,6 @@ need_java() {
     "$(how_to_install openjdk-17-jre-headless openjdk)"
 }
 
-need_maven() {
-  command -v mvn >/dev/null && return
-  say "installing Maven"
-  install_packages maven maven ||
-    fail "Maven, which fetches jars, could not be installed; $(how_to_install maven maven)"
-}
-
 # fetch_jars NAME WHAT GROUP:ARTIFACT:VERSION... sets jars to the folder of that name with the jars of artifacts, and of all that they need.
 # The folder is made once, and gets its name by a rename when it is complete.
 fetch_jars() {
@@ -38,7 +31,7 @@ fetch_jars() {
   shift 2
   jars=$cache/$name
   [ -d "$jars" ] && return
-  need_maven
+  need mvn maven maven
   mkdir -p "$cache"
   work=$(mktemp -d "$cache/.kafka.XXXXXX")
   {

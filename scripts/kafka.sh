@@ -78,7 +78,7 @@ make_security() {
 need_security() {
   local work=$dir/.security
   [ ! -d "$dir/security" ] || return 0
-  command -v openssl >/dev/null || install_packages openssl openssl || fail "certificates need openssl: $(how_to_install openssl openssl)"
+  need openssl openssl openssl
   rm -rf "$work"
   mkdir -m 700 "$work"
   (make_security "$work") >"$dir/openssl.log" 2>&1 || { cat "$dir/openssl.log" >&2; fail "openssl could not make the certificates"; }

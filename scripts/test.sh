@@ -96,11 +96,7 @@ simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v 
 race() {
   less_garbage
   files_in_memory
-  if ! command -v "$(go env CC)" >/dev/null; then
-    say "installing a C compiler for the race detector"
-    install_packages "gcc libc6-dev" gcc ||
-      fail "the race detector needs a C compiler: $(how_to_install "gcc libc6-dev" gcc)"
-  fi
+  need "$(go env CC)" "gcc libc6-dev" gcc # for the race detector
   # With -short, long tests are left out that start no goroutine that shorter tests do not start: of readers of files and of messages, a few
   # rows do what thousands do; of servers, a few requests do what floods do. The simulation has a single thread.
   # shellcheck disable=SC2086 # a list of packages
@@ -165,11 +161,7 @@ chaos() {
 # The loops are in Go there. The BLAS of that processor is not installed: products run in Go too.
 arm64() {
   local folder report
-  if ! command -v qemu-aarch64-static >/dev/null || [ ! -d /usr/aarch64-linux-gnu/lib ]; then
-    say "installing qemu and the C library of arm64"
-    install_packages "qemu-user-static libc6-arm64-cross" "" ||
-      fail "another processor is emulated by qemu: $(how_to_install "qemu-user-static libc6-arm64-cross" "")"
-  fi
+  need qemu-aarch64-static "qemu-user-static libc6-arm64-cross" ""
   export CGO_ENABLED=0 QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
   GOARCH=arm64 go test -count=1 -timeout 15m -exec qemu-aarch64-static ./internal/kernel
   folder=$(mktemp -d)
