@@ -27,7 +27,7 @@ demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes
 		*) echo "demo: a line above says what is missing" >&2; exit 1 ;; esac
 
 demo-images: ## MNIST by patches of its images; DATA=fashion or DATA=cifar10 for others
-	@$(call fetched,$(or $(DATA),mnist)) && $(call learnt,$(or $(DATA),mnist)-patches,IMAGES)
+	@$(call fetched,$(or $(DATA),mnist)) && $(call learnt,$(or $(DATA),mnist)-patches,$$(ls .demo/$(or $(DATA),mnist)/t10k-images* .demo/$(or $(DATA),mnist)/test-images* 2>/dev/null))
 
 demo-table: ## a table with words and prices: a model in seconds, the importance of its columns, and pages of both
 	@$(call fetched,diamonds) && $(call learnt,diamonds,.demo/diamonds/diamonds-test.csv)

@@ -1,4 +1,9 @@
-"""Trains models with stagewise, and predicts with them, with scikit-learn's interface: see docs/python.md and python/README.md."""
+"""Trains models with stagewise, and predicts with them.
+
+StagewiseClassifier, StagewiseMultiLabelClassifier and StagewiseRegressor are scikit-learn's estimators, whose fit runs the program.
+load(path) reads a model file. Both it and follow(brokers, name), which follows the versions of a pipeline on Kafka, give a model with
+predict, predict_proba, classes_ and version: scikit-learn's interface. A process of the program predicts.
+"""
 
 from __future__ import annotations
 

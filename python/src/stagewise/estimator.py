@@ -97,8 +97,14 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None, sample_weight_val: Any = None
     ) -> Self:
-        """Trains a model, and returns the estimator: docs/python.md says what X and y may be. Rows of X_val are not learnt from: the report has their
-        errors, and `feature_importances_` is of them. It raises a ValueError if the program refuses the rows or a parameter."""
+        """Trains a model, and returns the estimator.
+
+        X are the rows: a data frame, an array, a sparse matrix, a list of dict, or a list of texts, whose words are counted. y has a label or numbers
+        for each row, and sample_weight its weight. Rows of X_val are not learnt from: the report has their errors, and `feature_importances_` is
+        of them.
+
+        It raises a ValueError if the program refuses the rows or a parameter, and a BrokersError, a ConnectionError, if brokers do not answer.
+        """
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val: expected both, or none")
         rows, beside, examples = self._handed(X, y, sample_weight, chain=False)
@@ -125,8 +131,12 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return self
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Adds rows to a chain of versions, and returns the `score` of the chain on these rows before it learnt them: NaN for those of the first version.
-        A chain continues from the rows of `fit` if data_dir keeps them; otherwise it begins with the first update."""
+        """Adds rows to a chain of versions, as `stagewise run --until end` does. It returns the `score` of the chain on these rows before it learnt
+        them: the fraction that was predicted right, or R². NaN for the rows of the first version.
+
+        A chain continues from the rows of `fit` if data_dir keeps them; otherwise it begins with the first update. Its rows stay in data_dir, or in
+        a folder that is removed with the estimator.
+        """
         return self._update(X, y, sample_weight)
 
     def _update(self, X: Any, y: Any, sample_weight: Any) -> float:
@@ -355,8 +365,11 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return _explain(folder, ["--model", f"{folder}/model", "-i", f"{folder}/held-out.arrow", "--permutations", str(repeats)])
 
     def plot(self, kind: str = "stages", split: str | None = None, ax: Any = None) -> Any:
-        """Draws the figure stages, reliability or confusion of a split of the report with matplotlib, and returns its axes. By default the split is
-        that of rows that the model has not learnt, if there are any."""
+        """Draws a figure of the report with matplotlib, and returns its axes.
+
+        kind: `stages` (error and loss by stage), `reliability` or `confusion`. split: train, holdout or test; by default the rows that the model
+        has not learnt, if there are any.
+        """
         check_is_fitted(self)
         return self.report_.plot(kind, split, ax)
 

@@ -45,11 +45,21 @@ def follow(
     max_age: float | None = None,
     security: Mapping[str, Any] | None = None,
 ) -> Follower:
-    """Follows the versions of the pipeline of that name, and returns when there is a model: see python/README.md.
+    """Follows the versions of the pipeline of that name, and returns when there is a model.
 
-    brokers are host:port addresses. version is a number or the id of a run, to follow only that; by default it is the version that is pinned, or else
-    the newest that is offered. With a timeout of 0 it returns at once; otherwise it raises a ConnectionError that names a missing topic, or a
-    TimeoutError that says why there is no model. max_silence and max_age, in seconds, are when `Follower.stale` says so.
+    brokers are host:port addresses of a Kafka cluster, or of an embedded broker that listens.
+
+    version is a number or the id of a run, to follow only that; by default it is the version that is pinned, or else the newest that is
+    offered.
+
+    If the pipeline has no topics, follow raises a ConnectionError that names the missing one. If there is no model after timeout seconds,
+    it raises a TimeoutError that says why. With 0 it returns at once, even if there are no topics yet, and predictions raise a
+    NoVersionError until there is a model.
+
+    max_silence and max_age are when `Follower.stale` says so: seconds without an answer of the brokers, and since the version was
+    written (None: never).
+
+    security is that section of the configuration (docs/security.md).
     """
     addresses = [address.strip() for address in brokers.split(",")] if isinstance(brokers, str) else list(brokers)
     if not name or not all(addresses) or not addresses:
@@ -70,7 +80,11 @@ def follow(
 
 
 class Follower(Classifier):
-    """Predicts with the model of this moment: a version becomes it when all of it is here and all digests match. `follow` makes followers.
+    """Predicts with the model of this moment. `follow` makes followers.
+
+    A version becomes the model when all of it is here, all digests match and its random draws are made. Nobody waits for that, and
+    predictions that are under way go on with the version before it. While brokers do not answer, the model stays. A version that was
+    removed does not stay: the one that takes its place is the model, or none.
 
     Two calls may be of two versions. Take `model` once, if they must not: it never changes.
     """

@@ -113,7 +113,7 @@ class Registry:
 def main() -> None:
     """Follows the versions until Ctrl-C."""
     flags = versions.arguments("mlflow", "Registers the versions of a pipeline with MLflow, at MLFLOW_TRACKING_URI.").parse_args()
-    client = program.needs("mlflow", "mlflow").MlflowClient()
+    client = versions.imported("mlflow", "mlflow").MlflowClient()
     versions.follow(flags, Registry(flags.config, client).register)
 
 

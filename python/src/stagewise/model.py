@@ -33,7 +33,10 @@ _TRAINED = (
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """Reads a model from a file, and checks its digest. A file that is no model raises a DamagedError."""
+    """Reads a model from a file that `stagewise train --model` or `stagewise weights export` wrote, and checks its digest.
+
+    A file that is no model raises a DamagedError, which is a ValueError.
+    """
     path = os.fspath(path)  # a number would be a file that is open
     with open(path, "rb") as file:
         model = Model(file.read())
@@ -116,7 +119,11 @@ class Answers:
 
 
 class Classifier(ABC):
-    """Predicts, and is trained already. python/README.md says what rows may be. sklearn.frozen.FrozenEstimator(model) may be a step of a Pipeline."""
+    """Predicts, and is trained already. sklearn.frozen.FrozenEstimator(model) may be a step of a Pipeline that is fitted.
+
+    Rows are a NumPy array (n × d; NaN for a missing value), lists of numbers, or a table: of pandas, pyarrow, polars or whatever else
+    has Arrow's interface. If the model knows the names of its columns, a table may have them in any order, with others beside them.
+    """
 
     @abstractmethod
     def _current(self) -> Version:
@@ -196,8 +203,11 @@ class Classifier(ABC):
         return self.answers(X).values
 
     def predict(self, X: Any) -> Predictions:
-        """Returns the label of each row (n), 1 for each label that a row is given and 0 for the others (n × k), or its numbers (n × k; n if there is
-        one)."""
+        """Returns the label of each row (n), the most probable one or as a threshold of the version decides, or the numbers of each row (n × k; n if
+        there is one).
+
+        Of a model of several labels a row it returns 1 for each label that a row is given, and 0 for the others (n × k).
+        """
         answers = self.answers(X)
         if answers.version.numbers:
             return answers.values[:, 0] if answers.values.shape[1] == 1 else answers.values
@@ -205,7 +215,8 @@ class Classifier(ABC):
         return answers.places if answers.version.several else labels[answers.places]
 
     def score(self, X: Any, y: Any) -> float:
-        """Returns the fraction of rows whose labels are all predicted right, of numbers R². 1, 1.0 and the text "1" are the same label."""
+        """Returns the fraction of rows that are predicted right, of numbers R². Of several labels a row
+        is right if all are, and y is as predict returns it. A label that is a number is the same in every type: 1, 1.0 and the text "1" are."""
         predicted = np.asarray(self.predict(X))
         if self._current().numbers:
             from sklearn.metrics import r2_score
@@ -255,9 +266,11 @@ class Classifier(ABC):
 
 
 class Model(Classifier):
-    """A finished version. It never changes, any number of threads may predict with it, and it can be pickled."""
+    """A finished version. It never changes, any number of threads may predict with it, and it can be pickled. `load` and `Follower.model` give
+    models."""
 
     def __init__(self, content: bytes) -> None:
+        """content is that of a model's file. It is read by the first call."""
         self._content = content
         self._process = child.Child("--model", content)
         self._read: Version | None = None

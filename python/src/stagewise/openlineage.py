@@ -97,7 +97,7 @@ def main() -> None:
     parser = versions.arguments("openlineage", "Sends the versions of a pipeline to OpenLineage, as OPENLINEAGE_URL or openlineage.yml says.")
     parser.add_argument("--namespace", default="stagewise", help="of the datasets and the job, such as kafka://HOST:PORT (default stagewise)")
     flags = parser.parse_args()
-    client = program.needs("openlineage.client", _PACKAGE).OpenLineageClient()
+    client = versions.imported("openlineage.client", _PACKAGE).OpenLineageClient()
     versions.follow(flags, Lineage(client, flags.namespace).register)
 
 

@@ -39,10 +39,44 @@ class _Named:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Parameters(_Named):
-    """All parameters are keys of the configuration (docs/configuration.md), by their own names, and docs/python.md describes them. None is the
-    program's default.
+    """All parameters are keys of the configuration (docs/configuration.md), by their own names. None is the program's default.
 
-    Attributes: model_ is the model, with its manifest and version, and report_ what the run reports, as a mapping and as data frames.
+    Parameters
+    ----------
+    stages : list of dict, optional
+        The blocks of the model, such as ``[{"features": {"kind": "trees"}, "repeat": 22}]``. None: the program tries several on held-out rows,
+        which takes 4 to 9 times as long as these.
+    prepare, words, image, augment, retrain, security : optional
+        As in the configuration.
+    holdout, partitions, batch_rows : optional
+        Those of the section ``examples``.
+    missing : str, optional
+        ``examples.missing``; None: "mean", so rows may lack values.
+    categorical : list of str, int or bool, optional
+        The columns of words: their names, their numbers, or a boolean for each. None: those whose dtype is a category or text.
+    class_weight : "balanced" or dict, optional
+        Of a classifier, the factor of the weights of each label's rows.
+    threshold : float, "best_f1" or dict, optional
+        Of a classifier of two classes, the minimum probability of the second one for a row to get it, or how to choose it.
+    average, intercept, seed, memory, arithmetic : optional
+        As in the configuration. seed is scikit-learn's random_state.
+    settings : dict, optional
+        Any other keys, by their full names, such as ``{"examples.columns.drop": ["id"]}``.
+    name : str, optional
+        The name of the pipeline.
+    brokers : list of str, optional
+        The addresses of a Kafka cluster. The rows go to its topics, so a cluster can serve the model.
+    data_dir : path, optional
+        The folder of the embedded broker's log, which is kept. None: a folder that is removed.
+    verbose : int, optional
+        1: show all that the program says; 0: nothing. None: on a terminal and in a notebook, show the current step if it takes more than two seconds.
+
+    Attributes
+    ----------
+    model_ : Model
+        The model, with its manifest and version.
+    report_ : Report
+        What the run reports, as a mapping and as data frames.
     """
 
     stages: Sequence[Mapping[str, Any]] | None = None

@@ -78,6 +78,14 @@ def ask(*arguments: str) -> str:
     return done.stdout
 
 
+def imported(module: str, package: str) -> Any:
+    """Imports a module, or ends with the package to install."""
+    try:
+        return program.needs(module, package)
+    except ImportError as reason:
+        raise SystemExit(f"stagewise: {reason}") from reason
+
+
 def arguments(name: str, description: str) -> argparse.ArgumentParser:
     """Returns the flags that the commands share."""
     flags = argparse.ArgumentParser(prog=f"python -m stagewise.{name}", description=description)
