@@ -35,34 +35,8 @@ func (f *Following) decided() bool {
 	return f.Job.Examples.OnChangedTopic == ingest.ChangedTopicBehind || f.Job.Examples.OnChangedTopic == ingest.ChangedTopicAnew
 }
 
-// checkUnchanged returns a *ChangedTopicError if a partition of the topic does not have the last message that was read.
-// Its deletion by retention is no change.
-func (f *Following) checkUnchanged(ctx context.Context, topic string, bounds []coverage.Span, read schemas.TopicPosition) error {
-	if read.Next == 0 {
-		return nil
-	}
-	changed := &ChangedTopicError{Topic: topic, Partition: read.Partition, Last: read.Next - 1}
-	if read.Partition >= len(bounds) {
-		changed.Why = fmt.Sprintf("it has %d partitions", len(bounds))
-		return changed
-	}
-	if end := bounds[read.Partition].To; end < read.Next {
-		changed.Why = fmt.Sprintf("it ends at offset %d", end)
-		if f.decided() { // make certain: a leader that was just elected may report too low an end; a read waits for it
-			err := f.Between(ctx, topic, read.Partition, read.Next-1, read.Next, func(protocol.Message) error { return nil })
-			if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
-				return err
-			}
-			if err == nil {
-				return f.checkLast(ctx, topic, read)
-			}
-		}
-		return changed
-	}
-	return f.checkLast(ctx, topic, read)
-}
-
-// checkLast is checkUnchanged for a partition that has later messages, or has lost the last one to retention.
+// checkLast returns a *ChangedTopicError if a partition of a topic that has later messages does not have the last one that was read. Its
+// deletion by retention is no change.
 func (f *Following) checkLast(ctx context.Context, topic string, read schemas.TopicPosition) error {
 	if read.Next == 0 || read.Last == "" {
 		return nil
@@ -105,22 +79,36 @@ func digestOf(m protocol.Message) wire.Digest {
 // set, and if the operator has configured what to do, no offset before the position is read twice.
 func (f *Following) proven(ctx context.Context, topic string, bounds []coverage.Span, read schemas.TopicPosition) (
 	_ schemas.TopicPosition, changed *ChangedTopicError, err error) {
-	err = f.checkUnchanged(ctx, topic, bounds, read)
-	changed, ok := errors.AsType[*ChangedTopicError](err)
-	if !ok {
-		return read, nil, err
+	if read.Next == 0 {
+		return read, nil, nil
+	}
+	end, why := int64(0), fmt.Sprintf("it has %d partitions", len(bounds))
+	if read.Partition < len(bounds) {
+		end = bounds[read.Partition].To
+		why = fmt.Sprintf("it ends at offset %d", end)
+	}
+	has := end >= read.Next
+	if !has && read.Partition < len(bounds) && f.decided() {
+		// Make certain: a leader that was just elected may report too low an end. A read waits for it.
+		err := f.Between(ctx, topic, read.Partition, read.Next-1, read.Next, func(protocol.Message) error { return nil })
+		if has = err == nil; err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+			return read, nil, err
+		}
+	}
+	changed = &ChangedTopicError{Topic: topic, Partition: read.Partition, Last: read.Next - 1, Why: why}
+	if has {
+		err = f.checkLast(ctx, topic, read)
+		var ok bool
+		if changed, ok = errors.AsType[*ChangedTopicError](err); !ok {
+			return read, nil, err
+		}
 	}
 	if !f.decided() {
 		return read, changed, nil
 	}
-	end := int64(0) // the partition no longer exists
-	if read.Partition < len(bounds) {
-		end = bounds[read.Partition].To
+	if read.Next, read.Last = min(read.Next, end), ""; read.Next > 0 {
+		read.Last, err = f.digestAt(ctx, topic, read.Partition, read.Next-1)
+		return read, changed, err
 	}
-	read.Next, read.Last = min(read.Next, end), ""
-	if read.Next == 0 {
-		return read, changed, nil
-	}
-	read.Last, err = f.digestAt(ctx, topic, read.Partition, read.Next-1)
-	return read, changed, err
+	return read, changed, nil
 }

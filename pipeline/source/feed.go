@@ -55,6 +55,7 @@ type input struct {
 	read               protocol.Message // last message read
 	unsaid             bool             // Last is not its digest yet
 	heard              time.Time        // when the last message was delivered
+	used               bool             // a message of it can be used
 }
 
 func newInput(topic string, rows bool, bounds coverage.Span) *input {
@@ -257,28 +258,18 @@ func (f *Feed) record(ctx context.Context) error {
 
 // handle processes a message of a partition.
 func (f *Feed) handle(ctx context.Context, in *input, m protocol.Message) error {
-	switch {
-	case in.join == nil:
-		return f.add(ctx, in, m)
-	case in.rows:
-		return f.joinRow(ctx, in, m)
+	if in.join != nil {
+		return f.joinMessage(ctx, in, m)
 	}
-	return f.joinOutcome(ctx, in, m)
-}
-
-// add adds a message of the topic to the batch.
-func (f *Feed) add(ctx context.Context, in *input, m protocol.Message) error {
 	value, err := f.valueOf(ctx, in.Partition, m)
+	if err == nil {
+		err = f.put(ctx, added{value: value})
+	}
 	if err != nil {
 		return err
 	}
-	if err := f.put(ctx, added{value: value}); err != nil {
-		return err
-	}
-	if in.see(m); f.full() {
-		return f.flush(ctx)
-	}
-	return nil
+	in.see(m)
+	return f.afterEvent(ctx)
 }
 
 // valueOf converts a message of the topic for ingest. It returns an error if the archive has another message at its offset.
@@ -430,9 +421,6 @@ func (f *Feed) flush(ctx context.Context) error {
 		return err
 	}
 	f.since = time.Time{}
-	if f.joining != nil {
-		f.joining.full = false
-	}
 	rows, latest := f.values.Take(), f.times[1]
 	f.batch, f.times = f.batch[:0], [2]int64{}
 	defer func() { f.lacks = nil }()

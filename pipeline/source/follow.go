@@ -136,11 +136,9 @@ type Following struct {
 	Pause func(ctx context.Context, d time.Duration) error
 	away  atomic.Int32 // number of feeds waiting for a schema registry
 	// earlier means that the examples already have rows of the topic.
-	earlier      bool
-	usedRows     atomic.Bool // a message of the topic can be used
-	usedOutcomes atomic.Bool // a message of the outcomes topic can be used
-	noticed      sync.Map    // what was reported, once
-	newest       sync.Map    // by topic: see latest
+	earlier bool
+	noticed sync.Map // what was reported, once
+	newest  sync.Map // by topic: see latest
 
 	feeds       []*Feed
 	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
@@ -159,19 +157,19 @@ func (f *Following) checkUsable(ctx context.Context) error {
 	if f.rows.Load() > 0 || f.earlier {
 		return nil
 	}
-	for _, read := range []struct {
-		topic string
-		used  *atomic.Bool
-	}{{f.Topic, &f.usedRows}, {f.Job.Examples.Outcome.Topic, &f.usedOutcomes}} {
-		if read.topic == "" || read.used.Load() {
+	for _, topic := range []string{f.Topic, f.Job.Examples.Outcome.Topic} {
+		used := slices.ContainsFunc(f.feeds, func(feed *Feed) bool {
+			return slices.ContainsFunc(feed.inputs, func(in *input) bool { return in.topic == topic && in.used })
+		})
+		if topic == "" || used {
 			continue
 		}
-		messages, first, err := Unusable(ctx, f.Pipeline, read.topic)
+		messages, first, err := Unusable(ctx, f.Pipeline, topic)
 		if err != nil {
 			return err
 		}
 		if messages > 0 {
-			return &NothingUsableError{Topic: read.topic, Messages: messages, First: first}
+			return &NothingUsableError{Topic: topic, Messages: messages, First: first}
 		}
 	}
 	return nil

@@ -30,7 +30,6 @@ type joining struct {
 	absent   string          // label of rows without an outcome
 	skips    bool            // rows without an outcome are skipped
 	again    bool            // messages before the state are read again
-	full     bool            // the batch must be written before the next row
 	passed   time.Time       // last check for silent partitions
 }
 
@@ -152,7 +151,7 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 
 // startJoins creates empty joins at the start positions of the inputs.
 func (f *Feed) startJoins(from *examples.Joined) {
-	f.joining.full, f.joining.passed = false, time.Time{}
+	f.joining.passed = time.Time{}
 	joins, all := map[int]*outcome.Join{}, len(f.Bounds)
 	if !f.byPartition {
 		all = min(f.Partitions, all)
@@ -222,104 +221,63 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 var errNoTime = errors.New("neither the message nor an earlier one in its partition has a timestamp, which examples.outcome.within " +
 	"needs: configure the producer to write timestamps")
 
-// usable reports whether the error of reading a message is nil. It returns errors that are not due to the message.
-func (f *Feed) usable(ctx context.Context, err error) (bool, error) {
-	if err == nil {
-		return true, nil
-	}
-	if unusable, _ := ingest.Unusable(err); !unusable || ctx.Err() != nil {
-		return false, err
-	}
-	return false, nil
-}
-
-// keyOf returns the key of a row.
-func (f *Feed) keyOf(ctx context.Context, value ingest.TopicMessage) (key string, ok bool, err error) {
-	err = f.whileAway(ctx, f.flush, func() (err error) {
-		key, ok, err = f.joining.keys.Of(ctx, value)
-		return err
-	})
-	return key, ok, err
-}
-
-// labelsOf returns the labels of an outcome. reason is why it is unusable.
-func (f *Feed) labelsOf(ctx context.Context, in *input, m protocol.Message) (labels []outcome.Labelled, reason, err error) {
-	err = f.whileAway(ctx, f.flush, func() (err error) {
-		labels, err = f.joining.outcomes.Read(ctx, ingest.MessageOf(in.Partition, m.Offset, m.Time, m.Message, nil))
-		return err
-	})
-	if err == nil && outcome.TimeOf(m.Time) == outcome.Never && in.join.Time(false, in.Partition) == outcome.Never {
-		err = errNoTime
-	}
-	if usable, e := f.usable(ctx, err); e != nil || usable {
-		return labels, nil, e
-	}
-	return nil, err, nil
-}
-
-// joinRow processes a row.
-func (f *Feed) joinRow(ctx context.Context, in *input, m protocol.Message) error {
-	again, at := f.joining.again, outcome.TimeOf(m.Time)
+// joinMessage processes a row or an outcome.
+func (f *Feed) joinMessage(ctx context.Context, in *input, m protocol.Message) error {
+	j, at := f.joining, outcome.TimeOf(m.Time)
 	value, err := f.valueOf(ctx, in.Partition, m)
 	if err != nil {
 		return err
 	}
-	var packed []byte
-	key, ok, err := f.keyOf(ctx, value)
-	if err == nil && ok {
-		packed, err = f.values.Pack(ctx, value)
-	}
-	if usable, e := f.usable(ctx, err); e != nil {
-		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, in.Partition, m.Offset, e))
-	} else if usable && ok && at == outcome.Never && in.join.Time(true, in.Partition) == outcome.Never {
-		err = errNoTime
-	}
-	if err == nil && ok {
-		f.usedRows.Store(true)
-		err = in.join.Row(outcome.Message{Partition: in.Partition, Offset: m.Offset, Time: at, Bytes: m.Key, Key: key, Value: packed},
-			f.decide(ctx))
-	} else {
-		if err != nil && !again {
-			err = f.refuse(ctx, f.Topic, value, err)
-		} else {
-			err = nil
+	key, isRow, packed, labels := "", false, []byte(nil), []outcome.Labelled(nil)
+	err = f.whileAway(ctx, f.flush, func() (err error) {
+		if !in.rows {
+			labels, err = j.outcomes.Read(ctx, value)
+			return err
 		}
-		in.join.See(in.Partition, m.Offset, at)
-	}
-	if err != nil || again {
+		if key, isRow, err = j.keys.Of(ctx, value); err == nil && isRow {
+			packed, err = f.values.Pack(ctx, value)
+		}
 		return err
-	}
-	in.see(m)
-	return f.afterEvent(ctx)
-}
-
-// joinOutcome processes an outcome.
-func (f *Feed) joinOutcome(ctx context.Context, in *input, m protocol.Message) error {
-	again := f.joining.again
-	labels, reason, err := f.labelsOf(ctx, in, m)
-	if err != nil {
+	})
+	if unusable, _ := ingest.Unusable(err); err != nil && (!unusable || ctx.Err() != nil) {
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", in.topic, in.Partition, m.Offset, err))
 	}
-	if reason == nil {
-		f.usedOutcomes.Store(true)
-	} else if !again && f.answersFor(in.Partition) {
-		if err := f.refuse(ctx, in.topic, ingest.MessageOf(in.Partition, m.Offset, m.Time, m.Message, nil), reason); err != nil {
+	if err == nil && (isRow || !in.rows) && at == outcome.Never && in.join.Time(in.rows, in.Partition) == outcome.Never {
+		err = errNoTime
+	}
+	if err != nil {
+		labels = nil
+	}
+	// Exactly one of the feeds that read an outcome refuses it.
+	mine := in.rows || f.byPartition || in.Partition%min(f.Partitions, len(f.Bounds)) == f.partition
+	if err != nil && !j.again && mine {
+		if err := f.refuse(ctx, in.topic, value, err); err != nil {
 			return err
 		}
 	}
-	if !again {
-		in.see(m)
+	switch {
+	case !in.rows:
+		in.used = in.used || err == nil
+		if !j.again { // the cursor says which rows it has been joined with
+			in.see(m)
+		}
+		o := outcome.Outcome{Partition: in.Partition, Offset: m.Offset, Time: at, Bytes: m.Key, Labels: labels}
+		err = in.join.Outcome(o, f.decide(ctx))
+	case err == nil && isRow:
+		in.used = true
+		row := outcome.Message{Partition: in.Partition, Offset: m.Offset, Time: at, Bytes: m.Key, Key: key, Value: packed}
+		err = in.join.Row(row, f.decide(ctx))
+	default:
+		in.join.See(in.Partition, m.Offset, at)
+		err = nil
 	}
-	o := outcome.Outcome{Partition: in.Partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Bytes: m.Key, Labels: labels}
-	if err := in.join.Outcome(o, f.decide(ctx)); err != nil || again {
+	if err != nil || j.again {
 		return err
 	}
+	if in.rows {
+		in.see(m)
+	}
 	return f.afterEvent(ctx)
-}
-
-// answersFor reports whether the feed quarantines outcomes of a partition: exactly one of the feeds that read them does.
-func (f *Feed) answersFor(partition int) bool {
-	return f.byPartition || partition%min(f.Partitions, len(f.Bounds)) == f.partition
 }
 
 // afterEvent writes the batch if it is full.
@@ -330,7 +288,7 @@ func (f *Feed) afterEvent(ctx context.Context) error {
 	if f.since.IsZero() {
 		f.done()
 	}
-	if f.joining.full || len(f.bad) >= maxBad {
+	if f.full() {
 		return f.flush(ctx)
 	}
 	return nil
@@ -346,16 +304,12 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 				return nil
 			}
 		}
-		if f.joining.full {
+		if f.full() {
 			if err := f.flush(ctx); err != nil {
 				return err
 			}
 		}
-		if err := f.put(ctx, added{ingest.Unpack(d.Partition, d.Offset, d.Value), said}); err != nil {
-			return err
-		}
-		f.joining.full = f.full()
-		return nil
+		return f.put(ctx, added{ingest.Unpack(d.Partition, d.Offset, d.Value), said})
 	}
 }
 
