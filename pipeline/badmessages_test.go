@@ -794,7 +794,7 @@ func TestManySources(t *testing.T) {
 	calls, offsets := 0, 0
 	client := *p.Client
 	client.Log = countingLog{client.Log, &calls, &offsets}
-	counted := &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend}
+	counted := &topics.Pipeline{Client: &client, Admin: p.Admin}
 	plan := must(dispatch.Plan(t.Context(), counted, job, dispatch.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{}))(t)
 	if len(plan.Sources) != sources || len(plan.Spans) != partitions || calls > 8 {
 		t.Errorf("%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls,

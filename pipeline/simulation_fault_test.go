@@ -552,6 +552,16 @@ func (s simAdmin) Create(ctx context.Context, topics ...kafkalog.Topic) error {
 	return nil
 }
 
+func (s simAdmin) AddPartitions(ctx context.Context, topic string, partitions int) error {
+	if err := s.giveWay(ctx); err != nil {
+		return err
+	}
+	for len(s.topics[topic]) < partitions {
+		s.addPartition(topic, 0)
+	}
+	return nil
+}
+
 func (s simAdmin) Delete(ctx context.Context, topics ...string) error {
 	if err := s.giveWay(ctx); err != nil {
 		return err

@@ -700,20 +700,11 @@ func (s *simulation) stopActors() {
 
 // pipeline returns the pipeline as an actor sees it.
 func (s *simulation) pipeline(a *actor) *topics.Pipeline {
-	extend := func(_ context.Context, topic string, partitions int) error {
-		if err := a.giveWay(); err != nil {
-			return err
-		}
-		for len(s.log.topics[topic]) < partitions {
-			s.log.addPartition(topic, 0)
-		}
-		return nil
-	}
 	log := actorLog{s.log, a, s.random}
 	client := (&protocol.Client{Log: log, Topics: s.topics, Memory: memory.DefaultAllocator, Chunk: s.chunk, Fresh: s.fresh, Clock: s.now,
 		KeepRuns: s.keepRuns, Distribute: !s.local}).Beside(simName) // with the memory of a process
 	client.GiveUp = s.giveUp
-	return s.remaking(&topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Client: client})
+	return s.remaking(&topics.Pipeline{Admin: simAdmin{log, s.settings}, Client: client})
 }
 
 // fresh returns a text that the simulation has not had before.

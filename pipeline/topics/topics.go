@@ -22,9 +22,8 @@ import (
 // Pipeline reads and writes the topics of one pipeline, and creates them.
 type Pipeline struct {
 	*protocol.Client
-	Admin  admin
-	Extend extend
-	Sums   *solver.Store // state of a chain in this process's solver
+	Admin admin
+	Sums  *solver.Store // state of a chain in this process's solver
 	// Foreign is the topic with the examples of the runs, as in plans, if it does not belong to the pipeline.
 	Foreign string
 	owner   *protocol.Client // of the pipeline that owns Foreign, by its name; nil: none
@@ -35,6 +34,8 @@ type Pipeline struct {
 // admin creates, deletes and configures topics, and joins and describes consumer groups. A [kafkalog.Log] implements it.
 type admin interface {
 	Create(ctx context.Context, topics ...kafkalog.Topic) error
+	// AddPartitions makes sure that a topic has at least the given number of partitions.
+	AddPartitions(ctx context.Context, topic string, partitions int) error
 	Delete(ctx context.Context, topics ...string) error
 	Compact(ctx context.Context, topics ...string) error
 	Topics(ctx context.Context, prefix string) ([]kafkalog.Topic, error)
@@ -49,12 +50,9 @@ type admin interface {
 	JoinGroups(group, topic string, size func(partitions int) int) *kafkalog.Member
 }
 
-// extend makes sure that a topic has at least the given number of partitions.
-type extend func(ctx context.Context, topic string, partitions int) error
-
 // Open returns the named pipeline. Arrow allocates from mem; nil means the Go heap.
 func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
-	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Extend: log.AddPartitions, Sums: &solver.Store{}}
+	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Sums: &solver.Store{}}
 }
 
 // OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, make expired examples again, and are given up if no
@@ -236,7 +234,7 @@ func growResiduals(ctx context.Context, p *Pipeline, partitions int) error {
 	if err != nil || have >= partitions {
 		return err
 	}
-	err = p.Extend(ctx, p.Topics.Residuals, partitions)
+	err = p.Admin.AddPartitions(ctx, p.Topics.Residuals, partitions)
 	if errors.As(err, new(*kafkalog.AccessError)) {
 		return fmt.Errorf("%s has %d partitions, the examples topic has %d: add partitions to %[1]s, or delete it: %[4]w", p.Topics.Residuals,
 			have, partitions, err)
