@@ -29,7 +29,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 func request(key uint16, correlation uint32, content string) []byte {
@@ -476,7 +475,7 @@ func plan(seed uint64) *schemas.Plan {
 	stage := solve.Defaults()
 	stage.Features = stages.Defaults()
 	return &schemas.Plan{
-		Name: "test", Spans: coverage.Spans{{To: 4}}, Foreign: true, Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
+		Name: "test", Spans: coverage.Spans{{To: 4}}, Foreign: true, Prepare: schemas.Prepare{Scale: stages.ScaleNone},
 		Stages: []schemas.Stage{stage, stage}, Seed: seed, Segment: 2,
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // digit is a handwritten seven: 8 × 8 pixels, from 0 for white to 16 for black.
@@ -55,7 +54,7 @@ func trained(versions int, do func(ctx context.Context, dir string) error) {
 		stage.Features, stage.Link = stages.Defaults(), link.Softmax
 		stage.Features.Size, stage.Features.BandwidthScale = 64, 2
 		job := topics.Job{
-			Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: []schemas.Stage{stage, stage},
+			Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage, stage},
 			Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16, Memory: 1 << 28,
 		}
 		for range versions {

@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // publisher writes versions of random weights to the topics of a pipeline, as a solver does. The versions have one preparation and the
@@ -86,7 +85,7 @@ func (p *publisher) plan() *schemas.Plan {
 	stage.Features.Size, stage.Link = p.features, link.Softmax
 	plan := &schemas.Plan{
 		Name: p.Topics.Name, Spans: coverage.Spans{{From: 0, To: 4}}, Foreign: true, Missing: "error",
-		Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
+		Prepare: schemas.Prepare{Scale: stages.ScaleNone},
 		Stages:  slices.Repeat([]schemas.Stage{stage}, p.stages), Seed: 7, Segment: 16, Submission: fmt.Sprint(p.number + 1),
 		Chain: &schemas.Chain{Number: p.number + 1, Begins: []int64{0}},
 	}

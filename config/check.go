@@ -20,7 +20,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 const (
@@ -93,17 +92,17 @@ func (c *Config) problems() []option.Problem {
 	case c.owns(topic):
 		wrong("examples.topic", topic, "a topic with examples: this one is another topic of the pipeline")
 	}
-	under("prepare", prepare.Check(c.Prepare.Prepare))
+	under("prepare", stages.CheckPrepare(c.Prepare.Prepare))
 	under("prepare", c.Prepare.Hash.Check(c.Examples.Categorical))
 	sparse := c.Examples.Text != "" || c.Prepare.Hash.Columns > 0
 	dense := func(prefix string, err error) {
-		if needs, ok := errors.AsType[*prepare.DenseError](err); sparse && ok {
+		if needs, ok := errors.AsType[*stages.DenseError](err); sparse && ok {
 			key, value, _ := strings.Cut(needs.What, ": ")
 			wrong(prefix+key, value, strings.TrimPrefix(needs.Want, "it to ")+", because rows with examples.text or prepare.hash are "+
 				"sparse")
 		}
 	}
-	dense("", prepare.CheckRows(c.Prepare.Prepare, sparse))
+	dense("", stages.CheckRows(c.Prepare.Prepare, sparse))
 	total := 0
 	for i, s := range c.Stages {
 		key := fmt.Sprintf("stages.%d", i)

@@ -27,7 +27,6 @@ import (
 	"github.com/stagewise/stagewise/serve"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Config is a complete configuration: what was set, and the defaults of everything else. [Load] returns one that is
@@ -119,7 +118,7 @@ func Defaults() *Config {
 	return &Config{
 		DataDir:      ".stagewise",
 		Examples:     ingest.Defaults(),
-		Prepare:      Prepare{Prepare: schemas.Prepare{Scale: prepare.ScaleAuto, Values: prepare.ValuesNone}},
+		Prepare:      Prepare{Prepare: schemas.Prepare{Scale: stages.ScaleAuto, Values: stages.ValuesNone}},
 		Average:      1,
 		Seed:         1,
 		Intercept:    true,
@@ -172,7 +171,7 @@ func (c *Config) Job() topics.Job {
 		}
 	}
 	how := c.Prepare.Prepare
-	if how.Values == prepare.ValuesNone {
+	if how.Values == stages.ValuesNone {
 		how.Values = "" // so that a plan of dense rows does not mention it
 	}
 	learnt := func(s schemas.Stage) bool {

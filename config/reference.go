@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/serve"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // The table in docs/configuration.md and docs/configuration.schema.json are generated: keys, types and defaults from the fields of Config,
@@ -32,7 +31,7 @@ func Keys() []option.Key {
 	under("topics", topics.TopicKeys())
 	under("retrain", topics.RetrainKeys())
 	under("serve", serve.Keys())
-	under("prepare", prepare.Keys())
+	under("prepare", stages.PrepareKeys())
 	under("prepare", layout.HashKeys())
 	under("stages.*.features", stages.Keys())
 	under("stages.*", solve.Keys())

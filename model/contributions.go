@@ -57,7 +57,7 @@ func (m *Model) newContributor() (*contributor, error) {
 	c := &contributor{base: make([]float64, k), scale: slices.Repeat([]float64{1 / plan.Temperature(len(m.stages)-1)}, k)}
 	c.nameColumns(m)
 	if m.Sparse() {
-		c.features = m.prepared.Factors.Columns()
+		c.features = m.prepared.Factors.Kept()
 	}
 	blas := kernel.Gonum()
 	var workspace Workspace

@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // checkContributions checks that base and contributions are the scores of rows, which the link turns into the probabilities of the model,
@@ -84,7 +83,7 @@ func TestContributionsOfTrees(t *testing.T) {
 // Trees of versions without covers have no contributions.
 func TestNoContributionsWithoutCovers(t *testing.T) {
 	table := mixed()
-	p := syntheticStages(t, &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}, table.Width(), 1, table, []schemas.Stage{{Features: treesOf(5, 7), Link: schemas.Link(link.Softmax)}})
+	p := syntheticStages(t, &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleNone}}, table.Width(), 1, table, []schemas.Stage{{Features: treesOf(5, 7), Link: schemas.Link(link.Softmax)}})
 	structure := &p.weights[0][0].Tensors
 	*structure = (*structure)[:len(*structure)-1]
 	m := arrowtest.Must(p.model())(t)
@@ -107,7 +106,7 @@ func TestContributionsOfSlopes(t *testing.T) {
 			}
 			list := slices.Repeat([]schemas.Stage{{Features: f, Link: schemas.Link(link.Softmax)}}, 2)
 			list[1].Temperature = 2
-			plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleStandard, PCA: components}, Intercept: true}
+			plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: components}, Intercept: true}
 			m := arrowtest.Must(syntheticStages(t, plan, 5, 1, oracle.Table{}, list).model())(t)
 			raw := kernel.NewDense(4, 5)
 			for i := range raw.Data {
@@ -140,7 +139,7 @@ func TestContributionsOfSparseRows(t *testing.T) {
 	factors := statistics.Factors{Width: 9, Columns: []int32{1, 4, 7}, Values: []float32{1, 2, 0.5}}
 	labels := []string{"a", "b"}
 	f := stages.DefaultsOf(stages.Columns)
-	plan := &schemas.Plan{Name: "sparse", Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Intercept: true,
+	plan := &schemas.Plan{Name: "sparse", Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Intercept: true,
 		Stages: slices.Repeat([]schemas.Stage{{Features: f, Link: link.Softmax}}, 2)}
 	p := &parts{manifest: &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels},
 		preparation: append(factors.Tensors(false), wire.Words[float32](statistics.TensorLabels, labels))}

@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // width is how many raw features the models of the tests have: more than the inputs of a transform of the kind sorf.
@@ -96,7 +95,7 @@ func (r recipe) model(t testing.TB) *Model {
 		preparation = append(preparation, wire.Vector(statistics.TensorTargetCenter, center), wire.Vector(statistics.TensorTargetRest, rest),
 			wire.Vector(statistics.TensorTargetScale, scale))
 	}
-	prepared := arrowtest.Must(prepare.New(r.prepare, preparation))(t)
+	prepared := arrowtest.Must(stages.NewPreparation(r.prepare, preparation))(t)
 	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: all,
 		Average: r.members}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 7, Run: "run", Plan: plan, Labels: r.labels, LabelType: examples.TypeOf(r.labels)}
@@ -184,7 +183,7 @@ func columnsOf(t oracle.Table) (columns examples.Columns) {
 func everyRecipe(t testing.TB) (all []recipe) {
 	t.Helper()
 	links, turn := link.Names(), 0
-	for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard, prepare.ScaleUnit} {
+	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
 		for _, components := range []int{0, 4} {
 			for _, features := range everyFeatures(t) {
 				if stages.CheckInputs(features, schemas.Prepare{Scale: scale, PCA: components}) != nil {
@@ -213,7 +212,7 @@ func everyRecipe(t testing.TB) (all []recipe) {
 		for _, last := range links {
 			first := schemas.Stage{Features: features, Link: schemas.Link(links[i%len(links)])}
 			all = append(all, recipe{
-				prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels, members: 2 + i%2,
+				prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels, members: 2 + i%2,
 				stages: []schemas.Stage{first, {Features: features, Link: schemas.Link(last), Scores: !stages.KindOf(features).Grown}},
 			})
 		}
@@ -225,32 +224,32 @@ func everyRecipe(t testing.TB) (all []recipe) {
 	for _, labels := range [][]string{{"only"}, {"no", "yes"}, many} {
 		for _, l := range links {
 			stage := schemas.Stage{Features: everyFeatures(t)[0], Link: schemas.Link(l)}
-			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels,
 				stages: []schemas.Stage{stage, stage}})
 		}
 	}
 	for _, basis := range [][]int{{1}, {1, 3}} {
 		stage := schemas.Stage{Features: everyFeatures(t)[0], Link: link.Calibrated, Basis: basis}
-		all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
+		all = append(all, recipe{prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels,
 			stages: []schemas.Stage{stage, stage}})
 	}
 	for _, task := range []examples.Task{examples.SeveralLabels, examples.Numbers} {
 		for i, l := range LinksOf(task) {
 			stage := schemas.Stage{Features: everyFeatures(t)[0], Link: schemas.Link(l)}
-			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels,
 				stages: []schemas.Stage{stage, stage}, members: 2 * (i % 2), task: task})
 		}
 	}
 	forest, drawn := grownFeatures(), everyFeatures(t)[0]
 	for _, members := range []int{0, 2} {
 		for _, l := range []schemas.Link{link.Softmax, link.Logistic} {
-			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels, members: members,
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels, members: members,
 				stages: []schemas.Stage{{Features: drawn, Link: l, Temperature: 0.6}, {Features: forest, Link: l, Temperature: 1.7}}})
 		}
 	}
 	for i, l := range links {
 		for _, labels := range [][]string{{"only"}, labels, many} {
-			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels,
 				stages: []schemas.Stage{{Features: forest, Link: schemas.Link(l)}, {Features: drawn, Link: schemas.Link(links[(i+1)%len(links)]),
 					Scores: true}, {Features: forest, Link: schemas.Link(links[(i+2)%len(links)])}}})
 		}
@@ -313,7 +312,7 @@ func (r recipe) rows(n int) kernel.Dense {
 	random, x := rand.New(rand.NewPCG(3, 4)), kernel.NewDense(n, width)
 	for i := range n {
 		row, size := x.Row(i), 1.0
-		if r.prepare.Scale == prepare.ScaleUnit {
+		if r.prepare.Scale == stages.ScaleUnit {
 			switch i {
 			case 3:
 				size = 1e30
@@ -488,8 +487,8 @@ func (r sparseRecipe) String() string {
 }
 
 func sparseRecipes() (all []sparseRecipe) {
-	for _, values := range []string{prepare.ValuesNone, prepare.ValuesLog, prepare.ValuesSqrt, prepare.ValuesBinary} {
-		for _, scale := range []string{prepare.ScaleNone, prepare.ScaleUnit} {
+	for _, values := range []string{stages.ValuesNone, stages.ValuesLog, stages.ValuesSqrt, stages.ValuesBinary} {
+		for _, scale := range []string{stages.ScaleNone, stages.ScaleUnit} {
 			for _, numbers := range []int{0, 3} {
 				all = append(all, sparseRecipe{values, scale, numbers, []string{stages.Columns, stages.ClassCounts}})
 			}

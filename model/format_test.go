@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 var update = flag.Bool("update", false, "write testdata/example.arrow and the example of FORMAT.md again")
@@ -31,7 +30,7 @@ func exampleModel(t *testing.T) *Model {
 	rff.Size = 3
 	labels := []string{"no", "yes"}
 	plan := &schemas.Plan{
-		Name: "example", Segment: 16, Prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, Intercept: true, Seed: 1,
+		Name: "example", Segment: 16, Prepare: schemas.Prepare{Scale: stages.ScaleStandard}, Intercept: true, Seed: 1,
 		Stages: []schemas.Stage{{Features: rff, Link: link.Softmax}, {Features: columns, Link: link.Calibrated, Scores: true}},
 	}
 	weights := func(stage int, tensors ...wire.Tensor[float32]) []*schemas.Weights {

@@ -8,7 +8,7 @@ import (
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/sink"
-	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // add adds the model to a graph: what it predicts of each row of raw features (n × d; NaN for a missing value), in the outputs of its
@@ -19,7 +19,7 @@ import (
 //	numbers         numbers [n, k], float64
 func (m *Model) add(g *onnx.Graph, raw onnx.Value) {
 	inputs := m.prepared.Add(g, raw)
-	var compared *prepare.Compared // which all stages of trees share
+	var compared *stages.Compared // which all stages of trees share
 	m.addOutputs(g, m.addPredictions(g, inputs, func(s *Stage, score onnx.Value) sink.Product {
 		if compared == nil && s.Features.Leaves() > 0 {
 			compared = m.prepared.AddCompared(g, raw)
@@ -28,7 +28,7 @@ func (m *Model) add(g *onnx.Graph, raw onnx.Value) {
 	}))
 }
 
-// addSparse is [Model.add] for sparse rows, of indices and values: see [prepare.Preparation.AddSparse]. It panics unless [Model.Sparse] is
+// addSparse is [Model.add] for sparse rows, of indices and values: see [stages.Preparation.AddSparse]. It panics unless [Model.Sparse] is
 // true.
 func (m *Model) addSparse(g *onnx.Graph, indices, values onnx.Value) {
 	inputs := m.prepared.AddSparse(g, indices, values)
@@ -108,7 +108,7 @@ func (m *Model) addDecide(g *onnx.Graph, probabilities onnx.Value) onnx.Value {
 }
 
 // addProduct returns the products of the stage's block, given the score before the stage.
-func (s *Stage) addProduct(g *onnx.Graph, inputs onnx.Value, compared *prepare.Compared, score onnx.Value) sink.Product {
+func (s *Stage) addProduct(g *onnx.Graph, inputs onnx.Value, compared *stages.Compared, score onnx.Value) sink.Product {
 	if s.Features.Leaves() > 0 {
 		return func(w kernel.Dense) onnx.Value { return s.Features.AddProduct(g, compared, w) }
 	}

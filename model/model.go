@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Model is a finished version: everything that predictions need. [New] and [Read] make models. A model is immutable and safe
@@ -22,7 +21,7 @@ type Model struct {
 	Manifest *schemas.Manifest
 
 	preparation wire.Tensors[float32]
-	prepared    *prepare.Preparation
+	prepared    *stages.Preparation
 	stages      []fittedStage
 	predictors  sync.Pool // of *Predictor, for Predict and Probabilities
 
@@ -44,7 +43,7 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 	if err := CheckPlan(plan); err != nil {
 		return nil, err
 	}
-	prepared, err := prepare.New(plan.Prepare, preparation)
+	prepared, err := stages.NewPreparation(plan.Prepare, preparation)
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +138,13 @@ func (m *Model) SharesInputs(other *Model) bool {
 
 // WeightsOn returns the weights of a stage for another preparation of sparse rows that has all inputs of the model's: those of other inputs
 // are 0. The slice must not be changed.
-func (m *Model) WeightsOn(stage int, prepared *prepare.Preparation) []float32 {
+func (m *Model) WeightsOn(stage int, prepared *stages.Preparation) []float32 {
 	w, inputs := m.stages[stage].fitted.W.Dense, m.prepared.Inputs()
 	if prepared.Inputs() == inputs {
 		return w.Data
 	}
 	others := make([]float32, (w.Rows-inputs+prepared.Inputs())*w.Cols)
-	columns := m.prepared.Factors.Columns()
+	columns := m.prepared.Factors.Kept()
 	for i := 0; i < len(columns); {
 		from, end := int(prepared.Factors.Input(columns[i])), i+1
 		for end < len(columns) && int(prepared.Factors.Input(columns[end])) == from+end-i {
@@ -167,7 +166,7 @@ func CheckPlan(p *schemas.Plan) error {
 	if len(p.Stages) == 0 {
 		return fmt.Errorf("%w: a plan without stages", wire.ErrDamaged)
 	}
-	problems := prepare.Check(p.Prepare)
+	problems := stages.CheckPrepare(p.Prepare)
 	for t, s := range p.Stages {
 		if err := stages.CheckDrawn(s, t); err != nil {
 			return err

@@ -24,7 +24,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // parts are what New makes a model of.
@@ -54,7 +53,7 @@ func syntheticMembers(t testing.TB, kind string, d, components, members int, lin
 		}
 		list = append(list, schemas.Stage{Features: features, Link: l, Scores: i > 0})
 	}
-	plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleStandard, PCA: components}, Intercept: true}
+	plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: components}, Intercept: true}
 	return syntheticStages(t, plan, d, members, oracle.Table{}, list)
 }
 
@@ -92,7 +91,7 @@ func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table ora
 	if len(table.Features) > 0 {
 		p.preparation = append(p.preparation, binsOf(table)...)
 	}
-	prepared := arrowtest.Must(prepare.New(plan.Prepare, p.preparation))(t)
+	prepared := arrowtest.Must(stages.NewPreparation(plan.Prepare, p.preparation))(t)
 	if members > 1 {
 		plan.Stages, plan.Average = slices.Repeat(plan.Stages, members), members
 	}
@@ -403,7 +402,7 @@ func FuzzRead(f *testing.F) {
 	}
 	for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
 		table := oracle.NewTable(rand.New(rand.NewPCG(1, 1)), 1, 3)
-		m, err := syntheticStages(f, &schemas.Plan{Intercept: true, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}, 4, 1, table,
+		m, err := syntheticStages(f, &schemas.Plan{Intercept: true, Prepare: schemas.Prepare{Scale: stages.ScaleNone}}, 4, 1, table,
 			[]schemas.Stage{{Features: treesOf(4, 3), Link: l}}).model()
 		arrowtest.NoError(f, err)
 		addChanged(f, file(f, m))
@@ -556,7 +555,7 @@ func tenBlocks(tb testing.TB) *Model {
 		}
 		return values
 	}
-	plan := &schemas.Plan{Name: "large", Segment: 16, Prepare: schemas.Prepare{Scale: prepare.ScaleNone, PCA: benchComponents}, Seed: 3}
+	plan := &schemas.Plan{Name: "large", Segment: 16, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: benchComponents}, Seed: 3}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan}
 	for class := range benchClasses {
 		manifest.Labels = append(manifest.Labels, fmt.Sprint(class))
@@ -628,13 +627,13 @@ func BenchmarkPredict(b *testing.B) {
 }
 
 // sparsePreparation returns a preparation that keeps some columns of sparse rows.
-func sparsePreparation(t *testing.T, columns []int32) *prepare.Preparation {
+func sparsePreparation(t *testing.T, columns []int32) *stages.Preparation {
 	factors, labels := statistics.Factors{Width: 1 << 12}, wire.Tensor[float32]{Name: statistics.TensorLabels, Shape: []int{2}, Text: []string{"a", "b"}}
 	factors.Columns = columns
 	for range columns {
 		factors.Values = append(factors.Values, 1)
 	}
-	p := arrowtest.Must(prepare.New(schemas.Prepare{}, append(factors.Tensors(false), labels)))(t)
+	p := arrowtest.Must(stages.NewPreparation(schemas.Prepare{}, append(factors.Tensors(false), labels)))(t)
 	return p
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Stage is one stage of a version, or of a run that is under way: how its block is made, and what its weights must be.
@@ -27,8 +26,8 @@ type Stage struct {
 
 // NewStage returns the stage of a plan with that number, counted from 0, over inputs that are prepared as the survey's result
 // says. The plan must pass [CheckPlan]. The error is a *[stages.SizeError] if there are too few inputs for the features,
-// or a *[prepare.DenseError] if the inputs are sparse and the stage needs dense ones.
-func NewStage(plan *schemas.Plan, number int, prepared *prepare.Preparation) (*Stage, error) {
+// or a *[stages.DenseError] if the inputs are sparse and the stage needs dense ones.
+func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*Stage, error) {
 	options, scores := plan.Stages[number], 0
 	if options.Scores {
 		scores = prepared.Labels.Len()
@@ -41,7 +40,7 @@ func NewStage(plan *schemas.Plan, number int, prepared *prepare.Preparation) (*S
 	s := &Stage{Link: LinkOf(plan, number), Features: features, Classes: prepared.Labels.Len(), Basis: options.Basis}
 	if features.Sparse() && s.Link.Learnt {
 		known := linksThat(func(l link.Link) bool { return !l.Learnt })
-		dense := &prepare.DenseError{What: "link: " + s.Link.Name, Want: "it to " + strings.Join(known, " or ")}
+		dense := &stages.DenseError{What: "link: " + s.Link.Name, Want: "it to " + strings.Join(known, " or ")}
 		return nil, fmt.Errorf("stage %d: %w", number, dense)
 	}
 	return s, nil

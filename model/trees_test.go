@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // mixed is a table of numbers and words, some of which have no code.
@@ -64,7 +63,7 @@ func everyGrown(t *testing.T, do func(what string, p *parts, m *Model)) {
 	for _, list := range grownStages() {
 		for _, intercept := range []bool{false, true} {
 			for _, members := range []int{1, 2} {
-				plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleUnit, PCA: 2}, Intercept: intercept}
+				plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleUnit, PCA: 2}, Intercept: intercept}
 				p := syntheticStages(t, plan, table.Width(), members, table, slices.Clone(list))
 				m := arrowtest.Must(p.model())(t)
 				what := fmt.Sprintf("%d members, intercept %v", members, intercept)
@@ -155,7 +154,7 @@ func TestTreesPredictByDescent(t *testing.T) {
 func TestSuccessorHasItsTrees(t *testing.T) {
 	table := mixed()
 	build := func(seed uint64) *parts {
-		plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}
+		plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleNone}}
 		p := syntheticStages(t, plan, table.Width(), 1, table, []schemas.Stage{{Features: treesOf(5, 7), Link: link.Softmax}})
 		p.weights[0][0].Tensors = stages.StructureOf(table.Forest(rand.New(rand.NewPCG(seed, 1)), 5, 7))
 		return p
@@ -211,7 +210,7 @@ func TestTreesThatCantBe(t *testing.T) {
 	}
 	for name, test := range tests {
 		for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
-			plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}
+			plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleNone}}
 			p := syntheticStages(t, plan, table.Width(), 1, table, []schemas.Stage{{Features: treesOf(5, 7), Link: link.Softmax},
 				{Features: treesOf(5, 7), Link: l}})
 			test.change(p)

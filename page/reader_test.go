@@ -31,7 +31,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // openLog opens an embedded broker that listens, for one test.
@@ -63,7 +62,7 @@ func digits() topics.Job {
 	stage.Features, stage.Link = stages.Defaults(), link.Softmax
 	stage.Features.Size, stage.Features.BandwidthScale = 64, 2
 	return topics.Job{
-		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: []schemas.Stage{stage, stage},
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage, stage},
 		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16, Memory: 1 << 28,
 	}
 }

@@ -32,7 +32,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Each message that can't be used goes into quarantine once, with the reason, and the run ignores it. With
@@ -417,11 +416,11 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 	for _, kind := range []string{stages.Columns, stages.Gradient} {
 		tests["sparse "+kind] = test{kind, link.Softmax, true, 3, "", unchanged}
 	}
-	tests["standard"] = test{stages.Columns, link.Softmax, false, 3, "", func(j *topics.Job) { j.Prepare.Scale = prepare.ScaleStandard }}
+	tests["standard"] = test{stages.Columns, link.Softmax, false, 3, "", func(j *topics.Job) { j.Prepare.Scale = stages.ScaleStandard }}
 	tests["components"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) { j.Prepare.PCA = 3 }}
 	tests["standard components"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) {
 		j.Prepare.PCA, j.Prepare.Scale = 3,
-			prepare.ScaleStandard
+			stages.ScaleStandard
 	}}
 	tests["any arithmetic"] = test{stages.Polynomial, link.Softmax, false, 3, "", func(j *topics.Job) { j.Arithmetic = topics.ArithmeticAny }}
 	tests["little memory"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) { j.Memory = 1 }}
@@ -474,7 +473,7 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 func TestRowOfAnySize(t *testing.T) {
 	long(t)
 	for _, kind := range []string{stages.RFF, stages.Columns, stages.Polynomial} {
-		for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard} {
+		for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard} {
 			for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
 				t.Run(fmt.Sprint(kind, " ", scale, " ", l), func(t *testing.T) {
 					job, _ := newForeignJob(t, rings(1, 4, 3, 1))
@@ -566,7 +565,7 @@ func TestFloat64ThatOverflows(t *testing.T) {
 	noError(t, err)
 	defer record.Release()
 	value := must(examples.Encode(record, mem))(t)
-	for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard, prepare.ScaleUnit} {
+	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
 		log := openEmbedded(t)
 		job.Prepare.Scale = scale
 		produce(t, log, job, 0, kafkalog.Message{Value: value})

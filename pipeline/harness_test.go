@@ -31,7 +31,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // openEmbedded opens an embedded broker with an empty log, for one test.
@@ -143,7 +142,7 @@ func newJob(t testing.TB, train, test table, list ...schemas.Stage) topics.Job {
 		options.Weight = "1"
 	}
 	return topics.Job{
-		Name: "test", Examples: options, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: list,
+		Name: "test", Examples: options, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: list,
 		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 2, Memory: 1 << 30,
 		Group: 1, // work for several workers
 	}

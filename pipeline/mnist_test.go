@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // TestMNISTErrors compares test errors on MNIST with the paper's: 50 principal components, random Fourier features at twice the
@@ -113,7 +112,7 @@ func mnistJob(t testing.TB, list ...schemas.Stage) topics.Job {
 		options.Test = append(options.Test, filepath.Join(dir, name))
 	}
 	return topics.Job{
-		Name: "mnist", Examples: options, Prepare: schemas.Prepare{Scale: prepare.ScaleNone, PCA: 50}, Stages: list,
+		Name: "mnist", Examples: options, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: 50}, Stages: list,
 		Seed: 1, Intercept: true, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
 	}
 }

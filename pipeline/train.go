@@ -37,7 +37,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // Train ingests the job's files, or the current messages of its source topic, submits a run of the job, and executes it
@@ -167,7 +167,7 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 		switch {
 		case len(job.Stages) > 0:
 			job.Prepare = of.Prepare
-		case job.Prepare.Scale == prepare.ScaleAuto:
+		case job.Prepare.Scale == stages.ScaleAuto:
 			job.Prepare.Scale = of.Prepare.Scale
 		}
 		job.Stages = of.Stages

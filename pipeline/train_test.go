@@ -42,7 +42,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Each algorithm, kind of features and sequence of links learns rings, which no linear function separates. The model's predictions
@@ -76,7 +75,7 @@ func TestRunLearns(t *testing.T) {
 			func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
 		"average": {average: 3, stages: []schemas.Stage{rffStage(link.Softmax, 32, 4), with(rffStage(link.Calibrated, 16, 2),
 			func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
-		"components": {prepare: schemas.Prepare{Scale: prepare.ScaleStandard, PCA: 3}, stages: []schemas.Stage{rffStage(link.Softmax,
+		"components": {prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: 3}, stages: []schemas.Stage{rffStage(link.Softmax,
 			100, 8)}, maxError: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -326,7 +325,7 @@ func TestConstantFeatures(t *testing.T) {
 				job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 				stage := kindStage(stages.Columns, l)
 				stage.Ridge, stage.Passes = ridge, 20
-				job.Stages, job.Prepare.Scale = []schemas.Stage{stage, stage}, prepare.ScaleStandard
+				job.Stages, job.Prepare.Scale = []schemas.Stage{stage, stage}, stages.ScaleStandard
 				constant := rings(200, 4, 3, 1)
 				for _, row := range constant.rows {
 					copy(row, []float32{60, 0, -1, 1e6})
@@ -491,13 +490,13 @@ func TestTrainChoosesStages(t *testing.T) {
 		kinds   []string // of which the first stage may be
 		prepare []string
 	}{
-		"table":    {600, 3, true, []string{stages.Trees, stages.RFF}, []string{prepare.ScaleStandard, prepare.ScaleRanks}},
-		"numbers":  {600, 3, false, []string{stages.RFF}, []string{prepare.ScaleNone}},
-		"few rows": {300, 3, true, []string{stages.RFF}, []string{prepare.ScaleStandard}}, // no 50 of them would be held out
+		"table":    {600, 3, true, []string{stages.Trees, stages.RFF}, []string{stages.ScaleStandard, stages.ScaleRanks}},
+		"numbers":  {600, 3, false, []string{stages.RFF}, []string{stages.ScaleNone}},
+		"few rows": {300, 3, true, []string{stages.RFF}, []string{stages.ScaleStandard}}, // no 50 of them would be held out
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, rings(test.rows, test.columns, 2, 1), table{})
-			job.Prepare.Scale = prepare.ScaleAuto
+			job.Prepare.Scale = stages.ScaleAuto
 			if test.named {
 				job = named(t, job, test.columns)
 			}
@@ -600,26 +599,26 @@ func TestScaleByExamplesAndStages(t *testing.T) {
 		pca    int
 		want   string
 	}{
-		"Fourier features":               {true, []schemas.Stage{columns, stage(stages.RFF)}, 0, prepare.ScaleStandard},
-		"Fourier features of components": {true, []schemas.Stage{stage(stages.SORF)}, 2, prepare.ScaleStandard},
-		"columns":                        {true, []schemas.Stage{trees, columns}, 0, prepare.ScaleStandard},
-		"trees":                          {true, []schemas.Stage{trees}, 0, prepare.ScaleNone},
-		"no names":                       {false, []schemas.Stage{stage(stages.RFF)}, 0, prepare.ScaleNone},
+		"Fourier features":               {true, []schemas.Stage{columns, stage(stages.RFF)}, 0, stages.ScaleStandard},
+		"Fourier features of components": {true, []schemas.Stage{stage(stages.SORF)}, 2, stages.ScaleStandard},
+		"columns":                        {true, []schemas.Stage{trees, columns}, 0, stages.ScaleStandard},
+		"trees":                          {true, []schemas.Stage{trees}, 0, stages.ScaleNone},
+		"no names":                       {false, []schemas.Stage{stage(stages.RFF)}, 0, stages.ScaleNone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, rings(200, 3, 2, 1), table{})
 			if test.named {
 				job = named(t, job, 3)
 			}
-			job.Stages, job.Prepare = test.stages, schemas.Prepare{Scale: prepare.ScaleAuto, PCA: test.pca}
+			job.Stages, job.Prepare = test.stages, schemas.Prepare{Scale: stages.ScaleAuto, PCA: test.pca}
 			p := openEmbedded(t)
 			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != test.want {
 				t.Errorf("scale is %s, expected %s", m.Manifest.Plan.Prepare.Scale, test.want)
 			}
-			job.Prepare.Scale = prepare.ScaleUnit
+			job.Prepare.Scale = stages.ScaleUnit
 			train(t, p, job)
-			job.Prepare.Scale, job.Warm = prepare.ScaleAuto, "latest"
-			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleUnit {
+			job.Prepare.Scale, job.Warm = stages.ScaleAuto, "latest"
+			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != stages.ScaleUnit {
 				t.Errorf("a warm start from a version with scale unit has %s", m.Manifest.Plan.Prepare.Scale)
 			}
 		})
@@ -631,12 +630,12 @@ func TestOtherSourcesDoNotChoose(t *testing.T) {
 	p, other := openEmbedded(t), newJob(t, rings(200, 3, 2, 1), table{}, rffStage(link.Softmax, 16, 1))
 	train(t, p, other)
 	job := named(t, newJob(t, rings(200, 3, 2, 1), table{}), 3)
-	job.Prepare.Scale = prepare.ScaleAuto
-	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleStandard {
+	job.Prepare.Scale = stages.ScaleAuto
+	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != stages.ScaleStandard {
 		t.Errorf("scale is %s, as of a file without names of columns", m.Manifest.Plan.Prepare.Scale)
 	}
 	job.Stages = other.Stages
-	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleStandard {
+	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != stages.ScaleStandard {
 		t.Errorf("with stages, scale is %s", m.Manifest.Plan.Prepare.Scale)
 	}
 }
@@ -650,10 +649,10 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 	averaged := ended
 	averaged.Average = 2
 	none := named(t, newJob(t, rings(300, 3, 2, 1), table{}), 3)
-	none.Prepare.Scale = prepare.ScaleAuto
+	none.Prepare.Scale = stages.ScaleAuto
 	sparse := sparseChainJob(t, link.Softmax)
 	sparse.Stages, sparse.Untuned, sparse.Unlinked = sparse.Stages[:1], true, true
-	sparse.Prepare = schemas.Prepare{Scale: prepare.ScaleAuto}
+	sparse.Prepare = schemas.Prepare{Scale: stages.ScaleAuto}
 	for name, job := range map[string]topics.Job{
 		"stages are ended": ended, "of an average too": averaged, "no stages": none, "preparation of sparse rows": sparse,
 	} {
@@ -688,7 +687,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 	job := sparseChainJob(t, link.Softmax)
 	job.Stages = job.Stages[:1]
 	job.Stages[0].Ridge, job.Stages[0].Passes = schemas.RidgeAuto, solve.Defaults().Passes
-	job.Prepare, job.Untuned = schemas.Prepare{Scale: prepare.ScaleAuto}, true
+	job.Prepare, job.Untuned = schemas.Prepare{Scale: stages.ScaleAuto}, true
 	job.Retrain.Rows, job.Retrain.Window.Increments, job.Retrain.Full.Every = 400, 0, 2
 	log, told := openEmbedded(t), &eventRecorder{}
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, told)
@@ -708,7 +707,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 	}
 	p := topics.Open(log, job.Name, nil)
 	first := must(p.Version(t.Context(), "1"))(t)
-	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == prepare.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
+	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == stages.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
 		first.Plan.Holdout != 0 || first.Plan.Chain == nil {
 		t.Errorf("the first version has prepare %+v, stage %+v, and holds out %g", first.Plan.Prepare, s, first.Plan.Holdout)
 	}
@@ -784,7 +783,7 @@ func TestTemperatureOfVersion(t *testing.T) {
 				list := slices.Repeat([]schemas.Stage{c.stage}, 2)
 				list[0].Temperature, list[1].Temperature = first, last
 				job := newJob(t, training, test, list...)
-				job.Average, job.Prepare.Scale = c.members, prepare.ScaleStandard
+				job.Average, job.Prepare.Scale = c.members, stages.ScaleStandard
 				report, m := train(t, openEmbedded(t), job)
 				if got := *report.Splits["test"].LogLoss; math.Abs(got-logLossOf(t, m, test)) > 1e-4 {
 					t.Errorf("temperature %g: the report says log loss %g, the model has %g", last, got, logLossOf(t, m, test))
@@ -909,7 +908,7 @@ func TestWarmStart(t *testing.T) {
 func TestSurveyOfAWarmStart(t *testing.T) {
 	log := openEmbedded(t)
 	job := newJob(t, rings(300, 3, 3, 1), rings(50, 3, 3, 2), rffStage(link.Softmax, 20, 3))
-	job.Prepare = schemas.Prepare{Scale: prepare.ScaleStandard, PCA: 2}
+	job.Prepare = schemas.Prepare{Scale: stages.ScaleStandard, PCA: 2}
 	cold, _ := train(t, log, job)
 	sent := sentBySurvey(t, log, job.Name, cold.Run)
 	job.Warm = protocol.Latest

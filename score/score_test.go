@@ -29,7 +29,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 const width = 5
@@ -48,7 +47,7 @@ func newModel(t *testing.T, version, classes int) *model.Model {
 	}
 	features := stages.DefaultsOf(stages.RFF)
 	features.Size = 8
-	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Seed: 3,
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Seed: 3,
 		Stages: []schemas.Stage{{Features: features, Link: link.Softmax}}}
 	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels,
 		Blocks: []schemas.BlockDigest{{}}}
@@ -501,8 +500,8 @@ func TestMessagesWaitForVersion(t *testing.T) {
 
 // A model of sparse rows predicts sparse examples as it predicts the same rows with their zeros. A model of dense rows refuses them.
 func TestSparseExamples(t *testing.T) {
-	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleUnit,
-		Values: prepare.ValuesLog}, Intercept: true,
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleUnit,
+		Values: stages.ValuesLog}, Intercept: true,
 		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
 	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run1", Plan: plan, Labels: []string{"a", "b"},
 		Blocks: []schemas.BlockDigest{{}}}

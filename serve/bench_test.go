@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // images is a model of ten blocks of 1024 features of the 50 components of 784 pixels, with random weights.
@@ -34,7 +33,7 @@ func images(b *testing.B) *model.Model {
 	}
 	features := stages.DefaultsOf(stages.RFF)
 	features.Size = p
-	plan := &schemas.Plan{Name: "images", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleNone,
+	plan := &schemas.Plan{Name: "images", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleNone,
 		PCA: m}, Seed: 3,
 		Stages: slices.Repeat([]schemas.Stage{{Features: features, Link: link.Softmax}}, 10)}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Blocks: make([]schemas.BlockDigest, 10)}

@@ -26,7 +26,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Columns with paths are found in nested values, as in training.
@@ -171,8 +170,8 @@ func sparseModel(t testing.TB, d int, text string) *model.Model {
 		factors[j] = float32(1 + j)
 	}
 	factors[1] = 0
-	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleUnit,
-		Values: prepare.ValuesLog},
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleUnit,
+		Values: stages.ValuesLog},
 		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
 	if text != "" {
 		plan.Input.Text, plan.Input.WordColumns, plan.Input.WordPhrases = text, d, 2

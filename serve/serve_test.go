@@ -36,7 +36,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // labels are the classes of all models in these tests. One needs an escape in JSON.
@@ -62,7 +61,7 @@ func newModelOf(t testing.TB, labels []string, version, d int, columns examples.
 	}
 	features := stages.DefaultsOf(stages.RFF)
 	features.Size = 8
-	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: missing, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Seed: 3,
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: missing, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Seed: 3,
 		Stages: []schemas.Stage{{Features: features, Link: link.Softmax}}}
 	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels,
 		Columns: columns, Blocks: []schemas.BlockDigest{{}}}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // maxSize bounds the features of a block and the principal components: the Gram matrix of more features would exceed
@@ -50,7 +49,7 @@ func Check(f schemas.Features) (problems []option.Problem) {
 
 // CheckInputs returns the keys under `features` that conflict with a preparation. Both must pass their own checks.
 func CheckInputs(f schemas.Features, p schemas.Prepare) []option.Problem {
-	if KindOf(f).pixels && (p.PCA > 0 || p.Scale == prepare.ScaleUnit || p.Scale == prepare.ScaleRanks) {
+	if KindOf(f).pixels && (p.PCA > 0 || p.Scale == ScaleUnit || p.Scale == ScaleRanks) {
 		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are computed from pixels"
 		return []option.Problem{{Key: "kind", Value: f.Kind, Want: want}}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Map computes the features of one stage from prepared inputs. Create it with [NewMap]. It is immutable, and safe for
@@ -29,7 +28,7 @@ type Map struct {
 	scores int // number of previous predictions among the extra columns
 	sparse bool
 
-	coder     *prepare.Coder // of trees
+	coder     *Coder // of trees
 	structure wire.Tensors[float32]
 	forest    tree.Forest
 	finder    *tree.Finder
@@ -42,9 +41,9 @@ type Map struct {
 
 // NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
 // predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a
-// *[SizeError], a *[prepare.DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a
+// *[SizeError], a *[DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a
 // *[wire.ShapeError] if the preparation lacks learnt tensors, or says why the images have no such patches.
-func NewMap(f schemas.Features, seed uint64, stage int, prepared *prepare.Preparation, scores int, intercept bool) (*Map, error) {
+func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, scores int, intercept bool) (*Map, error) {
 	k := mustKindOf(f)
 	if err := checkSparse(f, prepared, scores > 0); err != nil {
 		return nil, err
@@ -105,7 +104,7 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 	dst.Reshape(x.Rows, m.Size())
 	m.drawn.expand(blas, *dst, scratch, x)
 	if m.kind.products {
-		overflowed = prepare.ClearLong(*dst, m.size)
+		overflowed = clearLong(*dst, m.size)
 	}
 	for i := range x.Rows {
 		row := dst.Row(i)

@@ -20,14 +20,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 const seed = 5
 
 // plain returns an identity preparation for m inputs with a median squared distance of spread.
-func plain(m int, spread float64) *prepare.Preparation {
-	p := &prepare.Preparation{Center: make([]float32, m), Scale: make([]float32, m), Spread: spread}
+func plain(m int, spread float64) *Preparation {
+	p := &Preparation{Center: make([]float32, m), Scale: make([]float32, m), Spread: spread}
 	for j := range p.Scale {
 		p.Scale[j] = 1
 	}
@@ -42,7 +41,7 @@ func normals(rows, cols int, scale float64) kernel.Dense {
 	return x
 }
 
-func mustMap(t *testing.T, f schemas.Features, stage int, p *prepare.Preparation, scores int, intercept bool) *Map {
+func mustMap(t *testing.T, f schemas.Features, stage int, p *Preparation, scores int, intercept bool) *Map {
 	t.Helper()
 	m := arrowtest.Must(NewMap(f, seed, stage, p, scores, intercept))(t)
 	return m
@@ -214,7 +213,7 @@ func TestKeys(t *testing.T) {
 	for _, c := range []struct {
 		fields any
 		keys   []option.Key
-	}{{schemas.Features{}, Keys()}, {schemas.Prepare{}, prepare.Keys()}} {
+	}{{schemas.Features{}, Keys()}, {schemas.Prepare{}, PrepareKeys()}} {
 		var fields, names []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(c.fields)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -491,7 +490,7 @@ func TestFormatHasAllKinds(t *testing.T) {
 
 // Monomials may overflow when their inputs do not. Such a row has only its intercept.
 func TestBlockThatOverflows(t *testing.T) {
-	p := arrowtest.Must(prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
+	p := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
 		wire.Vector(statistics.TensorSpread, []float32{2}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
@@ -513,16 +512,16 @@ func TestBlockThatOverflows(t *testing.T) {
 
 // Components that require dense rows reject sparse ones, and vice versa.
 func TestSparseRowsAreRefused(t *testing.T) {
-	prepared := arrowtest.Must(prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
+	prepared := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
 	for _, f := range []schemas.Features{DefaultsOf(RFF), DefaultsOf(SORF), DefaultsOf(Logits), DefaultsOf(Polynomial),
 		{Kind: Columns, Size: 1}} {
-		if _, err := NewMap(f, 1, 0, prepared, 0, true); !errors.As(err, new(*prepare.DenseError)) {
+		if _, err := NewMap(f, 1, 0, prepared, 0, true); !errors.As(err, new(*DenseError)) {
 			t.Errorf("%+v: %v, expected a DenseError", f, err)
 		}
 	}
-	if _, err := NewMap(DefaultsOf(Columns), 1, 0, prepared, 2, true); !errors.As(err, new(*prepare.DenseError)) {
+	if _, err := NewMap(DefaultsOf(Columns), 1, 0, prepared, 2, true); !errors.As(err, new(*DenseError)) {
 		t.Errorf("scores: %v, expected a DenseError", err)
 	}
 }

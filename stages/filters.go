@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Values of the key `source`: the source of the filters.
@@ -20,7 +19,7 @@ const (
 func sources() []string { return []string{SourceData, SourceGaussian, SourceKMeans} }
 
 // learnPatches finds the whitening, the filters and the moments of pooled responses in the survey's sample.
-func learnPatches(l Learner, f schemas.Features, stage int, prepared *prepare.Preparation) (wire.Tensors[float32], error) {
+func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparation) (wire.Tensors[float32], error) {
 	b, err := newFilterBank(f, prepared)
 	if err != nil {
 		return nil, err

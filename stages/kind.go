@@ -1,6 +1,6 @@
 // Package stages turns a batch of examples, and the predictions of the previous stage, into a block of features:
 //
-//	raw rows ──prepare.Preparation──▶ inputs ──Map──▶ block
+//	raw rows ──Preparation──▶ inputs ──Map──▶ block
 //
 // A [Map] computes features of one kind; kind.go defines kinds and lists all of them. All random numbers derive from
 // the seed of the plan through the generator in draw.go. So a block is a pure function of the plan, the survey, the
@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Kind is a way to compute features from inputs: its name, traits, documentation, the keys that it reads, and its arithmetic. To add
@@ -52,8 +51,8 @@ type Kind struct {
 	draw func(m *Map) drawn
 	// learn computes what the features learn from the survey's sample besides the draws, for the survey's result. read
 	// reads that, and returns the same function as draw. Both are nil for a kind that learns nothing.
-	learn func(l Learner, f schemas.Features, stage int, prepared *prepare.Preparation) (wire.Tensors[float32], error)
-	read  func(m *Map, prepared *prepare.Preparation) (func() drawn, error)
+	learn func(l Learner, f schemas.Features, stage int, prepared *Preparation) (wire.Tensors[float32], error)
+	read  func(m *Map, prepared *Preparation) (func() drawn, error)
 }
 
 // drawn is the features of a map after its random draws.
@@ -191,7 +190,7 @@ type Learner struct {
 
 // Learn returns what the features of a stage learn from the survey's sample, for the survey's result; nil for features
 // that learn nothing. prepared need not have the tensors of any stage. f must pass [Check].
-func (l Learner) Learn(f schemas.Features, stage int, prepared *prepare.Preparation) (wire.Tensors[float32], error) {
+func (l Learner) Learn(f schemas.Features, stage int, prepared *Preparation) (wire.Tensors[float32], error) {
 	if k := mustKindOf(f); k.learn != nil {
 		return k.learn(l, f, stage, prepared)
 	}

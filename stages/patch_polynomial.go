@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // PatchPolynomial is the kind of random monomials of pooled patches: feature j is a product of 1 … degree projections
@@ -30,7 +29,7 @@ func patchPolynomial() Kind {
 		return fmt.Sprintf("%d %s degree %d of %s", f.Size, f.Kind, f.Degree, patches().describe(f))
 	}
 	k.blockSize = nil
-	k.read = func(m *Map, prepared *prepare.Preparation) (func() drawn, error) {
+	k.read = func(m *Map, prepared *Preparation) (func() drawn, error) {
 		bank, err := readPatches(m, prepared)
 		if err != nil {
 			return nil, err

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Patches is the kind of pooled filter responses of images (Coates, Ng and Lee 2011). A patch is patch × patch pixels
@@ -86,7 +85,7 @@ func patches() Kind {
 		},
 		blockSize: func(f schemas.Features, _ int) (int, error) { return patchColumns(f), nil },
 		learn:     learnPatches,
-		read: func(m *Map, prepared *prepare.Preparation) (func() drawn, error) {
+		read: func(m *Map, prepared *Preparation) (func() drawn, error) {
 			p, err := readPatches(m, prepared)
 			if err != nil {
 				return nil, err
@@ -133,7 +132,7 @@ type filterBank struct {
 }
 
 // newFilterBank returns a bank without filters. The error says why the images have no such patches.
-func newFilterBank(f schemas.Features, prepared *prepare.Preparation) (*filterBank, error) {
+func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, error) {
 	image := prepared.Image
 	if image == (examples.Image{}) {
 		return nil, ErrNoImages
@@ -434,7 +433,7 @@ func (b *filterBank) takeThresholds(out []float32) {
 }
 
 // readPatches reads the learnt tensors of a map.
-func readPatches(m *Map, prepared *prepare.Preparation) (*filterBank, error) {
+func readPatches(m *Map, prepared *Preparation) (*filterBank, error) {
 	b, err := newFilterBank(m.features, prepared)
 	if err != nil {
 		return nil, err

@@ -13,13 +13,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // photographs returns the preparation of images of the given shape, and some prepared images. Pixel 1 never changes.
-func photographs(n int, image examples.Image) (*prepare.Preparation, kernel.Dense) {
+func photographs(n int, image examples.Image) (*Preparation, kernel.Dense) {
 	r, d := rand.New(rand.NewPCG(5, uint64(image.Size()))), image.Size()
-	p := &prepare.Preparation{Center: make([]float32, d), Scale: make([]float32, d), Image: image}
+	p := &Preparation{Center: make([]float32, d), Scale: make([]float32, d), Image: image}
 	for j := range d {
 		p.Center[j], p.Scale[j] = float32(100+10*r.NormFloat64()), 0.5
 	}
@@ -42,7 +41,7 @@ func nearlyWhite(covariance []float64, n int, ridge float64) ([]float32, error) 
 	return w, nil
 }
 
-func learn(t *testing.T, f schemas.Features, stage int, p *prepare.Preparation, x kernel.Dense) wire.Tensors[float32] {
+func learn(t *testing.T, f schemas.Features, stage int, p *Preparation, x kernel.Dense) wire.Tensors[float32] {
 	t.Helper()
 	learnt := arrowtest.Must(Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p))(t)
 	return learnt
@@ -55,7 +54,7 @@ func smallPatches(filters int, mirror bool, source string) schemas.Features {
 }
 
 // responses computes the features of an image by their definition in FORMAT.md, in float64.
-func responses(f schemas.Features, p *prepare.Preparation, stage int, x []float32) []float64 {
+func responses(f schemas.Features, p *Preparation, stage int, x []float32) []float64 {
 	find := func(name string) []float32 { t, _ := p.Learnt.Find(statistics.OfStage(name, stage)); return t.Data }
 	whitening, offset, filters := find(statistics.TensorWhitening), find(statistics.TensorOffset), find(statistics.TensorFilters)
 	contrast, mean, factor := float64(find(statistics.TensorContrast)[0]), find(statistics.TensorMean), find(statistics.TensorFactor)
@@ -246,12 +245,12 @@ func TestPatchesNeedImages(t *testing.T) {
 	if _, err := NewMap(f, seed, 0, p, 0, false); !errors.Is(err, ErrNoImages) {
 		t.Errorf("examples without a shape: %v", err)
 	}
-	for _, prepare := range []schemas.Prepare{{Scale: prepare.ScaleNone, PCA: 5}, {Scale: prepare.ScaleUnit}} {
+	for _, prepare := range []schemas.Prepare{{Scale: ScaleNone, PCA: 5}, {Scale: ScaleUnit}} {
 		if problems := CheckInputs(f, prepare); len(problems) != 1 {
 			t.Errorf("patches of inputs prepared by %+v: %v", prepare, problems)
 		}
 	}
-	if problems := CheckInputs(f, schemas.Prepare{Scale: prepare.ScaleStandard}); len(problems) > 0 {
+	if problems := CheckInputs(f, schemas.Prepare{Scale: ScaleStandard}); len(problems) > 0 {
 		t.Errorf("patches of standardized pixels: %v", problems)
 	}
 	for key, change := range map[string]func(*schemas.Features){

@@ -6,34 +6,33 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// CheckSparse returns a *[prepare.DenseError] if features, which pass [Check], do not support sparse rows, with
+// CheckSparse returns a *[DenseError] if features, which pass [Check], do not support sparse rows, with
 // previous predictions if scores is set.
 func CheckSparse(f schemas.Features, scores bool) error {
 	if len(Check(f)) > 0 {
 		return nil
 	}
-	return checkSparse(f, &prepare.Preparation{Factors: &prepare.Factors{}}, scores)
+	return checkSparse(f, &Preparation{Factors: &Factors{}}, scores)
 }
 
-// checkSparse returns a *[prepare.DenseError] if features do not support sparse inputs, and a *[prepare.SparseError] if
+// checkSparse returns a *[DenseError] if features do not support sparse inputs, and a *[SparseError] if
 // they require them.
-func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores bool) error {
+func checkSparse(f schemas.Features, prepared *Preparation, scores bool) error {
 	k := KindOf(f)
 	switch {
 	case prepared.Factors == nil && k.OnlySparse:
-		return &prepare.SparseError{What: "features.kind: " + f.Kind}
+		return &SparseError{What: "features.kind: " + f.Kind}
 	case prepared.Factors == nil:
 		return nil
 	case !k.Sparse:
 		names := Names(func(k Kind) bool { return k.Sparse })
-		return &prepare.DenseError{What: "features.kind: " + f.Kind, Want: "it to " + strings.Join(names, " or ")}
+		return &DenseError{What: "features.kind: " + f.Kind, Want: "it to " + strings.Join(names, " or ")}
 	case !k.InBlocks && f.Size > 0 || f.Replacement:
-		return &prepare.DenseError{What: fmt.Sprintf("features.size: %d", f.Size), Want: "it to 0, which is all columns"}
+		return &DenseError{What: fmt.Sprintf("features.size: %d", f.Size), Want: "it to 0, which is all columns"}
 	case scores:
-		return &prepare.DenseError{What: "scores: true", Want: "it to false"}
+		return &DenseError{What: "scores: true", Want: "it to false"}
 	}
 	return nil
 }
@@ -41,10 +40,10 @@ func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores bool)
 // NeedDense reports whether a preparation, features or another component, as need says, does not support sparse rows,
 // and none requires them.
 func NeedDense(p schemas.Prepare, list []schemas.Stage, need bool) bool {
-	if prepare.CheckRows(p, false) != nil {
+	if CheckRows(p, false) != nil {
 		return false
 	}
-	need = need || prepare.CheckRows(p, true) != nil
+	need = need || CheckRows(p, true) != nil
 	for _, s := range list {
 		if k := KindOf(s.Features); k.name == "" || k.OnlySparse {
 			return false

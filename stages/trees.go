@@ -15,12 +15,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Trees is the kind of leaf indicators: a feature is 1 in the rows that end in its leaf, otherwise 0. The trees are
 // grown on the residuals of a fresh sample of rows, and the weights of all their leaves are fitted jointly to all rows,
-// as in RGF (Johnson and Zhang 2014). Trees compare the codes of raw features, which [prepare.Coder] computes.
+// as in RGF (Johnson and Zhang 2014). Trees compare the codes of raw features, which [Coder] computes.
 const Trees = "trees"
 
 // Measured on six tables (medians of three seeds): blocks of 32 trees with 32 leaves reach a lower error than larger
@@ -75,7 +74,7 @@ func LearnBins(list []schemas.Stage, columns examples.Columns, sample kernel.Den
 	if !slices.ContainsFunc(list, func(s schemas.Stage) bool { return KindOf(s.Features).Grown }) {
 		return nil
 	}
-	return prepare.LearnBins(columns, sample)
+	return learnBins(columns, sample)
 }
 
 // ErrNoCodes means that trees need codes of the raw features, but the survey's result has no bins for them.
@@ -209,7 +208,7 @@ func wholeOf[T uint8 | int32](floats []float32) ([]T, error) {
 
 // AddProduct adds the product of the block and weights (p × k): for each row the sum of the weights of its leaves and
 // of the intercept. It panics unless the map has trees.
-func (m *Map) AddProduct(g *onnx.Graph, c *prepare.Compared, weights kernel.Dense) onnx.Value {
+func (m *Map) AddProduct(g *onnx.Graph, c *Compared, weights kernel.Dense) onnx.Value {
 	if m.finder == nil {
 		panic("stages: a product of a map without trees")
 	}

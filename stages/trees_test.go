@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // mixed is a table with numbers and words.
@@ -31,7 +30,7 @@ func mapOf(t *testing.T, table oracle.Table, leaves, trees int, intercept bool) 
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 		wire.Matrix(statistics.TensorBins, len(table.Features), 2, bins), wire.Vector(statistics.TensorEdges, edges),
 	}
-	prepared := arrowtest.Must(prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, preparation))(t)
+	prepared := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, preparation))(t)
 	f := DefaultsOf(Trees)
 	f.Size, f.Leaves = leaves*trees, leaves
 	if problems := Check(f); len(problems) > 0 {

@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Plan returns the plan of a run of the job. The plan fixes the current spans of the examples topic, and which messages in
@@ -249,14 +248,14 @@ func CheckFeatures(plan, earlier *schemas.Plan) error {
 // of the messages and the stages.
 func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, plan, earlier *schemas.Plan) (schemas.Prepare, error) {
 	how := job.Prepare
-	if how.Scale != prepare.ScaleAuto {
+	if how.Scale != stages.ScaleAuto {
 		return how, nil
 	}
 	if earlier != nil {
 		how.Scale = earlier.Prepare.Scale
 		return how, nil
 	}
-	how.Scale = prepare.ScaleNone
+	how.Scale = stages.ScaleNone
 	first, err := LookAt(ctx, p, job, plan)
 	if errors.As(err, new(*protocol.NoExamplesError)) {
 		return how, nil // the survey reports errors in the messages
@@ -266,7 +265,7 @@ func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, plan, ea
 	}
 	scaled := func(s schemas.Stage) bool { return stages.KindOf(s.Features).Scaled }
 	if first.Named && !first.Sparse && first.Image == (examples.Image{}) && slices.ContainsFunc(job.Stages, scaled) {
-		how.Scale = prepare.ScaleStandard
+		how.Scale = stages.ScaleStandard
 	}
 	return how, nil
 }

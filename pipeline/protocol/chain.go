@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
@@ -30,7 +29,7 @@ type Chain struct {
 	Root wire.Digest // the plan's digest, which is the parent of the first record
 	// Survey is the survey's result, and Prepared its preparation. They are nil until the survey's result is accepted.
 	Survey   *statistics.SurveyResult
-	Prepared *prepare.Preparation
+	Prepared *stages.Preparation
 
 	mem       memory.Allocator
 	rec       event.Recorder
@@ -130,7 +129,7 @@ func (c *Chain) accept(r *wire.Record[float32]) error {
 	if err != nil {
 		return err
 	}
-	prepared, err := prepare.New(c.Plan.Prepare, survey.Preparation)
+	prepared, err := stages.NewPreparation(c.Plan.Prepare, survey.Preparation)
 	if err != nil {
 		return fmt.Errorf("read the survey's result: %w", err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
@@ -88,7 +87,7 @@ func testPlan(seed uint64) *schemas.Plan {
 	stage.Features = stages.Defaults()
 	stage.Features.Size = 3
 	return &schemas.Plan{
-		Name: "test", Spans: coverage.Spans{{Partition: 0, From: 0, To: 4}}, Foreign: true, Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
+		Name: "test", Spans: coverage.Spans{{Partition: 0, From: 0, To: 4}}, Foreign: true, Prepare: schemas.Prepare{Scale: stages.ScaleNone},
 		Stages: []schemas.Stage{stage, stage}, Seed: seed, Segment: 2,
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // NeedsChoice reports whether the stages of a job, or their preparation and fit, must be chosen: it has no stages, or a stop
@@ -301,10 +300,10 @@ func (c *chooser) candidatesOf(ctx context.Context, job topics.Job) ([]candidate
 		return suiting(job, stages.Vectors, job.Prepare), nil
 	}
 	standard, ranks := job.Prepare, job.Prepare
-	if job.Prepare.Scale == prepare.ScaleAuto {
-		standard.Scale = prepare.ScaleStandard
-		if ranks.Scale = prepare.ScaleRanks; job.Prepare.PCA > 0 {
-			ranks.Scale = prepare.ScaleStandard
+	if job.Prepare.Scale == stages.ScaleAuto {
+		standard.Scale = stages.ScaleStandard
+		if ranks.Scale = stages.ScaleRanks; job.Prepare.PCA > 0 {
+			ranks.Scale = stages.ScaleStandard
 		}
 	}
 	few := c.rows > 0 && (c.rows < leastRows || float64(c.rows)*heldOut(job, 0) < leastHeldOut)

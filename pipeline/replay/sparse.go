@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 const (
@@ -45,9 +44,9 @@ func sparseRidges() []schemas.Ridge { return []schemas.Ridge{3, 1, 0.3, 0.1, 0.0
 // that are already prepared.
 func sparsePreparations() []schemas.Prepare {
 	return []schemas.Prepare{
-		{Scale: prepare.ScaleUnit, Values: prepare.ValuesLog, IDF: 1.5},
-		{Scale: prepare.ScaleNone},
-		{Scale: prepare.ScaleUnit, Values: prepare.ValuesLog},
+		{Scale: stages.ScaleUnit, Values: stages.ValuesLog, IDF: 1.5},
+		{Scale: stages.ScaleNone},
+		{Scale: stages.ScaleUnit, Values: stages.ValuesLog},
 	}
 }
 
@@ -237,6 +236,6 @@ func (c *chooser) described(f *found) string {
 
 // described formats a preparation and a fit as configuration keys.
 func described(p schemas.Prepare, s schemas.Stage) string {
-	return fmt.Sprintf("prepare: {values: %s, idf: %g, scale: %s}, link: %s, passes: %d, ridge: %v", cmp.Or(p.Values, prepare.ValuesNone),
+	return fmt.Sprintf("prepare: {values: %s, idf: %g, scale: %s}, link: %s, passes: %d, ridge: %v", cmp.Or(p.Values, stages.ValuesNone),
 		p.IDF, p.Scale, s.Link, s.Passes, s.Ridge)
 }

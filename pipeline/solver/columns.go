@@ -20,7 +20,7 @@ func (s *Solver) updatesSparse() bool { return s.plan.Update() != nil && s.plan.
 // blockColumns returns the columns of the examples in the block order of all stages. The intercept's column, if a stage
 // has one, is the last.
 func (s *Solver) blockColumns() []int32 {
-	return append(s.chain.Prepared.Factors.Columns(), solve.InterceptColumn)
+	return append(s.chain.Prepared.Factors.Kept(), solve.InterceptColumn)
 }
 
 // columnsState is the state from which an update on sparse rows continues, besides the window.

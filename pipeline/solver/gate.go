@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // hasGateRows reports whether the newest increment has rows for the gate.
@@ -153,7 +153,7 @@ func (c *gateComparison) report() *schemas.GateReport {
 
 // compareSums compares two versions, from a survey's sums with the offered one and a visit's sums with the run's. prepared is the
 // preparation of the run. Without sums it returns nil.
-func compareSums(survey, visit wire.Tensors[float64], prepared *prepare.Preparation) *gateComparison {
+func compareSums(survey, visit wire.Tensors[float64], prepared *stages.Preparation) *gateComparison {
 	scale := prepared.TargetScale // nil for classification
 	fields := 1 + max(len(scale), 1)
 	offered := offeredGroups(survey, fields, prepared)
@@ -184,7 +184,7 @@ func compareSums(survey, visit wire.Tensors[float64], prepared *prepare.Preparat
 }
 
 // offeredGroups returns the losses of the offered version by group, with the weights of classes; nil if there are none.
-func offeredGroups(survey wire.Tensors[float64], fields int, prepared *prepare.Preparation) (groups []float64) {
+func offeredGroups(survey wire.Tensors[float64], fields int, prepared *stages.Preparation) (groups []float64) {
 	for _, t := range survey {
 		label, byLabel := strings.CutPrefix(t.Name, schemas.FieldOfferedGroups+"/")
 		sums, err := survey.Shaped(t.Name, schemas.GateGroups, fields)

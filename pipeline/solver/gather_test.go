@@ -22,7 +22,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // trial is a solver that gathers records: what it is sent, what the topics have, and how often it records a notice.
@@ -40,7 +39,7 @@ func newTrial(t *testing.T, partitions int, alone bool, change func(*schemas.Pla
 	t.Helper()
 	stage := solve.Defaults()
 	stage.Features, stage.Link = stages.Defaults(), link.Softmax
-	plan := &schemas.Plan{Stages: []schemas.Stage{stage, stage}, Segment: 1, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}
+	plan := &schemas.Plan{Stages: []schemas.Stage{stage, stage}, Segment: 1, Prepare: schemas.Prepare{Scale: stages.ScaleNone}}
 	for n := range partitions {
 		plan.Spans = append(plan.Spans, coverage.Span{Partition: n, To: 1})
 	}

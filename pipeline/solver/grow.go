@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // grow publishes the trees of a stage that has none yet, grown on the sample of the visit before the stage's first one. A
@@ -65,7 +64,7 @@ var errNoGrowth = errors.New("no training row has a label and a weight above 0")
 
 // growForest grows the trees of a plan's stage from its sample rows and the sums of its words. The result does not depend on
 // the number of cores.
-func growForest(plan *schemas.Plan, number int, prepared *prepare.Preparation, rows kernel.Dense, sums wire.Tensors[float64]) (
+func growForest(plan *schemas.Plan, number int, prepared *stages.Preparation, rows kernel.Dense, sums wire.Tensors[float64]) (
 	f tree.Forest, err error) {
 	coder, k, features := prepared.Coder, prepared.Labels.Len(), plan.Stages[number].Features
 	if coder == nil {

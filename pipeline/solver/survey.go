@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // survey computes the survey's result from its statistics, unless a result is already accepted. earlier is the version
@@ -157,7 +156,7 @@ func (s *Solver) preparation(found *surveyed, sampled *accumulate.Sample, earlie
 			Task: s.plan.Task(), Numbers: solve.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()}})
 	} else {
 		preparation, err = solve.PrepareDense(solve.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()},
-			how.Scale == prepare.ScaleStandard || how.Scale == prepare.ScaleRanks, how.PCA)
+			how.Scale == stages.ScaleStandard || how.Scale == stages.ScaleRanks, how.PCA)
 	}
 	if err != nil {
 		return nil, err
@@ -177,11 +176,11 @@ func (s *Solver) preparation(found *surveyed, sampled *accumulate.Sample, earlie
 		event.Notice(s.rec, "%s", notice)
 	}
 	learnt, ranks := stages.LearnBins(s.plan.Stages, found.Columns, sample), wire.Tensors[float32](nil)
-	if how.Scale == prepare.ScaleRanks {
-		ranks = prepare.LearnRanks(found.Columns, sample, preparation.Center, preparation.Scale)
+	if how.Scale == stages.ScaleRanks {
+		ranks = stages.LearnRanks(found.Columns, sample, preparation.Center, preparation.Scale)
 		learnt = append(learnt, ranks...)
 	}
-	rows := prepare.Sample(s.blas, how, preparation.Center, preparation.Scale, preparation.Basis, ranks, sample)
+	rows := stages.PrepareSample(s.blas, how, preparation.Center, preparation.Scale, preparation.Basis, ranks, sample)
 	spread, err := solve.Spread(rows)
 	if err != nil {
 		return nil, err
@@ -206,7 +205,7 @@ var errNothingToAugment = errors.New("examples.augment makes rows of images, but
 
 // learn adds to a preparation what the stages learn from the sample, whose rows are prepared.
 func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.Tensors[float32], error) {
-	prepared, err := prepare.New(s.plan.Prepare, tensors)
+	prepared, err := stages.NewPreparation(s.plan.Prepare, tensors)
 	if err != nil {
 		return nil, err
 	}

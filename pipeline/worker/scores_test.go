@@ -29,7 +29,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // memoryLog is a Log in memory. It can't be followed.
@@ -130,7 +129,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 	attempt := 0
 	client.Fresh = func() string { attempt++; return fmt.Sprint("attempt ", attempt) }
 	plan := &schemas.Plan{
-		Name: "test", Foreign: true, Missing: "error", Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Segment: 2, Seed: 1,
+		Name: "test", Foreign: true, Missing: "error", Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Segment: 2, Seed: 1,
 		Since: schemas.Since{Statistics: []int64{0}},
 	}
 	for _, l := range []schemas.Link{link.Softmax, link.Calibrated, link.Identity} {

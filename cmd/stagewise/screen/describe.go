@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/stages"
-	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Describe writes the first lines of a run: the pipeline, its brokers, and the BLAS.
@@ -181,7 +180,7 @@ func Preparation(p schemas.Prepare) string {
 	if p.MinRows > 1 {
 		text += fmt.Sprintf(", columns of %d rows or more", p.MinRows)
 	}
-	if p.Values != "" && p.Values != prepare.ValuesNone {
+	if p.Values != "" && p.Values != stages.ValuesNone {
 		text += ", values " + p.Values
 	}
 	if p.IDF > 0 {
@@ -230,7 +229,7 @@ func ridges(m schemas.Manifest) string {
 // parameters describes the preparation of a run and the features and links of its stages.
 func parameters(plan *schemas.Plan) string {
 	var parts []string
-	if p := plan.Prepare; p != (schemas.Prepare{Scale: prepare.ScaleNone}) {
+	if p := plan.Prepare; p != (schemas.Prepare{Scale: stages.ScaleNone}) {
 		parts = append(parts, Preparation(p))
 	}
 	list := plan.Stages[:plan.MemberStages()]

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // A row that overflows would make shared sums infinite. So it is treated as unlabelled: its message counts, but the row is
@@ -82,7 +82,7 @@ func overflowing(p schemas.Prepare, examples *examples.Batch, x kernel.Dense, sp
 		case examples.Bytes() == nil:
 			values = x.Row(i)
 		}
-		if prepare.Overflows(p, values) || examples.Weight(i) > maxWeight {
+		if stages.Overflows(p, values) || examples.Weight(i) > maxWeight {
 			rows = append(rows, i)
 		}
 	}

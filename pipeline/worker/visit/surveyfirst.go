@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // first is the properties that the survey takes from the plan's first usable message, and the shift, from the first with
@@ -155,7 +155,7 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 	if err != nil {
 		return false, err
 	}
-	if err := prepare.CheckRows(s.Plan.Prepare, batch.Sparse); err != nil {
+	if err := stages.CheckRows(s.Plan.Prepare, batch.Sparse); err != nil {
 		return false, err
 	}
 	var x kernel.Dense
@@ -197,7 +197,7 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 		}
 	}
 	if !batch.Sparse {
-		prepare.ScaleRows(s.Plan.Prepare, x)
+		stages.ScaleRows(s.Plan.Prepare, x)
 	}
 	found.Shift = means(x, batch.Weight)
 	return hasTargets, nil
@@ -232,7 +232,7 @@ func (s *Survey) meanTargets(examples *examples.Batch, counts func(row int) bool
 
 // isOfRun reports whether an error means that the plan does not fit its examples.
 func isOfRun(err error) bool {
-	return errors.As(err, new(*prepare.DenseError)) || errors.As(err, new(*prepare.SparseError))
+	return errors.As(err, new(*stages.DenseError)) || errors.As(err, new(*stages.SparseError))
 }
 
 // means returns the mean of each column over the weighted rows. Missing values (NaN) are ignored.

@@ -17,7 +17,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // processor surveys segments in one goroutine.
@@ -215,7 +215,7 @@ func (p *surveyor) moments(number int, offset int64, fitted []float32) {
 			p.sample.Offer(wire.Hash(p.Plan.Seed, uint64(number), uint64(offset), uint64(i)), p.x.Row(i))
 		}
 	}
-	prepare.ScaleRows(p.Plan.Prepare, p.x)
+	stages.ScaleRows(p.Plan.Prepare, p.x)
 	p.sum.AddColumns(p.x, p.Shift, fitted)
 	if p.Plan.Prepare.PCA > 0 {
 		p.accumulator.AddGram(p.x, fitted)

@@ -19,7 +19,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // Run is a run whose rows are visited. Create runs with [NewRun]. It is immutable while a visit is made.
@@ -46,7 +46,7 @@ type Visit struct {
 	*Run
 	protocol.Visit
 	Of       *model.Stage
-	prepared *prepare.Preparation
+	prepared *stages.Preparation
 	columns  examples.Columns // of the features, with the offsets of the run
 	fitted   *sink.Fitted
 	passed   []passed    // of an update: the earlier stages

@@ -1,10 +1,4 @@
-// Package prepare turns raw rows into the inputs of feature maps, and into the codes that trees compare:
-//
-//	raw rows ──Preparation──▶ inputs (n × m), codes (n × c)
-//
-// The survey provides the data behind a [Preparation]: moments, or knots of ranks, of dense rows; factors of sparse
-// ones; bins of columns. So inputs are a function of the plan, the survey and the row.
-package prepare
+package stages
 
 import (
 	"cmp"
@@ -28,7 +22,7 @@ const (
 	ScaleRanks    = "ranks"    // each number becomes the normal score of its rank
 )
 
-// Preparation turns raw features into the inputs of the feature maps. It is the result of the survey; [New] reads it.
+// Preparation turns raw features into the inputs of the feature maps. It is the result of the survey; [NewPreparation] reads it.
 // It is safe for concurrent use. The zero value has no features: it accepts rows of width 0 only.
 type Preparation struct {
 	Unit   bool             // divide each row by its Euclidean length first
@@ -55,9 +49,9 @@ type Preparation struct {
 	Learnt wire.Tensors[float32]
 }
 
-// New reads the survey's result. Its error is a *[wire.ShapeError] for an absent tensor or a wrong shape, or wraps
+// NewPreparation reads the survey's result. Its error is a *[wire.ShapeError] for an absent tensor or a wrong shape, or wraps
 // [wire.ErrDamaged] for labels that can't be a set of classes.
-func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
+func NewPreparation(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
 	if factors, sparse, err := statistics.FactorsOf(t); err != nil {
 		return nil, err
 	} else if sparse {
@@ -168,11 +162,11 @@ func readImage(t wire.Tensors[float32], features int) (image examples.Image, err
 	return image, nil
 }
 
-// Sample prepares raw rows of the survey's sample (n × d), which it overwrites, and returns them (n × m), so that the
+// PrepareSample prepares raw rows of the survey's sample (n × d), which it overwrites, and returns them (n × m), so that the
 // survey can find their spread. center and scale have d values; basis is d × p.PCA, row-major, or nil if p.PCA is 0;
 // ranks is the result of [LearnRanks], or nil. It panics for other arguments. It prepares row by row: in a product of
 // several rows a BLAS may round equal rows differently, and the spread must recognize equal rows.
-func Sample(blas *kernel.BLAS, p schemas.Prepare, center, scale, basis []float32, ranks wire.Tensors[float32],
+func PrepareSample(blas *kernel.BLAS, p schemas.Prepare, center, scale, basis []float32, ranks wire.Tensors[float32],
 	sample kernel.Dense) kernel.Dense {
 	prepared := &Preparation{Unit: p.Scale == ScaleUnit, Center: center, Scale: scale}
 	var err error
@@ -242,7 +236,7 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) (overflowe
 	}
 	if p.Ranks != nil {
 		p.Ranks.apply(dst, raw, p.Center, p.Scale)
-		return ClearLong(dst, dst.Cols)
+		return clearLong(dst, dst.Cols)
 	}
 	kernel.Standardize(raw, p.Center, p.Scale) // 0 for a missing value, which is the mean of centred features
 	if p.Basis.Cols > 0 {
@@ -250,7 +244,7 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) (overflowe
 	} else {
 		copy(dst.Data, raw.Data)
 	}
-	return ClearLong(dst, dst.Cols)
+	return clearLong(dst, dst.Cols)
 }
 
 // Standardize writes the targets of rows (n × k) into dst (n × k) as stages predict them: minus their means, divided by
@@ -384,8 +378,8 @@ func isLonger(row []float32, limit float64) bool {
 	return len(row) > 0 && !(float64(kernel.SquaredLength(row)) <= limit*limit)
 }
 
-// ClearLong sets the first columns of rows of x that are too long there to 0, and returns these rows.
-func ClearLong(x kernel.Dense, columns int) (rows []int) {
+// clearLong sets the first columns of rows of x that are too long there to 0, and returns these rows.
+func clearLong(x kernel.Dense, columns int) (rows []int) {
 	for i := range x.Rows {
 		if row := x.Row(i)[:columns]; isLonger(row, maxLength) {
 			clear(row)

@@ -1,4 +1,4 @@
-package prepare
+package stages
 
 import (
 	"fmt"
@@ -84,8 +84,8 @@ func (f *Factors) Input(column int32) int32 {
 	return g.before + int32(bits.OnesCount64(g.kept&(bit-1)))
 }
 
-// Columns returns the columns of the examples that become inputs, in the order of the inputs.
-func (f *Factors) Columns() []int32 {
+// Kept returns the columns of the examples that become inputs, in the order of the inputs.
+func (f *Factors) Kept() []int32 {
 	columns := make([]int32, 0, f.kept+1)
 	for i, g := range f.groups {
 		for kept := g.kept; kept != 0; kept &= kept - 1 {
@@ -133,7 +133,7 @@ func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factor
 // all returns the factor of each column (d); 0: it is omitted, or a number.
 func (f *Factors) all() []float32 {
 	all := make([]float32, f.width)
-	for input, column := range f.Columns() {
+	for input, column := range f.Kept() {
 		if all[column] = 1; f.factors != nil {
 			all[column] = f.factors[input]
 		}

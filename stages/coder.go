@@ -1,4 +1,4 @@
-package prepare
+package stages
 
 import (
 	"fmt"
@@ -22,9 +22,9 @@ type Coder struct {
 	encoder  *tree.Encoder
 }
 
-// LearnBins returns the bins of columns, for the survey's result. sample is raw rows. Without columns each feature is
+// learnBins returns the bins of columns, for the survey's result. sample is raw rows. Without columns each feature is
 // one.
-func LearnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float32] {
+func learnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float32] {
 	if columns == nil {
 		columns = make(examples.Columns, sample.Cols)
 	}
@@ -50,7 +50,7 @@ func newCoder(columns examples.Columns) *Coder {
 	return c
 }
 
-// readCoder reads the result of LearnBins for rows of the given number of features. It returns nil if there is none.
+// readCoder reads the result of learnBins for rows of the given number of features. It returns nil if there is none.
 func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 	bins, err := t.Optional(statistics.TensorBins, -1, 2)
 	if bins == nil {

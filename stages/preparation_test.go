@@ -1,4 +1,4 @@
-package prepare
+package stages
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func TestApply(t *testing.T) {
 		nan, 6, 100, // a missing value becomes the mean, and a constant feature 0 for any value
 		3, nan, nan,
 	}
-	p, err := New(schemas.Prepare{Scale: ScaleStandard}, surveyed())
+	p, err := NewPreparation(schemas.Prepare{Scale: ScaleStandard}, surveyed())
 	arrowtest.NoError(t, err)
 	if p.Width() != 3 || p.Inputs() != 3 || p.Spread != 4 || p.Labels.Len() != 2 {
 		t.Errorf("the preparation is %+v", p)
@@ -47,7 +47,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("prepared rows are %v, expected %v", x.Data, want)
 	}
 
-	p = arrowtest.Must(New(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()))(t)
+	p = arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()))(t)
 	dst := kernel.NewDense(3, 2)
 	p.Apply(kernel.Gonum(), dst, kernel.Dense{Rows: 3, Cols: 3, Data: raw})
 	if want := []float32{1, 3, 0, 4, 2, 2}; p.Inputs() != 2 || !slices.Equal(dst.Data, want) {
@@ -58,7 +58,7 @@ func TestApply(t *testing.T) {
 }
 
 func TestApplyDividesByTheLength(t *testing.T) {
-	p := arrowtest.Must(New(schemas.Prepare{Scale: ScaleUnit}, wire.Tensors[float32]{
+	p := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleUnit}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{0.5, 0}),
 		wire.Vector(statistics.TensorScale, []float32{1, 1}),
 		wire.Vector(statistics.TensorSpread, []float32{1}),
@@ -95,7 +95,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 			if tensors[at] = wrong; absent {
 				tensors = slices.Delete(tensors, at, at+1)
 			}
-			_, err := New(schemas.Prepare{PCA: 2}, tensors)
+			_, err := NewPreparation(schemas.Prepare{PCA: 2}, tensors)
 			if shape := (*wire.ShapeError)(nil); !errors.As(err, &shape) || shape.Tensor != name {
 				t.Errorf("%s, absent %v: %v", name, absent, err)
 			}
@@ -139,7 +139,7 @@ func TestWordsWithoutACode(t *testing.T) {
 	for i := range 300 {
 		columns[1].Categories = append(columns[1].Categories, fmt.Sprint(i))
 	}
-	c := arrowtest.Must(readCoder(LearnBins(columns, kernel.NewDense(3, 302)), 302))(t)
+	c := arrowtest.Must(readCoder(learnBins(columns, kernel.NewDense(3, 302)), 302))(t)
 	x := kernel.NewDense(303, 302)
 	for i := range 301 {
 		x.Row(i)[1+i] = 1
@@ -162,7 +162,7 @@ func TestWordsWithoutACode(t *testing.T) {
 	}
 }
 
-// The result of LearnBins tells columns of numbers from columns of words, with and without known columns.
+// The result of learnBins tells columns of numbers from columns of words, with and without known columns.
 func TestLearnBins(t *testing.T) {
 	sample := kernel.Dense{Rows: 4, Cols: 5, Data: []float32{1, 1, 0, 0, 7, 2, 0, 1, 0, 7, 3, 0, 0, 1, 7, float32(math.NaN()), 0, 0, 1, 7}}
 	columns := examples.Columns{{Name: "a"}, {Name: "b", Categories: []string{"x", "y"}}, {Name: "c"}}
@@ -174,7 +174,7 @@ func TestLearnBins(t *testing.T) {
 		{columns, []int{0, 2}, []int{1}, []uint8{1, 1, 1, 2, 2, 1, 3, 0, 1, 0, 0, 1}},
 		{nil, []int{0, 1, 2, 3, 4}, nil, []uint8{1, 2, 1, 1, 1, 2, 1, 2, 1, 1, 3, 1, 1, 2, 1, 0, 1, 1, 2, 1}},
 	} {
-		c := arrowtest.Must(readCoder(LearnBins(test.columns, sample), 5))(t)
+		c := arrowtest.Must(readCoder(learnBins(test.columns, sample), 5))(t)
 		if !slices.Equal(c.Numbers(), test.numbers) || !slices.Equal(c.Words(), test.words) || c.Width() != len(test.numbers)+len(test.words) {
 			t.Errorf("columns of numbers %v and of words %v, expected %v and %v", c.Numbers(), c.Words(), test.numbers, test.words)
 		}
@@ -269,14 +269,14 @@ func TestInputsThatOverflow(t *testing.T) {
 		wire.Vector(statistics.TensorCenter, []float32{1, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1e10}),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}
-	p := arrowtest.Must(New(schemas.Prepare{Scale: ScaleStandard}, tensors))(t)
+	p := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard}, tensors))(t)
 	x := kernel.Dense{Rows: 4, Cols: 2, Data: []float32{2, 3e38, 3, 1, -1e16, 1, 5, 0}}
 	overflowed := p.Apply(kernel.Gonum(), x, x)
 	if want := []float32{0, 0, 2, 1e10, 0, 0, 4, 0}; !slices.Equal(x.Data, want) || !slices.Equal(overflowed, []int{0, 2}) {
 		t.Errorf("inputs %v, of which %v overflow; expected %v", x.Data, overflowed, want)
 	}
 
-	p = arrowtest.Must(New(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
+	p = arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 1e10}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
 	rows, sparse := examples.SparseRows{Ends: []int{1, 3}, Indices: []int32{0, 0, 1}, Values: []float32{7, 1, 1e7}}, kernel.Sparse{}
@@ -306,7 +306,7 @@ func rankedPreparation(t *testing.T, columns examples.Columns, sample kernel.Den
 		wire.Vector(statistics.TensorCenter, center), wire.Vector(statistics.TensorScale, scale),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}, ranks...)
-	p := arrowtest.Must(New(schemas.Prepare{Scale: ScaleRanks}, tensors))(t)
+	p := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleRanks}, tensors))(t)
 	return p, tensors
 }
 
@@ -402,7 +402,7 @@ func TestDamagedRanks(t *testing.T) {
 				damaged[i].Data[change.at] = change.to
 			}
 		}
-		if _, err := New(schemas.Prepare{Scale: ScaleRanks}, damaged); !errors.Is(err, wire.ErrDamaged) {
+		if _, err := NewPreparation(schemas.Prepare{Scale: ScaleRanks}, damaged); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%+v: %v", change, err)
 		}
 	}
@@ -430,7 +430,7 @@ func TestEqualRowsArePreparedEqually(t *testing.T) {
 					copy(sample.Row(i), draw(d))
 				}
 			}
-			rows := Sample(blas, schemas.Prepare{PCA: components}, center, scale, basis, nil, sample)
+			rows := PrepareSample(blas, schemas.Prepare{PCA: components}, center, scale, basis, nil, sample)
 			for i := range n {
 				if i%7 != 3 && !slices.Equal(rows.Row(i), rows.Row(0)) {
 					t.Fatalf("%d features, %d components: row %d is %v, row 0 is %v", d, components, i, rows.Row(i), rows.Row(0))
@@ -443,7 +443,7 @@ func TestEqualRowsArePreparedEqually(t *testing.T) {
 // prepareSparse prepares rows by the factors of their columns.
 func prepareSparse(t *testing.T, p schemas.Prepare, factors []float32, rows *examples.SparseRows) kernel.Sparse {
 	t.Helper()
-	prepared := arrowtest.Must(New(p, wire.Tensors[float32]{
+	prepared := arrowtest.Must(NewPreparation(p, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
 	var dst kernel.Sparse
@@ -489,9 +489,9 @@ func TestFactorsOfOccurringColumns(t *testing.T) {
 		if err != nil || !there {
 			t.Fatal(there, err)
 		}
-		prepared := arrowtest.Must(New(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...)))(t)
-		if prepared.Width() != 9001 || prepared.Inputs() != 5 || !slices.Equal(prepared.Factors.Columns(), []int32{0, 1, 2, 3, 9000}) {
-			t.Errorf("%d features, %d inputs, columns %v", prepared.Width(), prepared.Inputs(), prepared.Factors.Columns())
+		prepared := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...)))(t)
+		if prepared.Width() != 9001 || prepared.Inputs() != 5 || !slices.Equal(prepared.Factors.Kept(), []int32{0, 1, 2, 3, 9000}) {
+			t.Errorf("%d features, %d inputs, columns %v", prepared.Width(), prepared.Inputs(), prepared.Factors.Kept())
 		}
 		var got kernel.Sparse
 		prepared.ApplySparse(&got, rows)
@@ -506,7 +506,7 @@ func TestFactorsOfOccurringColumns(t *testing.T) {
 		"a factor below 0":   {statistics.InputsTensor(statistics.TensorFactorColumns, []int32{7}), wire.Vector(statistics.TensorFactorValues, []float32{-1})},
 		"columns descending": {statistics.InputsTensor(statistics.TensorFactorColumns, []int32{7, 5}), wire.Vector(statistics.TensorFactorValues, []float32{1, 1})},
 	} {
-		if _, err := New(schemas.Prepare{}, append(damaged, rest...)); !errors.Is(err, wire.ErrDamaged) {
+		if _, err := NewPreparation(schemas.Prepare{}, append(damaged, rest...)); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: %v, expected ErrDamaged", name, err)
 		}
 	}
@@ -525,7 +525,7 @@ func TestRowsAreRefused(t *testing.T) {
 		}
 	}
 	for _, factors := range [][]float32{{}, {0, 0}, {1, -1}, {1, float32(math.NaN())}, {float32(math.Inf(1))}} {
-		_, err := New(schemas.Prepare{}, wire.Tensors[float32]{
+		_, err := NewPreparation(schemas.Prepare{}, wire.Tensors[float32]{
 			wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, []string{"a"}),
 		})
 		if !errors.Is(err, wire.ErrDamaged) {
