@@ -24,7 +24,7 @@ func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, e
 		return nil, nil // a tombstone, as change data capture writes after a deletion
 	}
 	if len(m.Value) == 0 {
-		return nil, fmt.Errorf("an empty value: expected %s", v.format.Meaning)
+		return nil, fmt.Errorf("an empty value: expected %s", cmp.Or(v.format.Values, v.format.Meaning))
 	}
 	p, err := v.payload(ctx, m)
 	if err != nil {
@@ -73,7 +73,7 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p format.Payload, 
 	if v.schemas == nil {
 		if id, _, framed := format.Framed(m.Value); framed && kind.Type == "" && !v.format.Unframed {
 			return p, fmt.Errorf("it begins with the prefix of schema registry serializers (a zero byte and the schema ID %s): expected %s: "+
-				"set examples.registry.url, or configure the producer without a registry", id, v.format.Meaning)
+				"set examples.registry.url, or configure the producer without a registry", id, cmp.Or(v.format.Values, v.format.Meaning))
 		}
 		return format.Payload{Value: m.Value}, nil
 	}

@@ -155,7 +155,7 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 // An invalid value gives a reason, and changes nothing.
 func TestValuesThatCantBeUsed(t *testing.T) {
 	for _, test := range []struct{ format, value, reason string }{
-		{"csv", "", "an empty value: expected one example a row"},
+		{"csv", "", "an empty value: expected one example a line, without a header"},
 		{"csv", "\n", "an empty value: expected one example a line, without a header"},
 		{"csv", "a,1", "row 0, counted from 0: 2 columns, expected 3 as in earlier values"},
 		{"csv", "a,1,x", `column 2: "x" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, examples.missing_values lists the words for a missing value`},
@@ -180,7 +180,7 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		{"json", `{"specversion":"1.0","id":"1","data":{"label":"a","x":1,"y":2}}`, `no column "label": the message has "data", "id" and "specversion". The column is in "data": set examples.rows to that path`},
 		{"json", `{"schema":{},"payload":{"before":null,"after":{"label":"a","x":1,"y":2}}}`, `no column "label": the message has "payload" and "schema". The column is in "payload.after": set examples.rows to that path`},
 		{"json", "\x00\x00\x00\x00\x07{}", "it begins with the prefix of schema registry serializers (a zero byte and the schema ID 7): expected an object with a value for each column, or an array of such objects: set examples.registry.url, or configure the producer without a registry"},
-		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with the prefix of schema registry serializers (a zero byte and the schema ID 256): expected one example a row: set examples.registry.url, or configure the producer without a registry"},
+		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with the prefix of schema registry serializers (a zero byte and the schema ID 256): expected one example a line, without a header: set examples.registry.url, or configure the producer without a registry"},
 	} {
 		o := ofTopic(test.format, func(o *Options) {
 			if o.Format == "json" {

@@ -55,6 +55,8 @@ type Format struct {
 	// Rows opens the examples in the files of a source, or the rows to predict, without labels, in one file.
 	Rows func(files []*input.Content, o layout.Options, want *layout.Features) (*Reader, error)
 
+	// Values describes the values of messages, for errors; "": as Meaning does.
+	Values string
 	// Decoder returns a decoder of the values of messages. nil: only files have the format.
 	Decoder func(Options) (Decoder, error)
 	// Width returns the number of columns to read of messages if columns have no names and the first row has n, and whether all rows must

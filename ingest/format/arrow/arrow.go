@@ -26,6 +26,7 @@ func Format() format.Format {
 		Name:     "arrow",
 		Label:    format.Label,
 		Meaning:  "an Arrow file (Feather) or stream",
+		Values:   "an Arrow stream or file, with rows of any columns",
 		Patterns: []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
 		Files:    1,
 		Table:    open,

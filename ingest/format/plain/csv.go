@@ -26,6 +26,7 @@ func CSV() format.Format {
 	return format.Format{
 		Name:      "csv",
 		Meaning:   "one example a row",
+		Values:    csvValues,
 		Patterns:  []string{"*.csv"},
 		IsText:    true,
 		Label:     csvLabel,
@@ -42,6 +43,8 @@ func CSV() format.Format {
 		},
 	}
 }
+
+const csvValues = "one example a line, without a header"
 
 // csvLabel is the default column of the label.
 const csvLabel = "0"
@@ -354,7 +357,7 @@ func (r *csvMessages) decode(_ context.Context, p format.Payload) (all tabular.C
 		}
 		switch {
 		case err == io.EOF && len(r.rows) == 0:
-			return all, errors.New("an empty value: expected one example a line, without a header")
+			return all, errors.New("an empty value: expected " + csvValues)
 		case err == io.EOF:
 			return tabular.Items(r.rows), nil
 		case err != nil:
