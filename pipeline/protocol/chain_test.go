@@ -89,29 +89,6 @@ func TestChainDependsOnNoOrder(t *testing.T) {
 	}
 }
 
-// Of records with the same parent the first counts, even among those that arrive before their parent.
-func TestFirstOfTwinsCounts(t *testing.T) {
-	plan := testPlan(1)
-	for _, early := range []bool{false, true} {
-		r, twin := newTestRun(plan), newTestRun(plan)
-		survey, first := r.survey(), r.weights(0, 1, 1, false)
-		twin.survey()
-		second := twin.weights(0, 1, 7, false)
-		after := twin.weights(0, 2, 8, true) // computed from the twin that does not count
-		c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
-		order := []*wire.Record[float32]{survey, first, second, after}
-		if early {
-			order = []*wire.Record[float32]{after, first, second, survey}
-		}
-		for _, r := range order {
-			add(t, c, r)
-		}
-		if c.Head() != first.Digest() || len(c.weightsOf(0)) != 1 {
-			t.Errorf("early %v: the chain ends at %s with %d weights, expected the first twin", early, c.Head().Short(), len(c.weightsOf(0)))
-		}
-	}
-}
-
 // Damaged records, and records whose parent has the wrong kind, are skipped. The chain continues with the next valid
 // record.
 func TestChainSkips(t *testing.T) {
@@ -428,27 +405,6 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// An outline is the chain without the weights.
-func TestOutline(t *testing.T) {
-	plan := testPlan(1)
-	whole, outline := NewChain(plan, memory.DefaultAllocator, event.Ignore{}), NewOutline(plan, memory.DefaultAllocator)
-	for i, r := range newTestRun(plan).all() {
-		add(t, whole, r)
-		if !add(t, outline, r) {
-			t.Fatalf("record %d is not accepted", i)
-		}
-		wantDue, wantSeal := whole.Due()
-		if due, seal := outline.Due(); due != wantDue || seal != wantSeal || outline.Head() != whole.Head() {
-			t.Errorf("after %d records: %+v is due, expected %+v", i+1, due, wantDue)
-		}
-	}
-	for i, w := range outline.weights {
-		if want := whole.weights[i]; w.Tensors != nil || w.Visit != want.Visit || (w.Final == nil) != (want.Final == nil) {
-			t.Errorf("weights %d are %+v, expected those of %+v without the tensors", i, w, want)
-		}
-	}
-}
-
 // documents returns the messages of a document.
 func documents(t *testing.T, messages func() ([]wire.Message, error)) []wire.Message {
 	t.Helper()
@@ -733,44 +689,5 @@ func TestReadJoined(t *testing.T) {
 				t.Errorf("%+v, %d without a row; expected %d outcomes, %d without a row", c, c.Alone(), test.outcomes, test.alone)
 			}
 		})
-	}
-}
-
-// Owned partitions, and the end of a role when its membership ends.
-func TestOwner(t *testing.T) {
-	if owned := NewSoleOwner(3).Owned(); !slices.Equal(owned, []int{0, 1, 2}) {
-		t.Errorf("%v", owned)
-	}
-	for partition, want := range map[int]bool{0: true, 2: true, 3: false} {
-		if mine, err := Owns(NewSoleOwner(3), partition); mine != want || err != nil {
-			t.Errorf("partition %d: %v, %v", partition, mine, err)
-		}
-	}
-	ended := errors.New("ended")
-	mine, err := Owns(failedOwner{ended}, 0)
-	if mine || !errors.As(err, new(*MembershipError)) || !errors.Is(err, ended) {
-		t.Errorf("%v, %v", mine, err)
-	}
-}
-
-type failedOwner struct{ err error }
-
-func (failedOwner) Owned() []int                      { return nil }
-func (failedOwner) Changed() <-chan struct{}          { return nil }
-func (failedOwner) Commit(map[int]int64, func(error)) {}
-func (f failedOwner) Err() error                      { return f.err }
-
-// A record written before the start offsets of a reader does not exist for the reader, although it is on the log.
-func TestRecordsBeforeAReaderBegins(t *testing.T) {
-	w := NewWritten(wire.Identity{Kind: statistics.KindVisit}, "statistics", 1)
-	w.Add(Message{Offset: 13})
-	w.Add(Message{Offset: 12})
-	for _, test := range []struct {
-		begins []int64
-		want   bool
-	}{{nil, false}, {[]int64{99}, false}, {[]int64{0, 12}, false}, {[]int64{0, 13}, true}, {[]int64{0, 14}, true}} {
-		if got := w.Precedes(test.begins); got != test.want {
-			t.Errorf("begins %v: %v, expected %v", test.begins, got, test.want)
-		}
 	}
 }
