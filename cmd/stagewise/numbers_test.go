@@ -65,14 +65,10 @@ func TestNumbers(t *testing.T) {
 	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
 	write600(t, "train.csv", []byte(numberRows(2000, 1)))
 	write600(t, "test.csv", []byte(numberRows(500, 2)))
-	code, stdout, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet", "--report", "-", "--model", "numbers.model")
-	report := new(schemas.Report)
-	if code != exitDone || json.Unmarshal([]byte(stdout), report) != nil {
-		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
-	}
-	if code, stdout, stderr = stagewise("predict", "--model", "numbers.model", "-i", "test.csv"); code != exitDone ||
-		!strings.HasPrefix(stdout, "price,rate\n") {
-		t.Fatalf("exit code %d: %.200s%s", code, stdout, stderr)
+	report := reported(t, "-c", "numbers.yaml", "--model", "numbers.model")
+	stdout, _ := typed(t, exitDone, "predict", "--model", "numbers.model", "-i", "test.csv")
+	if !strings.HasPrefix(stdout, "price,rate\n") {
+		t.Fatalf("%.200s", stdout)
 	}
 	truth := valueOf(os.ReadFile("test.csv"))(t)
 	test, sum := report.Splits["test"], statistics.Distances{}
@@ -106,9 +102,8 @@ func TestNumbers(t *testing.T) {
 		bare += fields[2] + "," + fields[0] + "\n"
 	}
 	noError(t, os.WriteFile("bare.csv", []byte(bare), 0o600))
-	code, again, stderr := stagewise("predict", "--model", "numbers.model", "-i", "bare.csv")
-	if code != exitDone || !strings.HasPrefix(stdout, again) {
-		t.Errorf("exit code %d: %s%s, expected the beginning of %.200s", code, again, stderr, stdout)
+	if again, _ := typed(t, exitDone, "predict", "--model", "numbers.model", "-i", "bare.csv"); !strings.HasPrefix(stdout, again) {
+		t.Errorf("%s, expected the beginning of %.200s", again, stdout)
 	}
 	if rows := scoredBy(t, "numbers.yaml", "numbers", "numbers.model"); rows == 0 {
 		t.Error("score has predicted nothing")
@@ -190,18 +185,13 @@ func TestSeveralLabels(t *testing.T) {
 			inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", link)})
 			write600(t, "train.csv", []byte(severalRows(1500, 1, "")))
 			write600(t, "test.csv", []byte(severalRows(400, 2, "rare")))
-			set := "--set=examples.classes=[right, up, rare, never]"
-			code, stdout, stderr := stagewise("train", "-c", "several.yaml", "--quiet", "--report", "-", "--model", "several.model", set)
-			report := new(schemas.Report)
-			if code != exitDone || json.Unmarshal([]byte(stdout), report) != nil {
-				t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
-			}
+			report := reported(t, "-c", "several.yaml", "--model", "several.model", "--set=examples.classes=[right, up, rare, never]")
 			if report.Splits["holdout"].Rows < 200 || report.Thresholds == nil || report.Thresholds.Hamming == 0 {
 				t.Fatalf("%+v", report)
 			}
-			code, stdout, stderr = stagewise("predict", "--model", "several.model", "-i", "test.csv")
-			if code != exitDone || !strings.HasPrefix(stdout, "labels,right,up,rare,never\n") {
-				t.Fatalf("exit code %d: %.200s%s", code, stdout, stderr)
+			stdout, _ := typed(t, exitDone, "predict", "--model", "several.model", "-i", "test.csv")
+			if !strings.HasPrefix(stdout, "labels,right,up,rare,never\n") {
+				t.Fatalf("%.200s", stdout)
 			}
 			content := valueOf(os.ReadFile("test.csv"))(t)
 			test, n, k := report.Splits["test"], 0.0, 4.0

@@ -21,14 +21,17 @@ import (
 )
 
 // trained trains on good.yaml, writes the model to the file model, and returns the report.
-func trained(t *testing.T) (report schemas.Report) {
+func trained(t *testing.T) schemas.Report {
 	t.Helper()
-	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--report", "-", "--model", "model")
-	if code != exitDone || stderr != "" {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatalf("%v in %s", err, stdout)
+	return reported(t, "-c", "good.yaml", "--model", "model")
+}
+
+// reported trains, and returns the report. A quiet command says nothing else.
+func reported(t *testing.T, args ...string) (report schemas.Report) {
+	t.Helper()
+	stdout, stderr := typed(t, exitDone, append([]string{"train", "--quiet", "--report", "-"}, args...)...)
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || stderr != "" {
+		t.Fatalf("%v in %s%s", err, stdout, stderr)
 	}
 	return report
 }
@@ -53,19 +56,11 @@ examples: {train: [digits-train.csv.gz], test: [digits-test.csv.gz], header: fal
 stages: [{features: {kind: columns}, link: softmax, ridge: 1e-4}]
 `))
 	train := func(settings ...string) (stage schemas.StageReport) {
-		args := []string{"train", "-c", "digits.yaml", "--quiet", "--report", "-"}
+		args := []string{"-c", "digits.yaml"}
 		for _, s := range settings {
 			args = append(args, "--set", s)
 		}
-		code, stdout, stderr := stagewise(args...)
-		if code != exitDone || stderr != "" {
-			t.Fatalf("exit code %d: %s", code, stderr)
-		}
-		var report schemas.Report
-		if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-			t.Fatalf("%v in %s", err, stdout)
-		}
-		stage = report.Stages[0]
+		stage = reported(t, args...).Stages[0]
 		t.Logf("%v: %d passes, test error %.2f %%, train loss %.5f", settings, stage.Passes, *stage.TestError, stage.TrainLoss)
 		return stage
 	}
