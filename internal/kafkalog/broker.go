@@ -417,7 +417,11 @@ func lockNow(dir string) (lock *flock.Flock, made []string, err error) {
 		}
 		made = append(made, path)
 	}
-	if err := makeDir(dir); err != nil {
+	err = os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755)
+	if err == nil { // only its owner can read it, because it contains examples; an existing one keeps its mode
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("make data directory: %w", err)
 	}
 	lock = flock.New(filepath.Join(dir, "lock"))
@@ -450,15 +454,6 @@ func sign(lock *flock.Flock, address string) error {
 		return fmt.Errorf("lock data directory %s: %w", filepath.Dir(lock.Path()), err)
 	}
 	return nil
-}
-
-// makeDir creates a data directory that is readable only by its owner, because it contains examples. It keeps the mode of
-// an existing one.
-func makeDir(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755); err != nil {
-		return err
-	}
-	return os.MkdirAll(dir, 0o700)
 }
 
 // isThere reports whether the locked file is the one that other processes would lock.

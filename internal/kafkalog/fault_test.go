@@ -454,6 +454,7 @@ func TestLongWaitsAreReported(t *testing.T) {
 	}
 }
 
+// Short waits are not reported; one that ends with an error is, with the error.
 func TestShortWaitsAreNotReported(t *testing.T) {
 	if reports := retried(t, kafka.NotLeaderForPartition, 400*time.Millisecond, nil); len(reports) > 0 {
 		t.Errorf("reported %+v", reports)
@@ -461,9 +462,6 @@ func TestShortWaitsAreNotReported(t *testing.T) {
 	if reports := retried(t, nil, 0, kafka.TopicAuthorizationFailed); len(reports) > 0 {
 		t.Errorf("reported %+v", reports)
 	}
-}
-
-func TestWaitThatEndsWithAnError(t *testing.T) {
 	reports := retried(t, io.ErrUnexpectedEOF, 2*time.Second, kafka.TopicAuthorizationFailed)
 	if w := reports[len(reports)-1]; len(reports) < 2 || !w.Over || !errors.Is(w.Err, kafka.TopicAuthorizationFailed) {
 		t.Errorf("reported %+v", reports)

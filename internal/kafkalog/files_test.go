@@ -918,21 +918,6 @@ func TestDamagedTopics(t *testing.T) {
 	}
 }
 
-// Repair does not change an intact log.
-func TestRepairOfAWholeLog(t *testing.T) {
-	ctx, dir := testContext(t), t.TempDir()
-	l := openDir(t, dir)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
-	noError(t, l.Close())
-	if repaired, err := Repair(t.Context(), dir); len(repaired) > 0 || err != nil {
-		t.Errorf("%+v, %v", repaired, err)
-	}
-	if _, err := Repair(t.Context(), filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without a directory: %v", err)
-	}
-}
-
 // Cleaning with a file that was damaged while the broker runs does not lose later messages: the log stops.
 func TestDamageBeforeCleaning(t *testing.T) {
 	dir := t.TempDir()

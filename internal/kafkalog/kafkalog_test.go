@@ -948,32 +948,6 @@ func TestOffsetsOfManyPartitions(t *testing.T) {
 	}
 }
 
-// An error of a single partition is an error of all: transient errors are retried, others are returned.
-func TestOffsetsOfAFailingPartition(t *testing.T) {
-	cluster, addresses := startCluster(t, kfake.NumBrokers(2))
-	l, ctx := connect(t, addresses), testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 5}))
-	must(l.Append(ctx, "t", 3, numbered(0, 10)))(t)
-	want := []Bounds{{}, {}, {}, {0, 1}, {}}
-	three := []int32{3}
-	for _, failure := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition} {
-		hit := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Partitions: three, Err: failure, Count: 3})
-		if got, err := l.AllBounds(ctx, "t"); err != nil || !slices.Equal(got, want) || hit.Hits() != 3 {
-			t.Errorf("%s: %v, %v after %d faults", failure.Message, got, err, hit.Hits())
-		}
-	}
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Partitions: three, Err: kerr.TopicAuthorizationFailed,
-		Count: -1})
-	if got, err := l.AllBounds(ctx, "t"); !errors.As(err, new(*AccessError)) {
-		t.Errorf("denied: %v, %v", got, err)
-	}
-	// Without permission to describe a topic, its leaders are unknown.
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
-	if first, end, err := connect(t, addresses).Bounds(ctx, "t", 3); !errors.As(err, new(*AccessError)) {
-		t.Errorf("not in the layout: [%d, %d), %v", first, end, err)
-	}
-}
-
 // produceRaw writes messages with the given timestamps, in milliseconds, as one batch with these attributes.
 func produceRaw(t *testing.T, l *Log, topic string, attributes int16, times ...int64) {
 	t.Helper()

@@ -48,7 +48,12 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 		request := kmsg.NewPtrCreateTopicsRequest()
 		request.TimeoutMillis = int32(requestTimeout.Milliseconds())
 		for _, t := range missing {
-			request.Topics = append(request.Topics, l.creation(t))
+			topic := kmsg.NewCreateTopicsRequestTopic()
+			topic.Topic, topic.NumPartitions, topic.ReplicationFactor = t.Name, int32(t.Partitions), int16(t.Replication)
+			for name, value := range l.Settings(t) {
+				topic.Configs = append(topic.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: name, Value: &value})
+			}
+			request.Topics = append(request.Topics, topic)
 		}
 		response, err := send[*kmsg.CreateTopicsResponse](ctx, l, controller, request)
 		if err != nil {
@@ -83,15 +88,6 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 		l.found.Store(t.Name, true)
 	}
 	return nil
-}
-
-func (l *Log) creation(t Topic) kmsg.CreateTopicsRequestTopic {
-	c := kmsg.NewCreateTopicsRequestTopic()
-	c.Topic, c.NumPartitions, c.ReplicationFactor = t.Name, int32(t.Partitions), int16(t.Replication)
-	for name, value := range l.Settings(t) {
-		c.Configs = append(c.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: name, Value: &value})
-	}
-	return c
 }
 
 // withMessage adds a broker's explanation to its error.

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // openLogin opens valid options.
@@ -384,35 +386,15 @@ func TestTokenCommandEnds(t *testing.T) {
 	}
 }
 
-func TestSecretHoldsItsText(t *testing.T) {
-	for _, text := range []string{"", password} {
-		if got := NewSecret(text).reveal(); got != text {
-			t.Errorf("%q became %q", text, got)
-		}
-	}
-	if NewSecret("") != (Secret{}) {
-		t.Error("an empty text does not give the zero Secret")
-	}
-}
-
 const password = `hunter2 "correct', horse`
 
 // writePair writes a self-signed certificate and its key.
 func writePair(t *testing.T, dir, name string) (certificate, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := arrowtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := arrowtest.Must(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	pkcs8 := arrowtest.Must(x509.MarshalPKCS8PrivateKey(private))(t)
 	certificate = write(t, dir, name+".pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	return certificate, write(t, dir, name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
 }
@@ -420,9 +402,7 @@ func writePair(t *testing.T, dir, name string) (certificate, key string) {
 func write(t *testing.T, dir, name, content string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
