@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -579,51 +578,15 @@ func tenBlocks(tb testing.TB) *Model {
 	return m
 }
 
-// products returns a function that does the matrix products of a prediction of one row, and nothing else.
-func products(tb testing.TB) func() {
-	blas := arrowtest.Must(kernel.Open(""))(tb)
-	row, basis, inputs := raw(1, benchFeatures), drawn(benchFeatures, benchComponents), kernel.NewDense(1, benchComponents)
-	block, score := kernel.NewDense(1, benchSize), kernel.NewDense(1, benchClasses)
-	directions, weights := make([]kernel.Dense, benchStages), make([]kernel.Weights, benchStages)
-	for i := range directions {
-		directions[i] = drawn(benchComponents, benchSize)
-		weights[i] = kernel.NewWeights(drawn(benchSize, benchClasses))
-	}
-	return func() {
-		blas.Mul(inputs, row, basis, false)
-		for i := range directions {
-			blas.Mul(block, inputs, directions[i], false)
-			blas.MulAdd(score, block, weights[i])
-		}
-	}
-}
-
-// drawn returns a matrix of numbers. The memory of one of zeros may be a single page.
-func drawn(rows, cols int) kernel.Dense {
-	x := kernel.NewDense(rows, cols)
-	for i := range x.Data {
-		x.Data[i] = float32(i%7) - 3
-	}
-	return x
-}
-
-// BenchmarkPredict is a prediction of one row. "floors" is its time in units of that of its matrix products.
+// BenchmarkPredict is a prediction of one row.
 func BenchmarkPredict(b *testing.B) {
-	m, floor := tenBlocks(b), products(b)
+	m := tenBlocks(b)
 	row, probabilities := raw(1, benchFeatures).Data, make([]float32, benchClasses)
 	m.Predict(row, probabilities)
-	var floors, predictions time.Duration
 	b.ReportAllocs()
-	for b.Loop() { // in turn, so that both meet the same machine
-		began := time.Now()
-		floor()
-		between := time.Now()
+	for b.Loop() {
 		m.Predict(row, probabilities)
-		floors += between.Sub(began)
-		predictions += time.Since(between)
 	}
-	b.ReportMetric(float64(predictions.Nanoseconds())/float64(b.N), "ns/row")
-	b.ReportMetric(float64(predictions)/float64(floors), "floors")
 }
 
 // sparsePreparation returns a preparation that keeps some columns of sparse rows.
