@@ -23,13 +23,13 @@ type SingularError struct {
 	Size   int     // columns of the matrix
 	Weight float64 // Σw of the rows behind S
 	Lambda float64 // λ
-	Cond   float64 // estimate of the condition number; 0: the matrix is not positive definite
+	Cond   float64 // lower bound of the condition number; 0: the matrix is not positive definite
 }
 
 func (e *SingularError) Error() string {
 	what := "is not positive definite"
 	if e.Cond > 0 {
-		what = fmt.Sprintf("has a condition number of about %.1g", e.Cond)
+		what = fmt.Sprintf("has a condition number of at least %.1g", e.Cond)
 	}
 	return fmt.Sprintf("the Gram matrix of %d features over a weight of %g, λ = %.3g, %s: set a larger ridge, or fewer features",
 		e.Size, e.Weight, e.Lambda, what)

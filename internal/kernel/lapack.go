@@ -34,23 +34,6 @@ func (f factorizations) Dpotrf(ul blas.Uplo, n int, a []float64, lda int) bool {
 	return int32(*info) == 0
 }
 
-// Dpocon estimates the reciprocal of the condition number of a matrix from its Cholesky factor.
-func (f factorizations) Dpocon(ul blas.Uplo, n int, a []float64, lda int, norm float64, work []float64, iwork []int) float64 {
-	if f.library.dpocon == 0 || n <= 0 {
-		return f.Implementation.Dpocon(ul, n, a, lda, norm, work, iwork)
-	}
-	checkOperand("Dpocon: A", a, blas.NoTrans, n, n, lda)
-	if len(work) < 3*n || len(iwork) < n {
-		panic(fmt.Sprintf("kernel: Dpocon: work and iwork have %d and %d values, want %d and %d", len(work), len(iwork), 3*n, n))
-	}
-	c := f.library.call()
-	c.uplo, c.n, c.lda, c.alpha = otherTriangle(ul), int64(n), int64(lda), norm
-	info, reciprocal := new(int64), new(float64)
-	f.library.do(f.library.dpocon, c, unsafe.Pointer(&c.uplo), unsafe.Pointer(&c.n), unsafe.Pointer(&a[0]), unsafe.Pointer(&c.lda),
-		unsafe.Pointer(&c.alpha), unsafe.Pointer(reciprocal), unsafe.Pointer(&work[0]), unsafe.Pointer(&iwork[0]), unsafe.Pointer(info))
-	return *reciprocal
-}
-
 // Dsyev uses divide and conquer, which takes a tenth of the time of the QR iteration and has the same results.
 func (f factorizations) Dsyev(job lapack.EVJob, ul blas.Uplo, n int, a []float64, lda int, w, work []float64, lwork int) bool {
 	if f.library.dsyevd == 0 || n <= 0 || lwork == -1 || job != lapack.EVCompute {

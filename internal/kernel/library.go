@@ -71,7 +71,7 @@ func openLibrary(path string) (*BLAS, error) {
 			return nil, fmt.Errorf("%w: %w", errNotBLAS, err)
 		}
 	}
-	for symbol, address := range map[string]*uintptr{"dpotrf_": &l.dpotrf, "dpocon_": &l.dpocon, "dsyevd_": &l.dsyevd} {
+	for symbol, address := range map[string]*uintptr{"dpotrf_": &l.dpotrf, "dsyevd_": &l.dsyevd} {
 		if has(handle, names.prefix+symbol) {
 			if *address, err = purego.Dlsym(handle, names.prefix+symbol); err != nil {
 				return nil, err

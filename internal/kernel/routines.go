@@ -25,7 +25,7 @@ type library struct {
 	gonum.Implementation
 	sgemm, ssyrk               uintptr
 	dgemm, dsyrk, dtrsm, dtrmm uintptr
-	dpotrf, dpocon, dsyevd     uintptr   // 0 if the library has no LAPACK
+	dpotrf, dsyevd             uintptr   // 0 if the library has no LAPACK
 	calls                      sync.Pool // of *call
 }
 
