@@ -20,19 +20,16 @@ type Finder struct {
 
 // tables hold bitmasks of the codes of columns. A row takes the AND of those of its codes.
 type tables struct {
-	columns       int
-	words         int      // of a bitmask
-	kept          []uint64 // the tables of dense columns, concatenated
-	dense, sparse []table
+	columns int
+	words   int      // of a bitmask
+	kept    []uint64 // the bitmasks of all tables
+	tables  []table
 }
 
 // table holds the bits that the codes of a column keep.
 type table struct {
-	column int
-	first  int          // offset of the rows of a dense column
-	rows   [Codes]uint8 // the row of each code
-	at     []int32      // the words that the rows of a sparse column have; nil: all of them
-	kept   []uint64
+	column  int
+	offsets [Codes]int32 // of the bitmask of each code
 }
 
 // NewFinder returns the finder of a forest over the given number of columns. It panics if the forest fails
@@ -56,7 +53,7 @@ func NewFinder(forest Forest, columns int) *Finder {
 	return f
 }
 
-// rules are those of each column, in the order of their words.
+// rules are those of each column.
 type rules map[int32][]rule
 
 // add adds the rule of a node.
@@ -67,18 +64,26 @@ func (all rules) add(f Forest, node int, r rule) {
 	all[column] = append(all[column], r)
 }
 
-// tables returns the tables of rules.
+// tables returns the tables of rules. Neighbouring codes that keep the same bits share a bitmask.
 func (all rules) tables(columns, words int) tables {
-	f := tables{columns: columns, words: words}
+	f, row := tables{columns: columns, words: words}, make([]uint64, words)
 	for _, column := range slices.Sorted(maps.Keys(all)) {
-		t := newTable(int(column), all[column], words)
-		if t.at != nil {
-			f.sparse = append(f.sparse, t)
-			continue
+		t, rules := table{column: int(column)}, all[column]
+		for code := range Codes {
+			for i := range row {
+				row[i] = ^uint64(0)
+			}
+			for i := range rules {
+				if r := &rules[i]; r.fails(code) {
+					row[r.word] &= r.kept
+				}
+			}
+			if code == 0 || !slices.Equal(row, f.kept[len(f.kept)-words:]) {
+				f.kept = append(f.kept, row...)
+			}
+			t.offsets[code] = int32(len(f.kept) - words)
 		}
-		t.first = len(f.kept)
-		f.kept, t.kept = append(f.kept, t.kept...), nil
-		f.dense = append(f.dense, t)
+		f.tables = append(f.tables, t)
 	}
 	return f
 }
@@ -106,43 +111,6 @@ func (r *rule) fails(code int) bool {
 		code = int(r.ranks[code])
 	}
 	return (code > int(r.cut)) != r.below
-}
-
-// newTable returns the table of a column. It has all words if the rules touch about half of them or more, otherwise
-// only those of the rules.
-func newTable(column int, rules []rule, words int) table {
-	t := table{column: column}
-	for _, r := range rules { // their words ascend
-		if last := len(t.at) - 1; last < 0 || t.at[last] != int32(r.word) {
-			t.at = append(t.at, int32(r.word))
-		}
-	}
-	width, places := len(t.at), make([]int, len(rules)) // position of the word of each rule in a row
-	for i, r := range rules {
-		places[i], _ = slices.BinarySearch(t.at, int32(r.word))
-	}
-	if 2*width >= words {
-		t.at, width = nil, words
-		for i, r := range rules {
-			places[i] = r.word
-		}
-	}
-	row := make([]uint64, width)
-	for code := range Codes {
-		for i := range row {
-			row[i] = ^uint64(0)
-		}
-		for i := range rules {
-			if rules[i].fails(code) {
-				row[places[i]] &= rules[i].kept
-			}
-		}
-		if last := len(t.kept) - width; last < 0 || !slices.Equal(row, t.kept[last:]) {
-			t.kept = append(t.kept, row...)
-		}
-		t.rows[code] = uint8(len(t.kept)/width - 1)
-	}
-	return t
 }
 
 // Leaves are the leaves of rows in each tree (trees × rows): a byte each, numbered within the tree.
@@ -197,15 +165,15 @@ func (f *tables) rows(codes []uint8) int {
 // conjunction is scratch of [tables.conjoin] for one row.
 type conjunction struct {
 	kept    []uint64
-	offsets []int
+	offsets []int32
 }
 
 // conjoin returns the bits that all codes of a row keep, valid until the next call.
 func (f *tables) conjoin(c *conjunction, row []uint8) []uint64 {
-	c.kept, c.offsets = slices.Grow(c.kept[:0], f.words)[:f.words], slices.Grow(c.offsets[:0], len(f.dense))[:len(f.dense)]
-	for j := range f.dense {
-		t := &f.dense[j]
-		c.offsets[j] = t.first + int(t.rows[row[t.column]])*f.words
+	c.kept, c.offsets = slices.Grow(c.kept[:0], f.words)[:f.words], c.offsets[:0]
+	for j := range f.tables {
+		t := &f.tables[j]
+		c.offsets = append(c.offsets, t.offsets[row[t.column]])
 	}
 	at := 0
 	for ; at+8 <= f.words; at += 8 {
@@ -214,14 +182,7 @@ func (f *tables) conjoin(c *conjunction, row []uint8) []uint64 {
 	for ; at < f.words; at++ {
 		c.kept[at] = ^uint64(0)
 		for _, from := range c.offsets {
-			c.kept[at] &= f.kept[from+at]
-		}
-	}
-	for j := range f.sparse {
-		t := &f.sparse[j]
-		from := int(t.rows[row[t.column]]) * len(t.at)
-		for i, word := range t.at {
-			c.kept[word] &= t.kept[from+i]
+			c.kept[at] &= f.kept[int(from)+at]
 		}
 	}
 	return c.kept
@@ -230,7 +191,7 @@ func (f *tables) conjoin(c *conjunction, row []uint8) []uint64 {
 // conjoin8 writes eight words of the conjunction. It is a separate function so that they stay in registers.
 //
 //go:noinline
-func conjoin8(dst *[8]uint64, words []uint64, offsets []int) {
+func conjoin8(dst *[8]uint64, words []uint64, offsets []int32) {
 	a, b, c, d := ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)
 	e, f, g, h := ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)
 	for _, from := range offsets {
