@@ -80,18 +80,13 @@ func (s SparseColumns) Choose(dst *Sparse, columns []int32) {
 // found is a nonempty column: its index among the requested columns, and in the matrix.
 type found struct{ place, at int32 }
 
-// find looks up columns, which ascend. It gallops from the previous match: the next one is usually close.
+// find looks up columns, which ascend.
 func (s SparseColumns) find(columns []int32) []found {
-	list, rest := make([]found, 0, min(len(columns), len(s.columns))), s.columns
+	list, from := make([]found, 0, min(len(columns), len(s.columns))), 0
 	for place, j := range columns {
-		step := 1
-		for step < len(rest) && rest[step] < j {
-			step *= 2
-		}
-		at, has := slices.BinarySearch(rest[step/2:min(step+1, len(rest))], j)
-		rest = rest[step/2+at:]
-		if has {
-			list = append(list, found{int32(place), int32(len(s.columns) - len(rest))})
+		at, has := slices.BinarySearch(s.columns[from:], j)
+		if from += at; has {
+			list = append(list, found{int32(place), int32(from)})
 		}
 	}
 	return list
