@@ -3,6 +3,7 @@ package accumulate
 import (
 	"iter"
 	"math"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -122,4 +123,164 @@ func rowsOf(data []float64, i, rows, cols int) iter.Seq[[]float64] {
 			}
 		}
 	}
+}
+
+// thresholds is how many thresholds are tried: every hundredth.
+const thresholds = 100
+
+// rankings is at how many numbers of the most probable labels precision is measured: 1, 3 and 5.
+const rankings = 3
+
+// thresholdOf returns the greatest threshold, in hundredths, at which a label of this probability is given.
+func thresholdOf(p float32) int {
+	if !(p > 0) { // also of a NaN, which comes of scores that have overflown
+		return 0
+	}
+	return min(int(float64(p)*thresholds), thresholds-1)
+}
+
+// AddLabels adds the metrics of the final probabilities (n × k) of labelled rows that may have several labels: log loss
+// and Brier score, each a mean over the labels, bins of the labels' probabilities, and what the metrics at every
+// threshold are made of.
+func (s *Sum) AddLabels(rows Rows, probabilities kernel.Dense) {
+	k := probabilities.Cols
+	quality := s.Field(statistics.FieldQuality, examples.Splits, 2)
+	bins := s.Field(statistics.FieldBins, examples.Splits, qualityBins, 3)
+	hits := s.Field(statistics.FieldHits, examples.Splits, thresholds, 2, k)
+	subset := s.Field(statistics.FieldSubset, examples.Splits, thresholds+1)
+	precision := s.Field(statistics.FieldRanks, examples.Splits, rankings)
+	order := make([]int, k)
+	for i, class := range rows.Classes {
+		w := float64(rows.Weights[i])
+		if class < 0 || w == 0 {
+			continue
+		}
+		split, target, row := int(rows.Splits[i]), rows.Targets.Row(i), probabilities.Row(i)
+		lacks, has := 0, thresholds-1 // the row is right at thresholds above lacks, up to has
+		for c, p := range row {
+			bin, y, q := thresholdOf(p), 0, float64(p)
+			if target[c] > 0.5 {
+				y, has = 1, min(has, bin)
+				quality[2*split] -= w / float64(k) * math.Log(max(q, minProbability))
+			} else {
+				lacks = max(lacks, bin)
+				quality[2*split] -= w / float64(k) * math.Log(max(1-q, minProbability))
+			}
+			quality[2*split+1] += w / float64(k) * (q - float64(y)) * (q - float64(y))
+			hits[((split*thresholds+bin)*2+y)*k+c] += w
+			at := bins[(split*qualityBins+min(bin*qualityBins/thresholds, qualityBins-1))*3:]
+			at[0] += w
+			at[1] += w * q
+			at[2] += w * float64(y)
+		}
+		if lacks < has {
+			subset[split*(thresholds+1)+lacks+1] += w
+			subset[split*(thresholds+1)+has+1] -= w
+		}
+		for c := range order {
+			order[c] = c
+		}
+		slices.SortStableFunc(order, func(a, b int) int {
+			switch {
+			case row[a] > row[b]:
+				return -1
+			case row[a] < row[b]:
+				return 1
+			}
+			return 0
+		})
+		for r, n := range [rankings]int{1, 3, 5} {
+			n, right := min(n, k), 0.0
+			for _, c := range order[:n] {
+				right += float64(target[c])
+			}
+			precision[split*rankings+r] += w * right / float64(n)
+		}
+	}
+}
+
+// LabelMetrics are the metrics of a split of rows that may have several labels, at one threshold.
+type LabelMetrics struct{ Hamming, MicroF1, MacroF1, SubsetAccuracy float64 }
+
+// LabelsOf returns the metrics of a split at every threshold, in hundredths from 1 to 99; nil if it has no labelled rows.
+func (s *Sum) LabelsOf(split examples.Split, k int) []LabelMetrics {
+	weight := statistics.LossesOf(s.fields)[split].Weight
+	if weight == 0 {
+		return nil
+	}
+	hits := s.read(statistics.FieldHits, examples.Splits, thresholds, 2, k)[int(split)*thresholds*2*k:]
+	subset := s.read(statistics.FieldSubset, examples.Splits, thresholds+1)[int(split)*(thresholds+1):]
+	given, right, have := make([]float64, k), make([]float64, k), make([]float64, k) // Σw of rows by label
+	for bin := range thresholds {
+		for c := range k {
+			have[c] += hits[(bin*2+1)*k+c]
+		}
+	}
+	metrics, whole := make([]LabelMetrics, thresholds), 0.0
+	for bin := thresholds - 1; bin > 0; bin-- {
+		m, wrong, rights, all := &metrics[bin], 0.0, 0.0, 0.0
+		for c := range k {
+			given[c] += hits[bin*2*k+c] + hits[(bin*2+1)*k+c]
+			right[c] += hits[(bin*2+1)*k+c]
+			wrong += given[c] + have[c] - 2*right[c]
+			rights, all = rights+right[c], all+given[c]+have[c]
+			if both := given[c] + have[c]; both > 0 {
+				m.MacroF1 += 2 * right[c] / both / float64(k)
+			}
+		}
+		m.Hamming = wrong / (weight * float64(k))
+		if all > 0 {
+			m.MicroF1 = 2 * rights / all
+		}
+	}
+	for bin := 1; bin < thresholds; bin++ {
+		whole += subset[bin]
+		metrics[bin].SubsetAccuracy = whole / weight
+	}
+	return metrics[1:]
+}
+
+// PrecisionOf returns the precision of the 1, 3 and 5 most probable labels of a split with labelled rows, by these numbers.
+func (s *Sum) PrecisionOf(split examples.Split) map[string]float64 {
+	weight, precision := statistics.LossesOf(s.fields)[split].Weight, map[string]float64{}
+	sums := s.read(statistics.FieldRanks, examples.Splits, rankings)[int(split)*rankings:]
+	for r, name := range [rankings]string{"1", "3", "5"} {
+		precision[name] = sums[r] / max(weight, math.SmallestNonzeroFloat64)
+	}
+	return precision
+}
+
+// ThresholdsOf returns the threshold that is best for each metric in a split of the sums; 1/2 for all if it has no
+// labelled rows. Of equal ones it is the one nearest to 1/2.
+func (s *Sum) ThresholdsOf(split examples.Split, k int) statistics.Thresholds {
+	metrics := s.LabelsOf(split, k)
+	best := func(value func(LabelMetrics) float64) float64 {
+		at := thresholds/2 - 1
+		for i := range metrics {
+			if d := value(metrics[i]) - value(metrics[at]); d > 0 || d == 0 && distance(i) < distance(at) {
+				at = i
+			}
+		}
+		return float64(at+1) / thresholds
+	}
+	return statistics.Thresholds{
+		Hamming: best(func(m LabelMetrics) float64 { return -m.Hamming }), MicroF1: best(func(m LabelMetrics) float64 { return m.MicroF1 }),
+		MacroF1:        best(func(m LabelMetrics) float64 { return m.MacroF1 }),
+		SubsetAccuracy: best(func(m LabelMetrics) float64 { return m.SubsetAccuracy }),
+	}
+}
+
+// distance returns how far the threshold at a place is from 1/2, in hundredths.
+func distance(at int) int { return max(at+1-thresholds/2, thresholds/2-at-1) }
+
+// LabelsAt returns the metrics of a split, each at its own threshold; nil if the split has no labelled rows.
+func (s *Sum) LabelsAt(split examples.Split, k int, t statistics.Thresholds) *LabelMetrics {
+	metrics := s.LabelsOf(split, k)
+	if metrics == nil {
+		return nil
+	}
+	at := func(threshold float64) LabelMetrics {
+		return metrics[max(0, min(int(math.Round(threshold*thresholds))-1, len(metrics)-1))]
+	}
+	return &LabelMetrics{at(t.Hamming).Hamming, at(t.MicroF1).MicroF1, at(t.MacroF1).MacroF1, at(t.SubsetAccuracy).SubsetAccuracy}
 }
