@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -977,6 +978,15 @@ type walkInSpot struct {
 	X float64 `json:"x" parquet:"x"`
 }
 
+// archivedRow is a click as an archive may have it.
+type archivedRow struct {
+	Partition int32  `json:"partition" parquet:"$$partition"`
+	Offset    int64  `json:"offset" parquet:"$$offset"`
+	Timestamp int64  `json:"timestamp" parquet:"$$timestamp"`
+	Key       string `json:"key" parquet:"$$key"`
+	walkIn
+}
+
 const visitPartitions = 3
 
 // visits returns the rows of each partition.
@@ -1024,9 +1034,22 @@ func writeVisits(t *testing.T, log *kafkalog.Log, rows [visitPartitions][]walkIn
 	}
 }
 
-// visitSchema is the Avro schema of rows, but for the later field.
 const visitSchema = `{"type":"record","name":"click","fields":[{"name":"label","type":"string"},{"name":"place","type":{"type":"record",
 	"name":"spot","fields":[{"name":"x","type":"double"}]}},{"name":"tags","type":{"type":"array","items":"string"}},{"name":"count","type":"long"}%s]}`
+
+// schemaOf returns the schema of rows with or without the later field, alone or in an envelope.
+func schemaOf(later, enveloped bool) string {
+	field := ""
+	if later {
+		field = `,{"name":"later","type":["null","double"]}`
+	}
+	schema := fmt.Sprintf(visitSchema, field)
+	if enveloped {
+		schema = `{"type":"record","name":"e","fields":[{"name":"key","type":["null","string"]},{"name":"value","type":["null",` + schema + `]},
+			{"name":"offset","type":"long"},{"name":"timestamp","type":"long"}]}`
+	}
+	return schema
+}
 
 func (v walkIn) fields(later bool) map[string]any {
 	tags := []any{}
@@ -1043,48 +1066,131 @@ func (v walkIn) fields(later bool) map[string]any {
 	return fields
 }
 
-// writeFile returns rows as a file of an archive has them: as JSON Lines, Parquet or an Avro container.
-func writeFile(t *testing.T, form int, rows []walkIn) (content []byte, ending string) {
+// writeFile writes rows of a partition as an archive has them, and returns the content. The file is in the n-th form of those of a layout.
+func writeFile(t *testing.T, enveloped bool, form int, from int64, rows []walkIn) (content []byte, ending string) {
 	t.Helper()
 	var b bytes.Buffer
-	switch form {
-	case 0:
-		for _, row := range rows {
-			noError(t, json.NewEncoder(&b).Encode(row))
-		}
-		return b.Bytes(), ".json"
-	case 1:
-		w := parquet.NewGenericWriter[walkIn](&b)
-		must(w.Write(rows))(t)
-		noError(t, w.Close())
-		return b.Bytes(), ".parquet"
-	}
-	field, later := "", slices.ContainsFunc(rows, func(row walkIn) bool { return row.Later != nil })
-	if later {
-		field = `,{"name":"later","type":["null","double"]}`
-	}
-	schema := fmt.Sprintf(visitSchema, field)
-	w := must(ocf.NewWriter(&b, avro.MustParse(schema), ocf.WithBlockCount(3), ocf.WithSchema(schema)))(t)
+	later := false
 	for _, row := range rows {
-		noError(t, w.Encode(row.fields(later)))
+		later = later || row.Later != nil
 	}
-	noError(t, w.Close())
-	return b.Bytes(), ".avro"
+	check := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	switch form % 7 {
+	case 0, 1: // JSON Lines
+		for i, row := range rows {
+			text, err := json.Marshal(row)
+			check(err)
+			if enveloped && form%7 == 1 { // as of a sink whose converter hands over bytes
+				text, err = json.Marshal(text)
+				check(err)
+			}
+			if enveloped {
+				text = fmt.Appendf(nil, `{"offset":%d,"value":%s,"key":null}`, from+int64(i), text)
+			} else if form%7 == 1 {
+				text = fmt.Appendf(nil, `{"schema":{"type":"struct"},"payload":%s}`, text)
+			}
+			b.Write(append(text, '\n'))
+		}
+		if form%7 == 0 {
+			return b.Bytes(), ".json"
+		}
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err := w.Write(b.Bytes())
+		check(err)
+		check(w.Close())
+		return packed.Bytes(), ".json.gz"
+	case 6:
+		if !enveloped {
+			w := parquet.NewGenericWriter[walkIn](&b, parquet.Compression(&parquet.Snappy))
+			_, err := w.Write(rows)
+			check(err)
+			check(w.Close())
+			return b.Bytes(), ".parquet"
+		}
+		fallthrough
+	default:
+		zstd, err := ocf.ZstdCodec(nil, nil)
+		check(err)
+		options := []ocf.WriterOpt{ocf.WithBlockCount(3), ocf.WithSchema(schemaOf(later, enveloped))}
+		switch form % 7 {
+		case 3:
+			options = append(options, ocf.WithCodec(ocf.DeflateCodec(6)))
+		case 4:
+			options = append(options, ocf.WithCodec(ocf.SnappyCodec()))
+		case 5:
+			options = append(options, ocf.WithCodec(zstd))
+		}
+		w, err := ocf.NewWriter(&b, avro.MustParse(schemaOf(later, enveloped)), options...)
+		check(err)
+		for i, row := range rows {
+			v := row.fields(later)
+			if enveloped {
+				v = map[string]any{"key": nil, "value": v, "offset": from + int64(i), "timestamp": int64(0)}
+			}
+			check(w.Encode(v))
+		}
+		check(w.Close())
+		return b.Bytes(), ".avro"
+	}
 }
 
-// writeArchive writes the rows before an offset of each partition to files of random sizes and formats.
-func writeArchive(t *testing.T, random *rand.Rand, rows [visitPartitions][]walkIn, to [visitPartitions]int64) (folder string) {
+// writeArchive writes the rows before an offset of each partition to files of random sizes, as a layout has them.
+func writeArchive(t *testing.T, layout string, random *rand.Rand, rows [visitPartitions][]walkIn, to [visitPartitions]int64) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
+	write := func(name string, content []byte) {
+		path := filepath.Join(folder, name)
+		noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		noError(t, os.WriteFile(path, content, 0o600))
+	}
+	var all []archivedRow
 	for p, of := range rows {
 		for at := int64(0); at < to[p]; {
 			n := min(1+random.Int64N(20), to[p]-at)
-			content, ending := writeFile(t, random.IntN(3), of[at:at+n])
-			path := filepath.Join(folder, fmt.Sprintf("visits/day=%d/partition=%d/visits+%d+%010d%s", random.IntN(3), p, p, at, ending))
-			noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-			noError(t, os.WriteFile(path, content, 0o600))
+			part := of[at : at+n]
+			for i, row := range part {
+				all = append(all, archivedRow{Partition: int32(p), Offset: at + int64(i), walkIn: row})
+			}
+			content, ending := writeFile(t, layout == "aiven", random.IntN(7), at, part)
+			switch layout {
+			case "confluent":
+				write(fmt.Sprintf("visits/day=%d/partition=%d/visits+%d+%010d%s", random.IntN(3), p, p, at, ending), content)
+			case "aiven":
+				write(fmt.Sprintf("visits-%d-%020d%s", p, at, strings.TrimPrefix(ending, ".json")), content)
+			}
 			at += n
 		}
+	}
+	if layout == "delta" {
+		write("superseded.parquet", []byte("PAR1"))
+	}
+	var log strings.Builder
+	log.WriteString(`{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}
+{"metaData":{"id":"v","format":{"provider":"parquet"},"schemaString":"{\"type\":\"struct\",\"fields\":[]}","partitionColumns":["part"]}}
+`)
+	defer func() {
+		if layout == "delta" {
+			write("_delta_log/00000000000000000000.json", []byte(log.String()))
+		}
+	}()
+	for at := 0; (layout == "columns" || layout == "delta") && len(all) > 0; at++ {
+		n := min(1+random.IntN(60), len(all))
+		var b bytes.Buffer
+		part := all[:n]
+		random.Shuffle(n, func(i, j int) { part[i], part[j] = part[j], part[i] })
+		w := parquet.NewGenericWriter[archivedRow](&b, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(7))
+		must(w.Write(part))(t)
+		noError(t, w.Close())
+		name := fmt.Sprintf("part-%d.parquet", random.IntN(1_000_000))
+		write(name, b.Bytes())
+		fmt.Fprintf(&log, `{"add":{"path":%q,"partitionValues":{"part":"7"},"size":%d,"dataChange":true}}`+"\n", name, b.Len())
+		all = all[n:]
 	}
 	return folder
 }
@@ -1119,25 +1225,28 @@ func TestArchivesHaveTheWeightsOfTheTopic(t *testing.T) {
 	whole := openEmbedded(t)
 	writeVisits(t, whole, rows, [visitPartitions]int64{})
 	want := results(t, whole, visitJob(t))
-	for i, alone := range []bool{false, false, true} {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
+	for i, layout := range []string{"confluent", "confluent", "aiven", "columns", "delta", "alone"} {
+		t.Run(fmt.Sprint(layout, i), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(i), 7))
 			var cut, to [visitPartitions]int64
 			for p, of := range rows {
 				cut[p] = random.Int64N(int64(len(of)) + 1)
-				if to[p] = min(cut[p]+random.Int64N(30), int64(len(of))); alone {
-					to[p] = int64(len(of))
-				}
+				to[p] = min(cut[p]+random.Int64N(30), int64(len(of)))
 			}
 			job, log := visitJob(t), openEmbedded(t)
-			if job.Examples.Archive.Files = writeArchive(t, random, rows, to); alone {
+			if layout == "alone" {
+				for p, of := range rows {
+					to[p] = int64(len(of))
+				}
 				job.Examples.FromTopic, job.Examples.Format = "", ""
+				job.Examples.Archive.Files = writeArchive(t, "confluent", random, rows, to)
 				var err error
 				if job.Examples, err = job.Examples.WithArchiveTopic(t.Context()); err != nil || job.Examples.FromTopic != "visits" {
 					t.Fatal(err)
 				}
 			} else {
 				writeVisits(t, log, rows, cut)
+				job.Examples.Archive.Files, job.Examples.Archive.Layout = writeArchive(t, layout, random, rows, to), layout
 			}
 			if got := results(t, log, job); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%v, expected %v", got, want)
@@ -1159,7 +1268,7 @@ func TestArchivesWithGaps(t *testing.T) {
 	follow := func(to int64, name string, archives ...[]walkIn) (*eventRecorder, error) {
 		folder := t.TempDir()
 		for i, archived := range archives {
-			content, ending := writeFile(t, 2*i, archived[:to])
+			content, ending := writeFile(t, false, 2*i, 0, archived[:to])
 			noError(t, os.WriteFile(filepath.Join(folder, "visits+1+0"+ending), content, 0o600))
 		}
 		job.Name, job.Examples.Archive.Files = name, folder
