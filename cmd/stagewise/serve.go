@@ -216,33 +216,29 @@ const versionPatience = time.Second
 // tellVersions says which version predicts, and that there is none, whenever that changes, until ctx ends or stop is called.
 func tellVersions(ctx context.Context, follower *client.Follower, recorder event.Recorder) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		changed := follower.Changed()
+	var told sync.WaitGroup
+	told.Go(func() {
+		var patience <-chan time.Time // nil: it has begun to tell
 		if follower.Model() == nil {
-			timer := time.NewTimer(versionPatience)
-			defer timer.Stop()
-			select {
-			case <-changed:
-			case <-timer.C:
-			case <-ctx.Done():
-				return
-			}
+			patience = time.After(versionPatience)
 		}
 		for {
 			changed := follower.Changed()
-			recorder.Record(answers(follower))
+			if patience == nil {
+				recorder.Record(answers(follower))
+			}
 			select {
 			case <-changed:
+			case <-patience:
 			case <-ctx.Done():
 				return
 			}
+			patience = nil
 		}
-	}()
+	})
 	return func() {
 		cancel()
-		<-told
+		told.Wait()
 	}
 }
 
