@@ -119,6 +119,29 @@ func TestAccumulatorAgainstFloat64(t *testing.T) {
 	}
 }
 
+// A row of weight 2 counts as the row twice. A row of weight 0 does not count, whatever values it holds.
+func TestWeights(t *testing.T) {
+	const p, k = 7, 3
+	r := rand.New(rand.NewPCG(4, 1))
+	weighted := messageOf(r, 100, p, k, func() float32 { return float32(r.IntN(3)) })
+	repeated := message{block: kernel.Dense{Cols: p}, residual: kernel.Dense{Cols: k}}
+	for i, w := range weighted.weights {
+		for range int(w) {
+			repeated.block.Data = append(repeated.block.Data, weighted.block.Row(i)...)
+			repeated.residual.Data = append(repeated.residual.Data, weighted.residual.Row(i)...)
+			repeated.weights = append(repeated.weights, 1)
+		}
+		if w == 0 {
+			weighted.block.Row(i)[i%p] = float32(math.Inf(1))
+			weighted.residual.Row(i)[0] = float32(math.NaN())
+		}
+	}
+	repeated.block.Rows, repeated.residual.Rows = len(repeated.weights), len(repeated.weights)
+	want := momentsOf(p, k, []message{repeated})
+	want.check(t, accumulated(&Accumulator{BLAS: kernel.Gonum()}, p, k, repeated), 1e-6)
+	want.check(t, accumulated(&Accumulator{BLAS: kernel.Gonum()}, p, k, weighted), 1e-6)
+}
+
 // 2^24 + 1 has no float32: adding 1 to a float32 sum would lose it.
 func TestTilesKeepWhatOneFloat32Loses(t *testing.T) {
 	const n, times = 4096, 5
