@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
@@ -191,24 +190,6 @@ func newVersion() *cobra.Command {
 				revision = " " + revision
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "stagewise %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return nil
-		},
-	}
-}
-
-// newMan returns the command that packagers call: make release does.
-func newMan() *cobra.Command {
-	return &cobra.Command{
-		Use: "man FOLDER", Args: exactly("FOLDER"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return failed(err)
-			}
-			root := cmd.Root()
-			root.DisableAutoGenTag = true
-			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "stagewise", Manual: "stagewise"}, args[0]); err != nil {
-				return failed(fmt.Errorf("write the manual pages: %w", err))
-			}
 			return nil
 		},
 	}

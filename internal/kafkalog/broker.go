@@ -13,9 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sync/semaphore"
@@ -25,7 +25,7 @@ import (
 // keeps its log in the data directory. The log survives SIGKILL: acknowledged messages are in the page cache, and a torn
 // last batch is truncated on load. kfake does not lock the directory, so broker does.
 type broker struct {
-	lock     *flock.Flock
+	lock     *os.File
 	made     []string // created directories: the data directory, then its parents
 	files    files
 	sync     bool // each batch is synced to disk before it is acknowledged
@@ -239,7 +239,7 @@ func (b *broker) release() error {
 			break // no longer empty
 		}
 	}
-	return errors.Join(err, b.lock.Unlock())
+	return errors.Join(err, b.lock.Close())
 }
 
 // listener accepts the connections of the embedded broker: from this process through a pipe in memory, and from other
@@ -393,7 +393,7 @@ const (
 
 // lockDir locks a data directory as lockNow does. While another process has locked it, it tries again until lockPatience or
 // the context ends, and calls locked with the time of its first attempt.
-func lockDir(ctx context.Context, dir string, locked func(since time.Time, err error)) (lock *flock.Flock, made []string, err error) {
+func lockDir(ctx context.Context, dir string, locked func(since time.Time, err error)) (lock *os.File, made []string, err error) {
 	for began := time.Now(); ; {
 		lock, made, err = lockNow(dir)
 		if !errors.As(err, new(*LockedError)) || time.Since(began) >= lockPatience {
@@ -410,7 +410,7 @@ func lockDir(ctx context.Context, dir string, locked func(since time.Time, err e
 
 // lockNow locks a data directory and writes the process id into the lock file. The operating system releases the lock when
 // a process dies, so a leftover lock file is harmless. made are the directories that it created, each before its parent.
-func lockNow(dir string) (lock *flock.Flock, made []string, err error) {
+func lockNow(dir string) (lock *os.File, made []string, err error) {
 	for path := filepath.Clean(dir); ; path = filepath.Dir(path) {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -424,19 +424,19 @@ func lockNow(dir string) (lock *flock.Flock, made []string, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make data directory: %w", err)
 	}
-	lock = flock.New(filepath.Join(dir, "lock"))
-	locked, err := lock.TryLock()
-	if err != nil {
+	if lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, nil, fmt.Errorf("lock data directory %s: %w", dir, err)
 	}
-	if !locked {
-		owner, _ := os.ReadFile(lock.Path())
+	switch err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		owner, _ := os.ReadFile(lock.Name())
 		first, address, _ := strings.Cut(string(owner), "\n")
 		pid, _ := strconv.Atoi(first)
 		return nil, nil, errors.Join(&LockedError{Dir: dir, PID: pid, Listen: address}, lock.Close())
-	}
-	if !isThere(lock) { // the previous process has removed the directory
-		return nil, nil, errors.Join(&LockedError{Dir: dir}, lock.Unlock())
+	case err != nil:
+		return nil, nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), lock.Close())
+	case !isThere(lock): // the previous process has removed the directory
+		return nil, nil, errors.Join(&LockedError{Dir: dir}, lock.Close())
 	}
 	if err := sign(lock, ""); err != nil {
 		return nil, nil, errors.Join(err, unlock(lock))
@@ -445,30 +445,30 @@ func lockNow(dir string) (lock *flock.Flock, made []string, err error) {
 }
 
 // sign writes the process id into a locked file, and in a second line the address at which its broker listens, if any.
-func sign(lock *flock.Flock, address string) error {
+func sign(lock *os.File, address string) error {
 	text := strconv.Itoa(os.Getpid())
 	if address != "" {
 		text += "\n" + address
 	}
-	if err := os.WriteFile(lock.Path(), []byte(text), 0o644); err != nil {
-		return fmt.Errorf("lock data directory %s: %w", filepath.Dir(lock.Path()), err)
+	if err := os.WriteFile(lock.Name(), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("lock data directory %s: %w", filepath.Dir(lock.Name()), err)
 	}
 	return nil
 }
 
 // isThere reports whether the locked file is the one that other processes would lock.
-func isThere(lock *flock.Flock) bool {
+func isThere(lock *os.File) bool {
 	locked, err := lock.Stat()
 	if err != nil {
 		return false
 	}
-	there, err := os.Stat(lock.Path())
+	there, err := os.Stat(lock.Name())
 	return err == nil && os.SameFile(locked, there)
 }
 
 // unlock empties the lock file but keeps it: if it were removed, two processes could lock two files of the same name.
-func unlock(lock *flock.Flock) error {
-	return errors.Join(os.Truncate(lock.Path(), 0), lock.Unlock())
+func unlock(lock *os.File) error {
+	return errors.Join(os.Truncate(lock.Name(), 0), lock.Close())
 }
 
 const (

@@ -17,8 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-
-	"github.com/shirou/gopsutil/v4/mem"
 )
 
 const (
@@ -100,15 +98,12 @@ func afterCollection(do func()) {
 
 // Free returns how many bytes of memory this process may still take.
 func Free() (int64, error) {
-	machine, err := mem.VirtualMemory()
+	machine, err := available()
 	if err != nil {
 		return 0, err
 	}
 	allowed, err := allowedByGroups(os.DirFS("/"))
-	if err != nil {
-		return 0, err
-	}
-	return min(allowed, int64(min(machine.Available, math.MaxInt64))), nil
+	return min(allowed, machine), err
 }
 
 // allowedByGroups returns how many bytes of memory the control groups of this process still allow, of version 1 and of version
@@ -199,6 +194,7 @@ func number(root fs.FS, file, key string) (int64, error) {
 		if !found {
 			continue
 		}
+		text = strings.TrimSuffix(strings.TrimSpace(text), " kB")
 		value, err := strconv.ParseUint(text, 10, 64)
 		switch {
 		case text == "max", value >= 1<<62: // version 1 says so that there is none, in whole pages

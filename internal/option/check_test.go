@@ -45,6 +45,27 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Edits are symmetric, of whole letters, and none within a word; a chain of words takes no fewer than the direct way.
+func TestEdits(t *testing.T) {
+	words := []string{"", "a", "ä", "kitten", "sitting", "sitten", "rows", "wors"}
+	for _, a := range words {
+		for _, b := range words {
+			n := Edits(a, b)
+			if n != Edits(b, a) || (n == 0) != (a == b) || n > max(len([]rune(a)), len([]rune(b))) {
+				t.Errorf("%q to %q: %d edits, back %d", a, b, n, Edits(b, a))
+			}
+			for _, c := range words {
+				if n > Edits(a, c)+Edits(c, b) {
+					t.Errorf("%q to %q: %d edits, fewer by way of %q", a, b, n, c)
+				}
+			}
+		}
+	}
+	if n := Edits("kitten", "sitting"); n != 3 || Edits("ä", "a") != 1 {
+		t.Errorf("kitten to sitting: %d edits", n)
+	}
+}
+
 func TestEnumerate(t *testing.T) {
 	for words, want := range map[string]string{"": "", "a": "a", "a b": "a or b", "a b c": "a, b or c"} {
 		if got := Enumerate(strings.Fields(words), "or"); got != want {

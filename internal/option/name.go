@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/dustin/go-humanize"
 )
 
@@ -39,12 +38,32 @@ func Nearest(word string, candidates []string) string {
 		return ""
 	}
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "_")) }
-	edits := func(candidate string) int { return levenshtein.ComputeDistance(plain(word), plain(candidate)) }
+	edits := func(candidate string) int { return Edits(plain(word), plain(candidate)) }
 	best := slices.MinFunc(candidates, func(a, b string) int { return edits(a) - edits(b) })
 	if edits(best) > max(1, len(best)/3) {
 		return ""
 	}
 	return best
+}
+
+// Edits returns the number of letters to insert, delete or replace that makes one word another (Levenshtein 1965).
+func Edits(from, to string) int {
+	letters := []rune(to)
+	row := make([]int, len(letters)+1) // of edits from the letters so far to each beginning of the other word
+	for j := range row {
+		row[j] = j
+	}
+	for _, letter := range from {
+		replaced := row[0]
+		row[0]++
+		for j, other := range letters {
+			if letter != other {
+				replaced++
+			}
+			replaced, row[j+1] = row[j+1], min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(letters)]
 }
 
 // Enumerate joins words as a sentence does: "a", "a or b", "a, b or c".

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -113,7 +113,7 @@ func meantBy(label string, labels []string) (meant string, ok bool) {
 		func(other string) bool { return trimmed(other) == trimmed(label) },
 		func(other string) bool { return lettersOf(other) == lettersOf(label) && lettersOf(label) != "" },
 		func(other string) bool {
-			return err != nil && 4*levenshtein.ComputeDistance(other, label) <= min(len(other), len(label))
+			return err != nil && 4*option.Edits(other, label) <= min(len(other), len(label))
 		},
 	} {
 		same := slices.DeleteFunc(slices.Clone(labels), func(other string) bool { return !alike(other) })

@@ -11,7 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
-	"golang.org/x/term"
+	"golang.org/x/sys/unix"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -438,15 +438,18 @@ func newBar(w io.Writer, now func() time.Time) *bar {
 // terminalWidth returns a function that returns the columns of a terminal; nil if w is not a terminal.
 func terminalWidth(w io.Writer) func() int {
 	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !ok {
+		return nil
+	}
+	size := func() (*unix.Winsize, error) { return unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) }
+	if _, err := size(); err != nil {
 		return nil
 	}
 	return func() int {
-		columns, _, err := term.GetSize(int(f.Fd()))
-		if err != nil || columns <= 0 {
-			return 80
+		if s, err := size(); err == nil && s.Col > 0 {
+			return int(s.Col)
 		}
-		return columns
+		return 80
 	}
 }
 

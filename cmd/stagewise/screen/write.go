@@ -11,14 +11,13 @@ package screen
 
 import (
 	"bufio"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/model"
@@ -37,7 +36,8 @@ func Write(path string, stdout io.Writer, content func(io.Writer) error) (err er
 	if path == StandardOutput {
 		return buffered(stdout, content)
 	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+	info, missing := os.Stat(path)
+	if missing == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -47,20 +47,25 @@ func Write(path string, stdout io.Writer, content func(io.Writer) error) (err er
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithExistingPermissions(),
-		renameio.WithPermissions(0o666))
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".stagewise-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	defer func() { // it does nothing once the file is there
-		if left := f.Cleanup(); err == nil {
-			err = left
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
 	if err := buffered(f, content); err != nil {
-		return err
+		return errors.Join(err, f.Close())
 	}
-	if err := f.CloseAtomicallyReplace(); err != nil {
+	if missing == nil {
+		err = f.Chmod(info.Mode().Perm())
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
