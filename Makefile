@@ -74,7 +74,7 @@ paper: ## the paper's experiments beside its figures; ARGS="--news20 FOLDER --rc
 	@PROGRAM=bench/paper.py scripts/bench.sh $(ARGS)
 
 wheel: ## a Python wheel that carries the program, for this machine, in dist/
-	@scripts/wheel.sh
+	@scripts/release.sh --wheels
 
 release: ## archives and Python wheels for Linux and macOS in dist/, with checksums and an SBOM
 	@scripts/release.sh

@@ -58,7 +58,7 @@ const largestWheel = 45 << 20
 // compiler or a BLAS of the system. Its version is the program's, and it has the licences of what that links.
 func TestPythonWheel(t *testing.T) {
 	p := newPython(t)
-	p.execute("..", "scripts/wheel.sh", p.folder)
+	p.execute("..", "scripts/release.sh", "--wheels", p.folder)
 	wheels, err := filepath.Glob(filepath.Join(p.folder, "*.whl"))
 	if err != nil || len(wheels) != 1 {
 		t.Fatalf("wheels %v, %v", wheels, err)
