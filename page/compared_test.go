@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -318,6 +319,25 @@ func TestErrorAlongRows(t *testing.T) {
 	got := alongRows([]statistics.ErrorBin{bin(0, 10, 10, 50), bin(0, 10, 30, 10), bin(1, 5, 0, 0), bin(2, 20, 20, 5)})
 	if want := []CurvePoint{{20, 20}, {45, 5}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, expected %v", got, want)
+	}
+}
+
+// Whatever numbers the reports of versions have, the page has JSON.
+func TestAnyNumbersAreShown(t *testing.T) {
+	const most = math.MaxFloat64
+	bins := []statistics.ErrorBin{{Rows: 1, Weight: most, Error: most}, {Offset: 1, Rows: 1, Weight: most, Error: 1},
+		{Offset: 1, Rows: 1, Weight: most, Error: -most}}
+	served := []schemas.ServedReport{{Version: 1, Rows: 2, Error: most}, {Version: 1, Rows: math.MaxInt64, Error: -most}}
+	for n := 1; n <= len(served); n++ {
+		r := &reader{places: []schemas.Place{{Run: "a", Version: 1}}, catalogue: map[string]*described{"a": {
+			Version: Version{Version: 1}, quality: &Quality{Curve: alongRows(bins)}, served: served[:n],
+		}}, offered: "a"}
+		s := &State{}
+		s.Versions, s.Quality = r.versions()
+		board := NewBoard()
+		if board.Put(s); !json.Valid(board.json()) || s.Versions[0].ServedError == nil && n == 1 || len(s.Quality.Curve) != 2 {
+			t.Errorf("state %s", board.json())
+		}
 	}
 }
 

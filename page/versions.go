@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // described is the state of a version.
@@ -180,7 +181,7 @@ func (r *reader) served() map[int]schemas.ServedReport {
 			sum := all[s.Version]
 			rows := sum.Rows + s.Rows
 			all[s.Version] = schemas.ServedReport{Version: s.Version, Rows: rows,
-				Error: (float64(sum.Rows)*sum.Error + float64(s.Rows)*s.Error) / float64(max(rows, 1))}
+				Error: wire.Finite((float64(sum.Rows)*sum.Error + float64(s.Rows)*s.Error) / float64(max(rows, 1)))}
 		}
 	}
 	return all
@@ -224,7 +225,7 @@ func alongRows(curve []statistics.ErrorBin) (points []CurvePoint) {
 			weight, wrong = weight+curve[i].Weight, wrong+curve[i].Weight*curve[i].Error
 		}
 		if weight > 0 {
-			points = append(points, CurvePoint{Rows: rows, Error: wrong / weight})
+			points = append(points, CurvePoint{Rows: rows, Error: wire.Finite(wrong / weight)})
 		}
 	}
 	return points
