@@ -364,10 +364,10 @@ func (s Source) noLabels() error {
 	return errNoLabels
 }
 
-// File reads rows to predict from a file, in batches like Batches, without labels and weights. want describes the model's
-// needs; if the file does not match, the error is a *input.Error. A CSV with a header may have its columns in any order,
-// and additional ones. In one without, columns that the options give by name are ignored. For idx it is the file of
-// images. A directory of tables is read table by table.
+// File reads rows to predict from a file, in batches like Batches, without weights, and without labels unless want has Truth.
+// want describes the model's needs; if the file does not match, the error is a *input.Error. A CSV with a header may have
+// its columns in any order, and additional ones. In one without, columns that the options give by name are ignored. For
+// idx it is the file of images. A directory of tables is read table by table.
 func File(ctx context.Context, name string, o Options, want layout.Features) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {
 		tables, values, err := folderTables(name)
@@ -406,6 +406,13 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 			return
 		}
 		defer c.Close()
+		if want.Truth {
+			err = checkTable(f, c.Name)
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
 		r, err := f.Open([]*input.Content{c}, o.Options, &want, nil)
 		if err != nil {
 			yield(nil, err)
@@ -454,10 +461,18 @@ func (o Options) surveyTable(ctx context.Context, file string, s layout.Survey) 
 		return err
 	}
 	defer c.Close()
-	if !f.IsTable() {
-		return input.WholeFile(c.Name, fmt.Errorf("format %s: expected a table: %s", f.Name, formatNames("", "or", format.Format.IsTable)))
+	if err := checkTable(f, c.Name); err != nil {
+		return err
 	}
 	return f.Survey(c, o.Options, s, nil)
+}
+
+// checkTable returns an error for a file of a format that is no table.
+func checkTable(f format.Format, file string) error {
+	if f.IsTable() {
+		return nil
+	}
+	return input.WholeFile(file, fmt.Errorf("format %s: expected a table: %s", f.Name, formatNames("", "or", format.Format.IsTable)))
 }
 
 // checkCells is the number of values to read from all files together, beyond the first batch of each.

@@ -96,6 +96,9 @@ func (f Format) openTable(c *input.Content, o layout.Options, want *layout.Featu
 	if r, err = f.open(c, o.ToPredictWith(*want), want); err == nil {
 		err = r.LayFeatures(*want, r.table.Line > 0)
 	}
+	if err == nil && want.Truth {
+		err = r.LayTruth(*want)
+	}
 	if err == nil {
 		err = r.CheckTypes()
 	}

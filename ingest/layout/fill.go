@@ -352,10 +352,15 @@ func (f *filling) targets(at int, c Cell) (row int, err error) {
 		cell := f.b.Cell(row, at)
 		v, err := cell.Number(f.missing)
 		if err != nil {
-			return fmt.Errorf("%w: expected a number to predict", err)
+			err = fmt.Errorf("%w: expected a number to predict", err)
+		} else {
+			err = CheckTarget(v)
+		}
+		if err != nil && f.Options.Mode == Predicting {
+			v, err = math.NaN(), nil
 		}
 		f.to.Targets[(f.before+row)*k+c.At] = v
-		return CheckTarget(v)
+		return err
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Features describes the rows that a model needs.
@@ -16,6 +17,7 @@ type Features struct {
 	Image   examples.Image   // image shape of the rows; zero: not images, or unknown
 	Labels  []string         // classes of the model; none: unknown
 	Sparse  bool             // rows are sparse; columns from Width on are ignored
+	Truth   bool             // the labels or targets of the rows are read too
 }
 
 // LayFeatures assigns the columns of a file with rows to predict to the features of a model. header reports whether the first row is taken
@@ -38,6 +40,26 @@ func (l *Layout) LayFeatures(want Features, header bool) error {
 		return l.layByName(want, otherwise)
 	}
 	return l.layByPlace(want)
+}
+
+// LayTruth gives the column of the labels, or those of the targets, their role beside the features. An invalid target is NaN.
+func (l *Layout) LayTruth(want Features) error {
+	l.NoLabels = value.MissingOf(l.Options.MissingValues).Without(want.Labels)
+	for _, g := range l.Options.given(l.defaultLabel) {
+		if g.role != Label && g.role != Target {
+			continue
+		}
+		for _, c := range g.columns {
+			if at, err := l.Column(Column(c)); err != nil || l.Cells[at].Role != ignored {
+				return l.Locate(-1, fmt.Errorf("no column %s with the labels: set --label to one of the columns %s", value.Quote(c),
+					SomeNames(l.Names)))
+			}
+		}
+		if err := l.give(g); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // laySparse finds the column of texts or of sparse rows. single reports whether a file with one column has the texts there, whatever its

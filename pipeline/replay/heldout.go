@@ -19,26 +19,25 @@ type HeldOut struct {
 	Features []float32 // d, as in the message; missing values are NaN
 	Label    string    // in classification
 	Targets  []float64 // in regression
-
-	at int64 // index among all such rows
+	Number   int64     // of the row, from 0, among all from which it was drawn
 }
 
 // HeldOutRows returns the test rows of a version's run, or, if there are none, its holdout rows: up to most, drawn with
 // the seed, in topic order. The model must be on dense rows, and must not be multi-label.
 func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most int, seed uint64) ([]HeldOut, examples.Split, error) {
-	test, held := newDraw(most, seed), newDraw(most, seed)
+	test, held := NewDraw(most, seed), NewDraw(most, seed)
 	err := eachHeldOut(ctx, p, m, func(split examples.Split, row func() HeldOut) bool {
 		if split == examples.Test {
-			test.offer(row)
+			test.Offer(test.seen, row)
 		} else {
-			held.offer(row)
+			held.Offer(held.seen, row)
 		}
 		return true
 	})
 	if len(test.rows) > 0 {
-		return test.inOrder(), examples.Test, err
+		return test.Rows(), examples.Test, err
 	}
-	return held.inOrder(), examples.Holdout, err
+	return held.Rows(), examples.Holdout, err
 }
 
 // eachHeldOut calls do for the labelled rows of a version's run on which it was not trained, in topic order, until do returns false.
@@ -90,20 +89,21 @@ func eachHeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model,
 	})
 }
 
-// draw samples rows of a stream uniformly (reservoir sampling, Vitter 1985).
-type draw struct {
+// Draw samples rows of a stream uniformly (reservoir sampling, Vitter 1985).
+type Draw struct {
 	most   int
 	seen   int64
 	rows   []HeldOut
 	random *rand.Rand
 }
 
-func newDraw(most int, seed uint64) *draw {
-	return &draw{most: most, random: rand.New(rand.NewPCG(seed, 0))}
+// NewDraw returns a draw of at most so many rows, with a seed.
+func NewDraw(most int, seed uint64) *Draw {
+	return &Draw{most: most, random: rand.New(rand.NewPCG(seed, 0))}
 }
 
-func (d *draw) offer(row func() HeldOut) {
-	at := d.seen
+// Offer adds a row to the stream. It calls row only if the row is drawn, and keeps what it returns.
+func (d *Draw) Offer(number int64, row func() HeldOut) {
 	d.seen++
 	place := len(d.rows)
 	if place == d.most {
@@ -114,11 +114,12 @@ func (d *draw) offer(row func() HeldOut) {
 		d.rows = append(d.rows, HeldOut{})
 	}
 	d.rows[place] = row()
-	d.rows[place].at = at
+	d.rows[place].Number = number
 }
 
-func (d *draw) inOrder() []HeldOut {
-	slices.SortFunc(d.rows, func(a, b HeldOut) int { return cmp.Compare(a.at, b.at) })
+// Rows returns the rows that were drawn, in the order of the stream.
+func (d *Draw) Rows() []HeldOut {
+	slices.SortFunc(d.rows, func(a, b HeldOut) int { return cmp.Compare(a.Number, b.Number) })
 	return d.rows
 }
 

@@ -3,6 +3,7 @@ package examples
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -114,6 +115,18 @@ func (r *Rows) Labelled() (n int) {
 		}
 	}
 	return n
+}
+
+// Label returns the text of the label of a row; "": it has none. The rows are not multi-label.
+func (r *Rows) Label(row int) string {
+	switch {
+	case len(r.NoLabel) > 0 && r.NoLabel[row]:
+	case len(r.Words) > 0:
+		return r.Words[row]
+	case len(r.Numbers) > 0:
+		return strconv.FormatInt(r.Numbers[row], 10)
+	}
+	return ""
 }
 
 // labelled returns which rows have a label; nil if all have one.

@@ -7,18 +7,15 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
-	"unique"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -27,100 +24,55 @@ import (
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// ReadLabelled reads the labelled rows of a table: all, or so many that are drawn with the seed. The labels are read beside the features,
-// as rows to predict are read without them.
+// ReadLabelled reads the labelled rows of a table: all, or so many that are drawn with the seed.
 func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Options, limit int, seed uint64) (*explain.Rows, error) {
-	truth := &cells{columns: []string{string(o.Label)}}
-	if m.Task() == examples.Numbers {
-		truth.columns = o.Targets
-	}
-	truth.of = make([][]string, len(truth.columns))
-	if err := ingest.Survey(ctx, file, o, truth); err != nil {
-		return nil, err
-	}
-	if truth.err != nil {
-		return nil, fmt.Errorf("%s: %w", file, truth.err)
-	}
-	rows, noLabel, classOf := &explain.Rows{}, layout.MissingLabels(m.Manifest.Plan), explain.ClassOf(m)
-	var list []labelled
-	all := len(truth.of[0])
-	for i := range all {
-		row := labelled{number: i}
-		if m.Task() != examples.Numbers {
-			if noLabel.Has(truth.of[0][i]) {
-				rows.Unlabelled++
-				continue
-			}
-			if row.class = classOf(truth.of[0][i]); row.class < 0 {
-				rows.Unknown++
-				continue
-			}
-		} else if row.targets = numbersOf(truth.of, i); row.targets == nil {
-			rows.Unlabelled++
-			continue
-		}
-		list = append(list, row)
-	}
-	if limit < len(list) {
-		drawn := rand.New(rand.NewPCG(seed, uint64(len(list)))).Perm(len(list))[:limit]
-		slices.Sort(drawn)
-		for i, at := range drawn { // which is not before i
-			list[i] = list[at]
-		}
-		list = list[:limit]
-	}
-	rows.Features = kernel.NewDense(len(list), m.Width())
-	trained := layout.Features{Width: m.Width(), Image: m.Image(), Columns: m.Columns(), Labels: m.Labels()}
-	seen, next := 0, 0
-	for batch, err := range ingest.File(ctx, file, o, trained) {
+	want := layout.Features{Width: m.Width(), Image: m.Image(), Columns: m.Columns(), Labels: m.Labels(), Truth: true}
+	drawn, classOf, unlabelled, unknown, number := replay.NewDraw(limit, seed), explain.ClassOf(m), int64(0), int64(0), int64(0)
+	for batch, err := range ingest.File(ctx, file, o, want) {
 		if err != nil {
 			return nil, err
 		}
-		for ; next < len(list) && list[next].number < seen+batch.Rows; next++ {
-			at := list[next].number - seen
-			if batch.Bytes != nil {
-				examples.FromBytes(rows.Features.Row(next), batch.Bytes[at*batch.Cols:(at+1)*batch.Cols])
-			} else {
-				copy(rows.Features.Row(next), batch.Floats[at*batch.Cols:(at+1)*batch.Cols])
+		k := len(batch.Targets) / batch.Rows
+		for i := range batch.Rows {
+			label, targets := batch.Label(i), batch.Targets[i*k:(i+1)*k]
+			switch {
+			case k == 0 && label == "" || slices.ContainsFunc(targets, math.IsNaN):
+				unlabelled++
+			case k == 0 && classOf(label) < 0:
+				unknown++
+			default:
+				drawn.Offer(number, func() replay.HeldOut {
+					features := batch.Floats[i*batch.Cols : (i+1)*batch.Cols]
+					return replay.HeldOut{Features: slices.Clone(features), Label: label, Targets: slices.Clone(targets)}
+				})
 			}
-			list[next].addTo(rows)
+			number++
 		}
-		seen += batch.Rows
 	}
-	if seen != all {
-		return nil, fmt.Errorf("%s: %d rows have features and %d a label: set --header or --header=false", file, seen, all)
-	}
+	rows := rowsOf(m, drawn.Rows())
+	rows.Unlabelled, rows.Unknown = unlabelled, unknown
 	return rows, nil
 }
 
-// labelled is the truth of a row: its class, or for a model of numbers its targets.
-type labelled struct {
-	number  int
-	class   int32
-	targets []float64
-}
-
-// addTo adds the truth after that of other rows.
-func (l labelled) addTo(rows *explain.Rows) {
-	if rows.Numbers = append(rows.Numbers, int64(l.number)); l.targets == nil {
-		rows.Classes = append(rows.Classes, l.class)
-	}
-	rows.Targets = append(rows.Targets, l.targets...)
-}
-
-// numbersOf returns the numbers of a row; nil if one of them is none.
-func numbersOf(cells [][]string, row int) (numbers []float64) {
-	for _, column := range cells {
-		v, err := value.Number(column[row])
-		if err != nil || layout.CheckTarget(v) != nil {
-			return nil
+// rowsOf returns the rows whose labels the model has.
+func rowsOf(m *model.Model, drawn []replay.HeldOut) *explain.Rows {
+	rows, classOf := &explain.Rows{Features: kernel.Dense{Cols: m.Width()}}, explain.ClassOf(m)
+	for _, row := range drawn {
+		if class := classOf(row.Label); m.Task() != examples.Numbers {
+			if class < 0 {
+				rows.Unknown++
+				continue
+			}
+			rows.Classes = append(rows.Classes, class)
 		}
-		numbers = append(numbers, v)
+		rows.Targets = append(rows.Targets, row.Targets...)
+		rows.Numbers = append(rows.Numbers, row.Number)
+		rows.Features.Data = append(rows.Features.Data, row.Features...)
+		rows.Features.Rows++
 	}
-	return numbers
+	return rows
 }
 
 // errNothingHeldOut says that a version has learnt from all rows of its run.
@@ -135,74 +87,7 @@ func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int,
 	if len(held) == 0 {
 		return nil, split, errNothingHeldOut
 	}
-	rows, classOf := &explain.Rows{Features: kernel.Dense{Cols: m.Width()}}, explain.ClassOf(m)
-	for i, row := range held {
-		l := labelled{i, classOf(row.Label), row.Targets}
-		if row.Targets == nil && l.class < 0 {
-			rows.Unknown++
-			continue
-		}
-		l.addTo(rows)
-		rows.Features.Data = append(rows.Features.Data, row.Features...)
-		rows.Features.Rows++
-	}
-	return rows, split, nil
-}
-
-// cells is a [layout.Survey] that keeps the cells of columns.
-type cells struct {
-	words
-	columns []string // by name or number; "": the default column of labels
-	of      [][]string
-	layout  *layout.Layout // of the file that is read
-	at      []int          // its columns
-	err     error          // no such column
-}
-
-// More implements [layout.Survey].
-func (c *cells) More(rows int) int {
-	if c.err != nil {
-		return 0
-	}
-	return c.words.More(rows)
-}
-
-// find finds the columns in a file.
-func (c *cells) find(l *layout.Layout) error {
-	c.layout, c.at = l, nil
-	byDefault := "label"
-	if len(l.Cells) > 0 && l.Cells[0].Type == "" { // a file without types: CSV
-		byDefault = "0"
-	}
-	for _, name := range c.columns {
-		name = cmp.Or(name, byDefault)
-		at, isNumber := layout.Column(name).Number()
-		if !isNumber {
-			at = slices.Index(l.Names, name)
-		}
-		if at < 0 || at >= len(l.Cells) || !isWords(l.Cells[at].Field) {
-			return fmt.Errorf("no column %s with the labels: set --label to one of the columns %s", value.Quote(name), layout.SomeNames(l.Names))
-		}
-		c.at = append(c.at, at)
-	}
-	return nil
-}
-
-// Add implements [layout.Survey].
-func (c *cells) Add(l *layout.Layout, column int, cell tabular.Cell) error {
-	if c.layout != l { // another file
-		c.err = c.find(l)
-	}
-	for i, at := range c.at {
-		if at == column && c.err == nil {
-			text, err := cell.Text()
-			if err != nil {
-				return err
-			}
-			c.of[i] = append(c.of[i], unique.Make(text).Value()) // labels are few
-		}
-	}
-	return nil
+	return rowsOf(m, held), split, nil
 }
 
 // Bounds of the explanation on the page of a run, which takes a second or two.
