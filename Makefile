@@ -8,7 +8,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo demo-images demo-table stream loop test nightly check build race fuzz chaos bench paper wheel release kafka-up kafka-down clean
+.PHONY: help demo demo-images demo-table stream loop test test-units test-race test-flows nightly check build race fuzz chaos bench paper wheel release kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,12 @@ loop: ## a model that learns from what it answered: the error of what was served
 
 test: ## before a merge: format, vet, lint, unit, race, simulation, what Python reads, real Kafka, faults, a table, the closed loop, packages
 	@scripts/test.sh format vet
-	@scripts/test.sh lint unit -- race python -- simulate page table loop package chaos kafka
+	@$(MAKE) --no-print-directory -j 3 test-units test-race test-flows
+
+# What make test does at the same time: some steps wait for brokers and browsers, and others compute on one core only.
+test-units: ; @scripts/test.sh lint unit
+test-race: ; @scripts/test.sh race python
+test-flows: ; @scripts/test.sh simulate page table loop package chaos kafka
 
 nightly: ## what is too long for test: MNIST's accuracy, arm64, 50,000 simulated schedules, clusters, 50 runs and 50 chains under faults, fuzzing
 	@SCHEDULES=50000 RUNS=50 FUZZTIME=2m scripts/test.sh mnist arm64 simulate cluster chaos fuzz

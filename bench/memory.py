@@ -27,20 +27,6 @@ def softmax(z):
     return e
 
 
-def stage(z, z_test, y, score, score_test, link, passes, ridge, smoothness):
-    gram = (z.T @ z).astype(np.float64) / len(z)
-    penalty = ridge * np.trace(gram) / z.shape[1]
-    factor = cho_factor(smoothness * gram + penalty * np.eye(len(gram)))
-    w = np.zeros((z.shape[1], y.shape[1]), np.float32)
-    for _ in range(passes):
-        now = score + z @ w
-        residual = y - (softmax(now) if link == "softmax" else now)
-        gradient = (z.T @ residual).astype(np.float64) / len(z) - penalty * w
-        w += cho_solve(factor, gradient).astype(np.float32)
-        wrong = (score_test + z_test @ w).argmax(1)
-    return score + z @ w, score_test + z_test @ w, wrong
-
-
 def stages(link, passes):
     began = time.perf_counter()
     x, labels, x_test, labels_test = mnist.components()
@@ -50,7 +36,18 @@ def stages(link, passes):
     ridge, smoothness = (1e-4, 0.5) if link == "softmax" else (1e-5, 1.0)
     for t in range(STAGES):
         f = mnist.Fourier(x.shape[1], SIZE, s, seed=100 + t)
-        score, score_test, predicted = stage(f(x), f(x_test), y, score, score_test, link, passes, ridge, smoothness)
+        z, z_test = f(x), f(x_test)
+        gram = (z.T @ z).astype(np.float64) / len(z)
+        penalty = ridge * np.trace(gram) / SIZE
+        factor = cho_factor(smoothness * gram + penalty * np.eye(SIZE))
+        w = np.zeros((SIZE, 10), np.float32)
+        for _ in range(passes):
+            now = score + z @ w
+            residual = y - (softmax(now) if link == "softmax" else now)
+            gradient = (z.T @ residual).astype(np.float64) / len(z) - penalty * w
+            w += cho_solve(factor, gradient).astype(np.float32)
+            predicted = (score_test + z_test @ w).argmax(1)
+        score, score_test = score + z @ w, score_test + z_test @ w
     seconds = time.perf_counter() - began
     print(json.dumps({"seconds": round(seconds, 3), "error": round(100 * float((predicted != labels_test).mean()), 2)}))
 

