@@ -1,10 +1,9 @@
 // Loop is the world around a model that is served: it asks the server about customers, and knows a moment later what they did. The server
-// writes what it answered to a topic, loop writes what happened to another one, in Avro, and a run learns from both.
+// writes what it answered to a topic, loop writes what happened to another one, and a run learns from both.
 //
 //	loop -history FILE                           customers of the past, with what they did, as JSON lines
-//	loop -serve-registry HOST:PORT               is a schema registry
 //	loop -brokers HOST:PORT -create              makes the topic of what happened
-//	loop -brokers HOST:PORT -registry URL -url URL -rows N   asks about N customers
+//	loop -brokers HOST:PORT -url URL -rows N     asks about N customers
 package main
 
 import (
@@ -20,13 +19,10 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/twmb/avro"
-	"github.com/twmb/franz-go/pkg/sr"
-	"github.com/twmb/franz-go/pkg/sr/srfake"
+	"golang.org/x/sync/errgroup"
 )
 
 // topic has what customers did. Its keys are the ids of requests, as those of the answers, so its partitions are as many.
@@ -58,8 +54,6 @@ func main() {
 	history := flag.String("history", "", "write customers of the past to this `file`")
 	brokers := flag.String("brokers", "localhost:9092", "addresses of the brokers, with commas between them")
 	create := flag.Bool("create", false, "make the topic of what happened")
-	serveRegistry := flag.String("serve-registry", "", "be a schema registry at this `address`")
-	registry := flag.String("registry", "http://127.0.0.1:8081", "address of the schema registry")
 	url := flag.String("url", "http://127.0.0.1:8474", "address of the server")
 	rows := flag.Int("rows", 6000, "number of customers to ask about")
 	rate := flag.Int("rate", 200, "customers a second")
@@ -69,12 +63,10 @@ func main() {
 	switch {
 	case *history != "":
 		err = remember(*history)
-	case *serveRegistry != "":
-		err = runRegistry(*serveRegistry)
 	case *create:
 		err = createTopic(addresses)
 	default:
-		err = serveAll(addresses, *registry, *url, *rows, *rate)
+		err = serveAll(addresses, *url, *rows, *rate)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "loop:", err)
@@ -115,69 +107,34 @@ func createTopic(brokers []string) error {
 }
 
 // serveAll asks about customers, a few at a time, and writes what each of them does a moment later.
-func serveAll(brokers []string, registry, url string, rows, rate int) error {
-	happened, err := register(context.Background(), registry)
-	if err != nil {
-		return fmt.Errorf("register the schema of %s: %w", topic, err)
-	}
+func serveAll(brokers []string, url string, rows, rate int) error {
 	// The partitions are those in which the server has the answers: both are chosen as Kafka's clients for Java do.
 	writer := &kafka.Writer{Addr: kafka.TCP(brokers...), Topic: topic, Balancer: kafka.Murmur2Balancer{}, RequiredAcks: kafka.RequireAll,
-		BatchTimeout: 10 * time.Millisecond, Async: true}
-	var failed sync.Once
-	var failure error
-	writer.Completion = func(_ []kafka.Message, err error) {
-		if err != nil {
-			failed.Do(func() { failure = err })
-		}
-	}
+		BatchTimeout: 10 * time.Millisecond}
 	random, tick := rand.New(rand.NewPCG(2, 2)), time.NewTicker(time.Second/time.Duration(rate))
 	defer tick.Stop()
-	asking := make(chan struct{}, 8)
-	var asked sync.WaitGroup
-	errs := make(chan error, 1)
-	for i := range rows {
-		select {
-		case <-tick.C:
-		case err := <-errs:
-			return err
-		}
+	asking, ctx := errgroup.WithContext(context.Background())
+	asking.SetLimit(16)
+	for i := 0; i < rows && ctx.Err() == nil; i++ {
+		<-tick.C
 		c, id := draw(random), fmt.Sprintf("visit-%06d", i)
-		asking <- struct{}{}
-		asked.Go(func() {
-			defer func() { <-asking }()
-			err := ask(url, id, c)
-			var value []byte
-			if err == nil {
-				value, err = happened.encode(c.does(true))
+		asking.Go(func() error {
+			if err := ask(ctx, url, id, c); err != nil {
+				return err
 			}
-			if err == nil {
-				err = writer.WriteMessages(context.Background(), kafka.Message{Key: []byte(id), Value: value})
-			}
-			if err != nil {
-				select {
-				case errs <- err:
-				default:
-				}
-			}
+			return writer.WriteMessages(ctx, kafka.Message{Key: []byte(id), Value: fmt.Appendf(nil, `{"kind": %q}`, c.does(true))})
 		})
 	}
-	asked.Wait()
-	err = writer.Close()
-	select {
-	case first := <-errs:
-		err = errors.Join(first, err)
-	default:
-	}
-	return errors.Join(err, failure)
+	return errors.Join(asking.Wait(), writer.Close())
 }
 
 // ask asks the server about a customer. What it answers is on the topic of the answers, under the id.
-func ask(url, id string, c customer) error {
+func ask(ctx context.Context, url, id string, c customer) error {
 	body, err := json.Marshal(map[string][]customer{"rows": {c}})
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequest(http.MethodPost, url+"/predict", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/predict", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -193,42 +150,4 @@ func ask(url, id string, c customer) error {
 		err = fmt.Errorf("%s: %s", response.Status, text)
 	}
 	return err
-}
-
-// runRegistry is a schema registry at an address, with the interface of Confluent's. It keeps schemas in memory.
-func runRegistry(address string) error {
-	return http.ListenAndServe(address, srfake.NewRegistry().Handler())
-}
-
-// schema is what happened, in Avro.
-const schema = `{"type": "record", "name": "Outcome", "fields": [{"name": "kind", "type": "string"}]}`
-
-// outcomes encodes what happened, as Confluent's serializers do: a zero byte, the number of the schema in the registry, and the record.
-type outcomes struct {
-	schema *avro.Schema
-	id     int
-}
-
-// register registers the schema of the topic's values at the registry with this URL.
-func register(ctx context.Context, url string) (*outcomes, error) {
-	client, err := sr.NewClient(sr.URLs(url))
-	if err != nil {
-		return nil, err
-	}
-	registered, err := client.CreateSchema(ctx, topic+"-value", sr.Schema{Schema: schema, Type: sr.TypeAvro})
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := avro.Parse(schema)
-	return &outcomes{parsed, registered.ID}, err
-}
-
-// encode returns the value of a message that says what a customer did.
-func (o *outcomes) encode(kind string) ([]byte, error) {
-	record, err := o.schema.Encode(map[string]any{"kind": kind})
-	if err != nil {
-		return nil, err
-	}
-	value, err := new(sr.ConfluentHeader).AppendEncode(nil, o.id, nil)
-	return append(value, record...), err
 }
