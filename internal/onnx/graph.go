@@ -1,64 +1,130 @@
+// Package onnx writes computations of float32 matrices as ONNX models, which many runtimes run:
+//
+//	inputs, constants ──operators──▶ outputs ──Graph.WriteTo──▶ file
+//
+// It does not depend on stages or links: they name their operators. The operators are those of the standard,
+// https://onnx.ai/onnx/operators, in the version [OperatorSet]; sums of trees
+// are of those for machine learning, https://onnx.ai/onnx/operators/index_ai_onnx_ml.html, in the version [LearningOperatorSet].
 package onnx
 
-import "fmt"
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// OperatorSet is the version of the standard's operators. ONNX 1.13 has it, and so onnxruntime from version 1.14 on.
+const OperatorSet = 18
+
+// LearningOperatorSet is the version of the operators of machine learning, which a file with trees has too. It is as old.
+const LearningOperatorSet = 3
+
+// learning is the name of that set of operators.
+const learning = "ai.onnx.ml"
+
+// format is the version of the file's format that came with the operators.
+const format = 8
+
+// maxSize is the largest file: a message of Protocol Buffers is less than 2 GiB.
+const maxSize = math.MaxInt32
+
+// Elements is the type of a tensor's elements, by its number in the format (TensorProto.DataType).
+type Elements int
+
+// The types of elements.
+const (
+	Float   Elements = 1 // float32
+	Integer Elements = 7
+	Text    Elements = 8
+	Flag    Elements = 9
+	Double  Elements = 11 // float64
+)
+
+// The numbers of the fields in https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
+const (
+	modelFormat, modelProducer, modelGraph, modelOperators, modelMetadata protowire.Number = 1, 2, 7, 8, 14
+	operatorsDomain, operatorsVersion                                     protowire.Number = 1, 2
+	entryKey, entryValue                                                  protowire.Number = 1, 2
+	graphNode, graphName, graphConstant, graphInput, graphOutput          protowire.Number = 1, 2, 5, 11, 12
+	nodeInput, nodeOutput, nodeName, nodeOperator, nodeAttribute          protowire.Number = 1, 2, 3, 4, 5
+	nodeDomain                                                            protowire.Number = 7
+	attributeName, attributeInteger, attributeText, attributeFloats       protowire.Number = 1, 3, 4, 7
+	attributeIntegers, attributeTexts, attributeType                      protowire.Number = 8, 9, 20
+	tensorShape, tensorType, tensorTexts, tensorName, tensorBytes         protowire.Number = 1, 2, 6, 8, 9
+	portName, portType                                                    protowire.Number = 1, 2
+	typeTensor, typeElements, typeShape                                   protowire.Number = 1, 1, 2
+	shapeDimension, dimensionSize, dimensionName                          protowire.Number = 1, 1, 2
+)
+
+// message is an encoded message of Protocol Buffers, or a part of one.
+type message []byte
+
+// field is a field of a message: a whole number (int), a text, a message, packed numbers ([]int64 or []float32), or several texts.
+type field struct {
+	number protowire.Number
+	value  any
+}
+
+// encode returns the message with these fields.
+func encode(fields ...field) (m message) {
+	for _, f := range fields {
+		var bytes []byte
+		switch value := f.value.(type) {
+		case int:
+			m = protowire.AppendVarint(protowire.AppendTag(m, f.number, protowire.VarintType), uint64(value))
+			continue
+		case []string:
+			for _, text := range value {
+				m = append(m, encode(field{f.number, text})...)
+			}
+			continue
+		case string:
+			bytes = []byte(value)
+		case message:
+			bytes = value
+		case []int64:
+			for _, v := range value {
+				bytes = protowire.AppendVarint(bytes, uint64(v))
+			}
+		case []float32:
+			for _, v := range value {
+				bytes = protowire.AppendFixed32(bytes, math.Float32bits(v))
+			}
+		}
+		m = protowire.AppendBytes(protowire.AppendTag(m, f.number, protowire.BytesType), bytes)
+	}
+	return m
+}
 
 // Graph is a computation: nodes that read values and make others. [New] makes graphs. Nodes are added in the order of the computation. A
 // graph is not safe for concurrent use.
 type Graph struct {
-	name            string
-	nodes           []node
-	constants       []constant
-	inputs, outputs []port
-	metadata        map[string]string
+	name                   string
+	metadata               map[string]string
+	nodes, inputs, outputs message
+	count                  int  // of nodes
+	learning               bool // there is an operator for machine learning
+	constants              []constant
+}
+
+// constant is a tensor that the graph has from the beginning: a field of the graph, whose last bytes are the floats. So values of large
+// constants are in memory once.
+type constant struct {
+	field  message
+	floats []float32
 }
 
 // Value is a tensor of the graph: its name.
 type Value string
 
-// node is one application of an operator.
-type node struct {
-	operator        string
-	inputs, outputs []Value
-	attributes      []attribute
-	domain          domain
-}
-
-// domain is a set of operators.
-type domain string
-
-const (
-	standard domain = ""
-	learning domain = "ai.onnx.ml"
-)
-
-// attribute is a constant that belongs to a node.
-type attribute struct {
-	name  string
-	value any // int, string, []float32, []int64 or []string
-}
-
-// constant is a tensor that the graph has from the beginning.
-type constant struct {
-	name   Value
-	shape  []int
-	values any // []float32, []float64, []int64 or []string
-}
-
-// port is an input or output of the graph: its first dimension is the number of rows, which the caller decides.
-type port struct {
-	name    Value
-	of      Elements
-	columns int // 0: a vector, with a value for each row; anyColumns: as many as the caller has
-}
-
 // anyColumns is the number of columns that the caller decides, as that of rows.
 const anyColumns = -1
-
-// length is the name of that dimension.
-const length = "length"
-
-// rows is the name of the dimension that the caller decides.
-const rows = "rows"
 
 // New returns an empty graph of that name. metadata is what the file says of it.
 func New(name string, metadata map[string]string) *Graph {
@@ -67,44 +133,85 @@ func New(name string, metadata map[string]string) *Graph {
 
 // Input adds an input of that name, a float32 matrix with that many columns.
 func (g *Graph) Input(name string, columns int) Value {
-	g.inputs = append(g.inputs, port{Value(name), Float, columns})
+	g.inputs = append(g.inputs, encode(port(graphInput, name, Float, columns))...)
 	return Value(name)
 }
 
 // Inputs adds inputs of those names, matrices of whole numbers and of float32 values with as many columns as the caller has.
 func (g *Graph) Inputs(wholes, floats string) (Value, Value) {
-	g.inputs = append(g.inputs, port{Value(wholes), Integer, anyColumns}, port{Value(floats), Float, anyColumns})
-	return Value(wholes), Value(floats)
+	g.inputs = append(g.inputs, encode(port(graphInput, wholes, Integer, anyColumns))...)
+	return Value(wholes), g.Input(floats, anyColumns)
 }
 
 // Output makes v an output of that name: a matrix with that many columns or, with 0 columns, a vector with a value for each row.
 func (g *Graph) Output(name string, v Value, of Elements, columns int) {
-	g.nodes = append(g.nodes, node{operator: "Identity", inputs: []Value{v}, outputs: []Value{Value(name)}})
-	g.outputs = append(g.outputs, port{Value(name), of, columns})
+	g.add("Identity", []Value{v}, []Value{Value(name)})
+	g.outputs = append(g.outputs, encode(port(graphOutput, name, of, columns))...)
+}
+
+// port returns an input or output of the graph as a field. Its first dimension is the number of rows, which the caller decides.
+func port(number protowire.Number, name string, of Elements, columns int) field {
+	shape := encode(field{shapeDimension, encode(field{dimensionName, "rows"})})
+	if columns == anyColumns {
+		shape = append(shape, encode(field{shapeDimension, encode(field{dimensionName, "length"})})...)
+	} else if columns > 0 {
+		shape = append(shape, encode(field{shapeDimension, encode(field{dimensionSize, columns})})...)
+	}
+	tensor := encode(field{typeElements, int(of)}, field{typeShape, shape})
+	return field{number, encode(field{portName, name}, field{portType, encode(field{typeTensor, tensor})})}
 }
 
 // Node adds an application of an operator, and returns its first output.
 func (g *Graph) Node(operator string, inputs ...Value) Value {
-	return g.add(node{operator: operator, inputs: inputs}, 1)[0]
+	return g.add(operator, inputs, g.outputsOf(operator, 1))
 }
 
 // Along is [Graph.Node] for an operator that works along an axis.
 func (g *Graph) Along(axis int, operator string, inputs ...Value) Value {
-	return g.add(node{operator: operator, inputs: inputs, attributes: []attribute{{"axis", axis}}}, 1)[0]
+	return g.add(operator, inputs, g.outputsOf(operator, 1), attribute("axis", axis))
 }
 
 // Double adds the conversion of float32 values to float64.
 func (g *Graph) Double(x Value) Value {
-	return g.add(node{operator: "Cast", inputs: []Value{x}, attributes: []attribute{{"to", int(Double)}}}, 1)[0]
+	return g.add("Cast", []Value{x}, g.outputsOf("Cast", 1), attribute("to", int(Double)))
 }
 
-// add adds a node and names its outputs.
-func (g *Graph) add(n node, outputs int) []Value {
-	for i := range outputs {
-		n.outputs = append(n.outputs, Value(fmt.Sprintf("%s/%d:%d", n.operator, len(g.nodes), i)))
+// outputsOf returns names for the outputs of the next node.
+func (g *Graph) outputsOf(operator string, n int) (outputs []Value) {
+	for i := range n {
+		outputs = append(outputs, Value(fmt.Sprintf("%s/%d:%d", operator, g.count, i)))
 	}
-	g.nodes = append(g.nodes, n)
-	return n.outputs
+	return outputs
+}
+
+// add adds a node, and returns its first output. Further fields are its attributes and its set of operators.
+func (g *Graph) add(operator string, inputs, outputs []Value, further ...field) Value {
+	var fields []field
+	for _, v := range inputs {
+		fields = append(fields, field{nodeInput, string(v)})
+	}
+	for _, v := range outputs {
+		fields = append(fields, field{nodeOutput, string(v)})
+	}
+	fields = append(fields, field{nodeName, string(outputs[0])}, field{nodeOperator, operator})
+	g.nodes, g.count = append(g.nodes, encode(field{graphNode, encode(append(fields, further...)...)})...), g.count+1
+	return outputs[0]
+}
+
+// attribute returns a constant that belongs to a node, as a field: a number (int), a text, numbers ([]float32 or []int64) or texts.
+func attribute(name string, value any) field {
+	number, kind := attributeInteger, 2 // AttributeProto.AttributeType
+	switch value.(type) {
+	case string:
+		number, kind = attributeText, 3
+	case []float32:
+		number, kind = attributeFloats, 6
+	case []int64:
+		number, kind = attributeIntegers, 7
+	case []string:
+		number, kind = attributeTexts, 8
+	}
+	return field{nodeAttribute, encode(field{attributeName, name}, field{number, value}, field{attributeType, kind})}
 }
 
 // Floats adds a constant tensor of that shape. The graph keeps data, which must have as many values as the shape says.
@@ -143,8 +250,69 @@ func (g *Graph) Texts(data []string) Value {
 	return g.constant(data, len(data))
 }
 
+// constant adds a constant of float32, float64 or whole numbers or of texts, and returns its name.
 func (g *Graph) constant(values any, shape ...int) Value {
-	name := Value(fmt.Sprintf("constant/%d", len(g.constants)))
-	g.constants = append(g.constants, constant{name, shape, values})
-	return name
+	name := fmt.Sprintf("constant/%d", len(g.constants))
+	var c constant
+	var of Elements
+	var last []field // its values
+	switch values := values.(type) {
+	case []float32:
+		c.floats, of = values, Float
+	case []string:
+		of, last = Text, []field{{tensorTexts, values}}
+	case []float64:
+		bytes, _ := binary.Append(nil, binary.LittleEndian, values) // fails for other types
+		of, last = Double, []field{{tensorBytes, message(bytes)}}
+	case []int64:
+		bytes, _ := binary.Append(nil, binary.LittleEndian, values)
+		of, last = Integer, []field{{tensorBytes, message(bytes)}}
+	}
+	var fields []field
+	for _, n := range shape {
+		fields = append(fields, field{tensorShape, n})
+	}
+	tensor := encode(append(append(fields, field{tensorName, name}, field{tensorType, int(of)}), last...)...)
+	if of == Float {
+		tensor = length(tensor, tensorBytes, 4*len(c.floats))
+	}
+	c.field = append(length(nil, graphConstant, len(tensor)+4*len(c.floats)), tensor...)
+	g.constants = append(g.constants, c)
+	return Value(name)
+}
+
+// length begins a field whose bytes follow elsewhere.
+func length(m message, number protowire.Number, n int) message {
+	return protowire.AppendVarint(protowire.AppendTag(m, number, protowire.BytesType), uint64(n))
+}
+
+// Write writes the graph as an ONNX file. It wraps errors of w. Other errors say that the file would be too large.
+func (g *Graph) Write(w io.Writer) error {
+	graph := slices.Concat(encode(field{graphName, g.name}), g.nodes, g.inputs, g.outputs)
+	size := len(graph)
+	for _, c := range g.constants {
+		size += len(c.field) + 4*len(c.floats)
+	}
+	fields := []field{{modelFormat, format}, {modelProducer, "stagewise"}, {modelOperators, encode(field{operatorsVersion, OperatorSet})}}
+	if g.learning {
+		fields = append(fields, field{modelOperators, encode(field{operatorsDomain, learning}, field{operatorsVersion, LearningOperatorSet})})
+	}
+	for _, key := range slices.Sorted(maps.Keys(g.metadata)) {
+		fields = append(fields, field{modelMetadata, encode(field{entryKey, key}, field{entryValue, g.metadata[key]})})
+	}
+	head := length(encode(fields...), modelGraph, size)
+	if total := len(head) + size; total > maxSize {
+		return fmt.Errorf("write ONNX: the file would have %.1f GB: an ONNX file has less than 2.1 GB, as it is one message of "+
+			"Protocol Buffers", float64(total)/1e9)
+	}
+	out := bufio.NewWriter(w) // keeps its first error, which Flush returns
+	out.Write(head)
+	out.Write(graph)
+	for _, c := range g.constants {
+		out.Write(c.field)
+		for _, v := range c.floats {
+			out.Write(binary.LittleEndian.AppendUint32(out.AvailableBuffer(), math.Float32bits(v)))
+		}
+	}
+	return out.Flush()
 }

@@ -16,7 +16,7 @@ func (g *Graph) Simplex(x Value, columns int) Value {
 	for i := range counts {
 		counts[i] = float32(i + 1)
 	}
-	descending := g.add(node{operator: "TopK", inputs: []Value{x, g.Integers(int64(columns))}}, 2)[0]
+	descending := g.add("TopK", []Value{x, g.Integers(int64(columns))}, g.outputsOf("TopK", 2))
 	sums := g.Node("CumSum", descending, g.Integer(1))
 	thetas := g.Node("Div", g.Node("Sub", sums, g.Number(1)), g.Row(counts))
 	return g.Node("Relu", g.Node("Sub", x, g.Node("ReduceMax", thetas, g.Integers(1))))

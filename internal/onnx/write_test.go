@@ -38,6 +38,17 @@ func decode(t *testing.T, m message) fields {
 	return all
 }
 
+// written returns the model that a graph is written as, and its graph.
+func written(t *testing.T, g *Graph) (model, graph fields) {
+	t.Helper()
+	var file bytes.Buffer
+	if err := g.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	model = decode(t, file.Bytes())
+	return model, decode(t, model[modelGraph][0])
+}
+
 func (f fields) texts(field protowire.Number) (all []string) {
 	for _, v := range f[field] {
 		all = append(all, string(v))
@@ -61,11 +72,7 @@ func TestFile(t *testing.T) {
 	g.Integers(-1, 3)
 	g.Output("z", g.Node("Mul", g.Double(x), g.Doubles([]float64{0.1, 1e300})), Double, 2)
 	g.Output("least", g.Node("GreaterOrEqual", x, g.Number(0)), Flag, 2)
-	var file bytes.Buffer
-	if err := g.Write(&file); err != nil {
-		t.Fatal(err)
-	}
-	m := decode(t, file.Bytes())
+	m, graph := written(t, g)
 	if m.number(modelFormat) != 8 || decode(t, m[modelOperators][0]).number(operatorsVersion) != 18 {
 		t.Error("another version of the format or of its operators")
 	}
@@ -77,7 +84,6 @@ func TestFile(t *testing.T) {
 	if !slices.Equal(about, []string{"a=first", "z=last"}) {
 		t.Errorf("metadata %q", about)
 	}
-	graph := decode(t, m[modelGraph][0])
 	var nodes []string
 	for _, n := range graph[graphNode] {
 		f := decode(t, n)
@@ -128,50 +134,43 @@ func TestTrees(t *testing.T) {
 		t.Errorf("a leaf is node %d of its tree, a root %d, its leaves %d and %d", leaf, root, left, right)
 	}
 	g.Output("y", g.Trees(g.Input("x", 4), &trees, 2), Float, 2)
-	var file bytes.Buffer
-	if err := g.Write(&file); err != nil {
-		t.Fatal(err)
-	}
-	m := decode(t, file.Bytes())
+	m, graph := written(t, g)
 	if n := len(m[modelOperators]); n != 2 {
 		t.Fatalf("%d sets of operators", n)
 	}
 	if set := decode(t, m[modelOperators][1]); set.texts(operatorsDomain)[0] != "ai.onnx.ml" || set.number(operatorsVersion) != 3 {
 		t.Errorf("operators of %s, version %d", set.texts(operatorsDomain), set.number(operatorsVersion))
 	}
-	ensemble := decode(t, decode(t, m[modelGraph][0])[graphNode][0])
+	ensemble := decode(t, graph[graphNode][0])
 	if ensemble.texts(nodeOperator)[0] != "TreeEnsembleRegressor" || ensemble.texts(nodeDomain)[0] != "ai.onnx.ml" {
 		t.Errorf("the operator %s of %s", ensemble.texts(nodeOperator), ensemble.texts(nodeDomain))
 	}
 	got := map[string]string{}
 	for _, m := range ensemble[nodeAttribute] {
 		a := decode(t, m)
-		var text []string
-		switch a.number(attributeType) {
-		case integerAttribute:
+		text := append(append([]string{fmt.Sprintf("%d :", a.number(attributeType))}, a.texts(attributeText)...), a.texts(attributeTexts)...)
+		for range a[attributeInteger] {
 			text = append(text, fmt.Sprint(a.number(attributeInteger)))
-		case textAttribute:
-			text = a.texts(attributeText)
-		case textsAttribute:
-			text = a.texts(attributeTexts)
-		case floatsAttribute:
-			for v := a[attributeFloats][0]; len(v) > 0; v = v[4:] {
-				text = append(text, fmt.Sprint(math.Float32frombits(binary.LittleEndian.Uint32(v))))
+		}
+		for _, floats := range a[attributeFloats] {
+			for ; len(floats) > 0; floats = floats[4:] {
+				text = append(text, fmt.Sprint(math.Float32frombits(binary.LittleEndian.Uint32(floats))))
 			}
-		case integersAttribute:
-			for v := a[attributeIntegers][0]; len(v) > 0; {
-				number, n := protowire.ConsumeVarint(v)
-				text, v = append(text, fmt.Sprint(number)), v[n:]
+		}
+		for _, integers := range a[attributeIntegers] {
+			for len(integers) > 0 {
+				number, n := protowire.ConsumeVarint(integers)
+				text, integers = append(text, fmt.Sprint(number)), integers[n:]
 			}
 		}
 		got[a.texts(attributeName)[0]] = strings.Join(text, " ")
 	}
 	if want := map[string]string{
-		"aggregate_function": "SUM", "post_transform": "NONE", "n_targets": "2",
-		"nodes_treeids": "0 1 1 1", "nodes_nodeids": "0 0 1 2", "nodes_featureids": "0 3 0 0", "nodes_values": "0 0.5 0 0",
-		"nodes_modes": "LEAF BRANCH_LEQ LEAF LEAF", "nodes_truenodeids": "0 2 0 0", "nodes_falsenodeids": "0 1 0 0",
-		"nodes_missing_value_tracks_true": "0 1 0 0",
-		"target_treeids":                  "0 0 1 1 1 1", "target_nodeids": "0 0 1 1 2 2", "target_ids": "0 1 0 1 0 1", "target_weights": "7 8 1 2 3 4",
+		"aggregate_function": "3 : SUM", "post_transform": "3 : NONE", "n_targets": "2 : 2",
+		"nodes_treeids": "7 : 0 1 1 1", "nodes_nodeids": "7 : 0 0 1 2", "nodes_featureids": "7 : 0 3 0 0", "nodes_values": "6 : 0 0.5 0 0",
+		"nodes_modes": "8 : LEAF BRANCH_LEQ LEAF LEAF", "nodes_truenodeids": "7 : 0 2 0 0", "nodes_falsenodeids": "7 : 0 1 0 0",
+		"nodes_missing_value_tracks_true": "7 : 0 1 0 0",
+		"target_treeids":                  "7 : 0 0 1 1 1 1", "target_nodeids": "7 : 0 0 1 1 2 2", "target_ids": "7 : 0 1 0 1 0 1", "target_weights": "6 : 7 8 1 2 3 4",
 	}; !maps.Equal(got, want) {
 		t.Errorf("attributes %q, expected %q", got, want)
 	}
