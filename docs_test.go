@@ -1,7 +1,6 @@
 package stagewise
 
 import (
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,30 +15,17 @@ import (
 var (
 	namedFile = regexp.MustCompile("`([a-z0-9/_]+\\.(?:go|s|sh|yaml|txtar))`")
 	namedTest = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
-	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	target    = regexp.MustCompile("`make ([a-z-]+)")
 	link      = regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]+))?\)`)
 	heading   = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	noAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// The pages about the code name no file and no test that does not exist.
+// The pages about the code name no file, no test and no target of make that does not exist.
 func TestTour(t *testing.T) {
-	tests := ""
-	arrowtest.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && entry.Name() != "." && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case strings.HasSuffix(file, "_test.go"):
-			tests += read(t, file)
-		}
-		return nil
-	}))
-	exists := map[string]bool{}
-	for _, m := range testFunc.FindAllStringSubmatch(tests, -1) {
-		exists[m[1]] = true
+	tests, makefile, targets := "", read(t, "Makefile"), 0
+	for _, file := range files(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
+		tests += read(t, file)
 	}
 	for _, page := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/tour.md"} {
 		text := read(t, page)
@@ -49,10 +35,18 @@ func TestTour(t *testing.T) {
 			}
 		}
 		for _, m := range namedTest.FindAllStringSubmatch(text, -1) {
-			if !exists[m[1]] {
+			if !strings.Contains(tests, "\nfunc "+m[1]+"(") {
 				t.Errorf("%s names %s: there is no such test", page, m[1])
 			}
 		}
+		for _, m := range target.FindAllStringSubmatch(text, -1) {
+			if targets++; !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s names make %s: there is no such target", page, m[1])
+			}
+		}
+	}
+	if targets == 0 {
+		t.Error("the pages name no target of make")
 	}
 }
 
@@ -71,21 +65,6 @@ func TestBenchTable(t *testing.T) {
 	}
 	if !begins || !ends || rows < 2 || rows > 9 {
 		t.Errorf("README.md shows %d lines of bench/table.md, expected its head and at most eight", rows)
-	}
-}
-
-// Every target of make that the pages name is in the Makefile.
-func TestTargets(t *testing.T) {
-	makefile, named := read(t, "Makefile"), 0
-	for _, page := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/tour.md"} {
-		for _, m := range target.FindAllStringSubmatch(read(t, page), -1) {
-			if named++; !strings.Contains(makefile, "\n"+m[1]+":") {
-				t.Errorf("%s names make %s: there is no such target", page, m[1])
-			}
-		}
-	}
-	if named == 0 {
-		t.Error("the pages name no target of make")
 	}
 }
 

@@ -3,6 +3,7 @@ package stagewise
 
 import (
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -455,14 +456,54 @@ func TestNamesOfTaggedTests(t *testing.T) {
 	}
 }
 
-// The linter checks the form of doc comments. This test checks that there are some.
+// wellKnown are the methods of interfaces of the standard library, which need no doc comment.
+var wellKnown = []string{"Error", "Unwrap", "Is", "String", "Read", "Write", "Close", "Len", "Less", "Swap", "Push", "Pop"}
+
+// The linter checks the form of doc comments. This test checks that there are some. One comment may document a group of constants or
+// variables.
 func TestExportedIdentifiersHaveDocs(t *testing.T) {
+	packages, positions := map[string][]*ast.File{}, token.NewFileSet()
 	for _, file := range sources(t) {
-		positions := token.NewFileSet()
-		parsed := arrowtest.Must(parser.ParseFile(positions, file, nil, parser.ParseComments|parser.SkipObjectResolution))(t)
-		for _, declaration := range parsed.Decls {
-			for _, name := range undocumented(declaration) {
-				t.Errorf("%s: %s has no doc comment", positions.Position(name.Pos()), name)
+		parsed := arrowtest.Must(parser.ParseFile(positions, file, nil, parser.ParseComments))(t)
+		packages[path.Dir(filepath.ToSlash(file))] = append(packages[path.Dir(filepath.ToSlash(file))], parsed)
+	}
+	for folder, parsed := range packages {
+		p := arrowtest.Must(doc.NewFromFiles(positions, parsed, module+"/"+folder))(t)
+		functions, values := p.Funcs, slices.Concat(p.Consts, p.Vars)
+		check := func(name, text string) {
+			if text == "" && ast.IsExported(name) {
+				t.Errorf("%s: %s has no doc comment", folder, name)
+			}
+		}
+		for _, of := range p.Types {
+			check(of.Name, of.Doc)
+			functions, values = slices.Concat(functions, of.Funcs), slices.Concat(values, of.Consts, of.Vars)
+			for _, m := range of.Methods {
+				if !slices.Contains(wellKnown, m.Name) {
+					check(m.Name, m.Doc)
+				}
+			}
+			for _, spec := range of.Decl.Specs {
+				if i, ok := spec.(*ast.TypeSpec).Type.(*ast.InterfaceType); ok {
+					for _, m := range i.Methods.List {
+						for _, name := range m.Names {
+							if !slices.Contains(wellKnown, name.Name) {
+								check(name.Name, m.Doc.Text()+m.Comment.Text())
+							}
+						}
+					}
+				}
+			}
+		}
+		for _, f := range functions {
+			check(f.Name, f.Doc)
+		}
+		for _, v := range values {
+			for _, spec := range v.Decl.Specs {
+				s := spec.(*ast.ValueSpec)
+				for _, name := range s.Names {
+					check(name.Name, v.Doc+s.Doc.Text()+s.Comment.Text())
+				}
 			}
 		}
 	}
@@ -499,130 +540,35 @@ func TestExportedNamesHaveUsersOutside(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") || !slices.ContainsFunc(exporters, func(tree string) bool { return strings.HasPrefix(folder+"/", tree) }) {
 			continue
 		}
-		for _, declaration := range parsed.Decls {
-			for _, name := range declared(declaration) {
+		ast.FileExports(parsed)
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			var declared []*ast.Ident
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv == nil {
+					declared = append(declared, n.Name)
+				}
+				n.Recv, n.Body = nil, nil // a method does not use its own type
+			case *ast.TypeSpec:
+				declared = append(declared, n.Name)
+			case *ast.ValueSpec:
+				declared = n.Names
+			case *ast.Ident:
+				if name := folder + "." + n.Name; exported[name] != positions.Position(n.Pos()) {
+					used[name] = true
+				}
+			}
+			for _, name := range declared {
 				exported[folder+"."+name.Name] = positions.Position(name.Pos())
 			}
-			for _, name := range identifiers(visible(declaration)) {
-				used[folder+"."+name] = true
-			}
-		}
+			return true
+		})
 	}
 	for name, position := range exported {
 		if !used[name] {
 			t.Errorf("%s: %s is exported, but no other package uses it", position, name)
 		}
 	}
-}
-
-// declared returns the exported names of a declaration, methods and fields not included.
-func declared(declaration ast.Decl) (names []*ast.Ident) {
-	add := func(name *ast.Ident) {
-		if name.IsExported() {
-			names = append(names, name)
-		}
-	}
-	switch d := declaration.(type) {
-	case *ast.FuncDecl:
-		if d.Recv == nil {
-			add(d.Name)
-		}
-	case *ast.GenDecl:
-		for _, spec := range d.Specs {
-			switch s := spec.(type) {
-			case *ast.TypeSpec:
-				add(s.Name)
-			case *ast.ValueSpec:
-				for _, name := range s.Names {
-					add(name)
-				}
-			}
-		}
-	}
-	return names
-}
-
-// visible returns the types in an exported declaration: of a function its signature, of a type its definition.
-func visible(declaration ast.Decl) ast.Node {
-	types := &ast.FieldList{}
-	add := func(of ast.Expr) { types.List = append(types.List, &ast.Field{Type: of}) }
-	switch d := declaration.(type) {
-	case *ast.FuncDecl:
-		if d.Name.IsExported() && (d.Recv == nil || ast.IsExported(receiver(d.Recv.List[0].Type))) {
-			add(d.Type)
-		}
-	case *ast.GenDecl:
-		for _, spec := range d.Specs {
-			if s, ok := spec.(*ast.TypeSpec); ok && s.Name.IsExported() {
-				add(s.Type)
-			}
-		}
-	}
-	return types
-}
-
-// wellKnown are the methods of interfaces of the standard library, which need no doc comment.
-var wellKnown = []string{"Error", "Unwrap", "Is", "String", "Read", "Write", "Close", "Len", "Less", "Swap", "Push", "Pop"}
-
-// undocumented returns the exported identifiers of a declaration that have no doc comment. One comment may document a whole
-// group of constants or variables.
-func undocumented(declaration ast.Decl) (names []*ast.Ident) {
-	add := func(name *ast.Ident, comments ...*ast.CommentGroup) {
-		if name.IsExported() && !slices.ContainsFunc(comments, func(c *ast.CommentGroup) bool { return c != nil }) {
-			names = append(names, name)
-		}
-	}
-	method := func(name *ast.Ident, comments ...*ast.CommentGroup) {
-		if !slices.Contains(wellKnown, name.Name) {
-			add(name, comments...)
-		}
-	}
-	switch d := declaration.(type) {
-	case *ast.FuncDecl:
-		if d.Recv == nil {
-			add(d.Name, d.Doc)
-		} else if ast.IsExported(receiver(d.Recv.List[0].Type)) {
-			method(d.Name, d.Doc)
-		}
-	case *ast.GenDecl:
-		for _, spec := range d.Specs {
-			switch s := spec.(type) {
-			case *ast.TypeSpec:
-				if d.Lparen.IsValid() {
-					add(s.Name, s.Doc, s.Comment)
-				} else {
-					add(s.Name, d.Doc)
-				}
-				if i, ok := s.Type.(*ast.InterfaceType); ok && s.Name.IsExported() {
-					for _, m := range i.Methods.List {
-						for _, name := range m.Names {
-							method(name, m.Doc, m.Comment)
-						}
-					}
-				}
-			case *ast.ValueSpec:
-				for _, name := range s.Names {
-					add(name, d.Doc, s.Doc, s.Comment)
-				}
-			}
-		}
-	}
-	return names
-}
-
-// receiver returns the name of a method's type, without its pointer and type parameters.
-func receiver(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.StarExpr:
-		return receiver(e.X)
-	case *ast.IndexExpr:
-		return receiver(e.X)
-	case *ast.IndexListExpr:
-		return receiver(e.X)
-	case *ast.Ident:
-		return e.Name
-	}
-	return ""
 }
 
 // maxLine is the length of a line in characters: what two windows show side by side.
