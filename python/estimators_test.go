@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // The tests of the package in Python pass, and mypy finds no fault in its types.
@@ -88,10 +90,7 @@ print(model.predict_proba(X[:2]), model.score(X, y) > 0.95)`)
 	if !strings.Contains(said, "OpenBLAS") || !strings.HasSuffix(said, "True\n") {
 		t.Errorf("the example wrote\n%s", said)
 	}
-	page, err := os.ReadFile("../docs/python.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := arrowtest.Must(os.ReadFile("../docs/python.md"))(t)
 	for _, example := range regexp.MustCompile("(?s)```python\n(.*?)```").FindAllSubmatch(page, -1) {
 		bare("python", "-c", string(example[1]))
 	}

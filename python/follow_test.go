@@ -17,15 +17,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // cluster returns a broker, which ends with the test.
 func cluster(t *testing.T) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := arrowtest.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -84,10 +83,7 @@ func TestPythonPage(t *testing.T) {
 	p.write("flowers.yaml", fmt.Sprintf("name: flowers\nbrokers: [%s]\nexamples: {train: [new.csv], label: kind, categorical: "+
 		"[colour], missing: mean}\nstages: [{features: {size: 64}}]\n", brokers))
 	p.stagewise("train", "-c", "flowers.yaml", "--model", "flowers.model")
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := arrowtest.Must(os.ReadFile("README.md"))(t)
 	text := strings.ReplaceAll(string(page), "localhost:9092", brokers)
 	programs := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(text, -1)
 	for _, program := range programs {
@@ -120,17 +116,9 @@ func (p *python) follow(brokers, name string) *follower {
 	command := exec.Command(p.interpreter, "tests/follower.py", brokers, name)
 	command.Env = p.environment()
 	command.Stderr = os.Stderr
-	in, err := command.StdinPipe()
-	if err != nil {
-		p.Fatal(err)
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
-		p.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		p.Fatal(err)
-	}
+	in := arrowtest.Must(command.StdinPipe())(p)
+	out := arrowtest.Must(command.StdoutPipe())(p)
+	arrowtest.NoError(p, command.Start())
 	p.Cleanup(func() {
 		_ = in.Close() // ends the follower
 		if err := command.Wait(); err != nil {
@@ -168,10 +156,7 @@ func (f *follower) awaitModel(version int, configuration string) {
 // pipeline returns a function that writes configurations of a pipeline, with some keys.
 func (p *python) pipeline(brokers, name string) func(file string, o options) string {
 	p.Helper()
-	digits, err := filepath.Abs("../examples/digits/digits-train.csv.gz")
-	if err != nil {
-		p.Fatal(err)
-	}
+	digits := arrowtest.Must(filepath.Abs("../examples/digits/digits-train.csv.gz"))(p)
 	return func(file string, o options) string {
 		p.Helper()
 		whole := options{
@@ -181,10 +166,7 @@ func (p *python) pipeline(brokers, name string) func(file string, o options) str
 		for key, value := range o {
 			whole[key] = value
 		}
-		content, err := json.Marshal(whole)
-		if err != nil {
-			p.Fatal(err)
-		}
+		content := arrowtest.Must(json.Marshal(whole))(p)
 		p.write(file, string(content))
 		return file
 	}

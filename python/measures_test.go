@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // The measures of a report are those of scikit-learn, by the names that docs/experiments.md gives them. Whole labels
@@ -57,9 +59,7 @@ func TestPythonMeasuresAsScikitLearn(t *testing.T) {
 		Report  map[string]any `json:"report"`
 		Sklearn map[string]any `json:"scikit-learn"`
 	}
-	if err := json.Unmarshal(p.run("tests/measures.py", p.folder), &cases); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, json.Unmarshal(p.run("tests/measures.py", p.folder), &cases))
 	if len(cases) != 9 {
 		t.Errorf("%d cases", len(cases))
 	}
@@ -127,10 +127,7 @@ func (p *python) measured(name string, examples options, stages []options, label
 		delete(examples, "threshold")
 		configuration["threshold"] = threshold
 	}
-	content, err := json.Marshal(configuration)
-	if err != nil {
-		p.Fatal(err)
-	}
+	content := arrowtest.Must(json.Marshal(configuration))(p)
 	p.write(name+".yaml", string(content))
 	p.stagewise("train", "-c", name+".yaml", "--quiet", "--model", name+".model", "--report", name+".json")
 }
