@@ -119,64 +119,50 @@ func allowedByGroups(root fs.FS) (int64, error) {
 	}
 	allowed := int64(math.MaxInt64)
 	for line := range strings.Lines(string(content)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
-		if len(fields) != 3 {
+		number, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		mount := "sys/fs/cgroup/memory" // of version 1
+		if number == "0" && controllers == "" {
+			mount = "sys/fs/cgroup"
+		} else if !slices.Contains(strings.Split(controllers, ","), "memory") {
 			continue
 		}
-		version := hierarchy{"sys/fs/cgroup", []string{"memory.max", "memory.high"}, "memory.current", "inactive_file"}
-		switch {
-		case fields[0] == "0" && fields[1] == "":
-		case slices.Contains(strings.Split(fields[1], ","), "memory"): // version 1
-			version = hierarchy{"sys/fs/cgroup/memory", []string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"}
-		default:
-			continue
+		for at := path.Clean("/" + group); ; at = path.Dir(at) {
+			left, err := allowedByGroup(root, path.Join(mount, at))
+			if err != nil {
+				return 0, err
+			}
+			if allowed = min(allowed, left); at == "/" { // which a container may see as its own group, whatever its path is outside
+				break
+			}
 		}
-		left, err := version.allowed(root, fields[2])
-		if err != nil {
-			return 0, err
-		}
-		allowed = min(allowed, left)
 	}
 	return allowed, nil
 }
 
-// hierarchy is where a version of control groups has what.
-type hierarchy struct {
-	mount  string
-	limits []string // files
-	used   string   // file
-	cache  string   // the key in memory.stat of files that can be read again
-}
-
-// allowed returns how many bytes a group and those above it still allow. A container may see its own group as the root,
-// whatever its path is outside.
-func (h hierarchy) allowed(root fs.FS, group string) (allowed int64, err error) {
-	allowed = math.MaxInt64
-	for at := path.Clean("/" + group); ; at = path.Dir(at) {
-		read := func(name, key string) (n int64) {
-			if err == nil {
-				n, err = number(root, path.Join(h.mount, at, name), key)
-			}
-			return n
+// allowedByGroup returns how many bytes a group still allows, without those above it.
+func allowedByGroup(root fs.FS, folder string) (allowed int64, err error) {
+	least := func(key string, files ...string) int64 {
+		least := int64(math.MaxInt64)
+		for _, file := range files {
+			n, wrong := number(root, path.Join(folder, file), key)
+			least, err = min(least, n), errors.Join(err, wrong)
 		}
-		limit := int64(math.MaxInt64)
-		for _, name := range h.limits {
-			limit = min(limit, read(name, ""))
-		}
-		if limit < math.MaxInt64 {
-			used, cache := read(h.used, ""), read("memory.stat", h.cache+" ")
-			if cache < math.MaxInt64 {
-				used -= cache
-			}
-			if used < math.MaxInt64 { // otherwise there is no such file
-				limit -= max(used, 0)
-			}
-			allowed = min(allowed, max(limit, 0))
-		}
-		if at == "/" || err != nil {
-			return allowed, err
-		}
+		return least
 	}
+	limit := least("", "memory.max", "memory.high", "memory.limit_in_bytes")
+	used := least("", "memory.current", "memory.usage_in_bytes")
+	if limit == math.MaxInt64 || used == math.MaxInt64 || err != nil {
+		return limit, err
+	}
+	cache := least("total_inactive_file ", "memory.stat") // of version 1, whose inactive_file is without groups below
+	if cache == math.MaxInt64 {
+		cache = least("inactive_file ", "memory.stat")
+	}
+	if cache < math.MaxInt64 {
+		used = max(used-cache, 0)
+	}
+	return max(limit-used, 0), err
 }
 
 // number reads a number in a file: of the line that begins with a key, or of the first line if the key is empty. It returns [math.MaxInt64]
