@@ -53,6 +53,7 @@ func TestBadMessages(t *testing.T) {
 			Weights: []float32{-1}}),
 		"unknown label":   exampleMessage(t, examples.Rows{Rows: 1, Cols: 2, Floats: []float32{1, 2}, Words: []string{"square"}}),
 		"missing feature": exampleMessage(t, examples.Rows{Rows: 1, Cols: 2, Floats: []float32{1, nan}, Words: []string{"ring0"}}),
+		"overflow":        exampleMessage(t, examples.Rows{Rows: 1, Cols: 2, Floats: []float32{1, 3e38}, Words: []string{"ring0"}}),
 	}
 	job := newJob(t, data, table{}, rffStage(link.Softmax, 20, 3), rffStage(link.Softmax, 20, 3))
 	job.Examples.Train, job.Examples.Classes, job.Examples.Partitions = nil, []string{"ring0", "ring1", "ring2"}, 2
@@ -98,25 +99,35 @@ func TestBadMessages(t *testing.T) {
 // If no message can be used, the error says why the first can't be, where it is and how many there are. Each message is in
 // quarantine, unless the run stops at a bad message.
 func TestNoUsableMessage(t *testing.T) {
-	want := "no examples on test.examples: none of its 3 messages can be used. The first is test.examples[0]@0: row 0, feature " +
-		"1: +Inf is not a finite number"
-	for _, policy := range []string{"", schemas.StopOnBadMessage} {
+	infinite := exampleMessage(t, examples.Rows{Rows: 1, Cols: 2, Floats: []float32{1, inf}})
+	infinities := []kafkalog.Message{infinite, {Value: []byte("hello")}, infinite}
+	overflowing := []kafkalog.Message{exampleMessage(t, examples.Rows{Rows: 5, Cols: 2, Floats: slices.Repeat([]float32{3e38}, 10)})}
+	for _, test := range []struct {
+		policy   string
+		messages []kafkalog.Message
+		kept     int // in quarantine
+		want     string
+	}{
+		{"", infinities, 3, "none of its 3 messages can be used. The first is test.examples[0]@0: row 0, feature 1: +Inf is not a finite number"},
+		{schemas.StopOnBadMessage, infinities, 0, "none of its 3 messages can be used. The first is test.examples[0]@0: row 0, feature 1: +Inf"},
+		{"", overflowing, 1, "none of its 1 messages can be used. The first is test.examples[0]@0: rows 0, 1, 2 and 2 more are left out: the " +
+			"features overflow"},
+	} {
 		job, _ := newForeignJob(t, rings(30, 2, 3, 1))
 		job.Examples.Partitions, job.Prepare.PCA, job.Segment = 2, 2, 2
-		if policy != "" {
-			job.OnBadMessage = policy
+		if test.policy != "" {
+			job.OnBadMessage = test.policy
 		}
 		log := openEmbedded(t)
-		infinite := exampleMessage(t, examples.Rows{Rows: 1, Cols: 2, Floats: []float32{1, inf}})
-		produce(t, log, job, 0, infinite, exampleMessage(t, examples.Rows{Rows: 0, Cols: 2, Floats: []float32{}}))
-		produce(t, log, job, 1, kafkalog.Message{Value: []byte("hello")}, infinite)
+		writeAll(t, log, job, test.messages)
+		produce(t, log, job, 0, exampleMessage(t, examples.Rows{Rows: 0, Cols: 2, Floats: []float32{}}))
 		for range 2 {
-			if err := trainError(t, log, job); !errors.As(err, new(*dispatch.RunError)) || !strings.Contains(err.Error(), want) {
+			err := trainError(t, log, job)
+			if want := "no examples on test.examples: " + test.want; !errors.As(err, new(*dispatch.RunError)) || !strings.Contains(err.Error(), want) {
 				t.Errorf("got error %v, expected a *RunError with %q", err, want)
 			}
-			kept := len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine))
-			if policy == "" && kept != 3 || policy != "" && kept != 0 {
-				t.Errorf("on_bad_message %q: %d messages in quarantine", policy, kept)
+			if kept := len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)); kept != test.kept {
+				t.Errorf("on_bad_message %q: %d messages in quarantine, expected %d", test.policy, kept, test.kept)
 			}
 		}
 	}
@@ -608,33 +619,6 @@ func TestTargetThatOverflows(t *testing.T) {
 	}
 }
 
-// With on_bad_message: stop a row that overflows ends the run, and the error says where it is.
-func TestRunStopsAtARowThatOverflows(t *testing.T) {
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	job.OnBadMessage = schemas.StopOnBadMessage
-	log := openEmbedded(t)
-	writeAll(t, log, job, overflowMessages(t, 3, 1, false, setTo(3e38, "")))
-	want := "examples test.examples[0]@1: row 7 is left out: the features overflow"
-	if err := trainError(t, log, job); !strings.Contains(err.Error(), want) {
-		t.Errorf("got error %v, expected %q", err, want)
-	}
-}
-
-// If all rows overflow, the run says so.
-func TestAllRowsOverflow(t *testing.T) {
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	log := openEmbedded(t)
-	data := rings(5, 4, 3, 1).exampleRows()
-	for i := range data.Floats {
-		data.Floats[i] = 3e38
-	}
-	produce(t, log, job, 0, exampleMessage(t, data))
-	want := "none of its 1 messages can be used. The first is test.examples[0]@0: rows 0, 1, 2 and 2 more are left out: the features overflow"
-	if err := trainError(t, log, job); !strings.Contains(err.Error(), want) {
-		t.Errorf("got error %v, expected %q", err, want)
-	}
-}
-
 // However many runs there were, a run reads as much of the topics before it begins as the tenth did, and makes the next version; the
 // latest versions stay, and all of them can be read.
 func TestManyRuns(t *testing.T) {
@@ -720,29 +704,6 @@ func (l countingLog) Range(topic string, partition int, from, to int64) protocol
 	*l.calls++
 	*l.read += int(to - from)
 	return l.Log.Range(topic, partition, from, to)
-}
-
-// Two runs of the same content have different ids, whatever was pruned. A run that is submitted again before it has ended is the same.
-func TestRunIDs(t *testing.T) {
-	job := newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	log, seen := openEmbedded(t), map[string]bool{}
-	for range 3 {
-		report, _ := train(t, log, job)
-		if seen[report.Run] {
-			t.Errorf("two runs have the id %s", report.Run)
-		}
-		seen[report.Run] = true
-	}
-	_, first := submitJob(t, log, job, event.Ignore{})
-	_, again := submitJob(t, log, job, event.Ignore{})
-	if first.Run() != again.Run() || seen[first.Run()] {
-		t.Errorf("submitted twice, the run has the ids %s and %s", first.Run(), again.Run())
-	}
-	recorder := &eventRecorder{}
-	report, _ := trainRecorded(t, log, job, recorder)
-	if began := eventsOf[event.Began](recorder); report.Run != first.Run() || !began[0].Resumed {
-		t.Errorf("run %s, %+v; expected to resume %s", report.Run, began, first.Run())
-	}
 }
 
 // A manifest and a report longer than a message make a version all the same.

@@ -192,66 +192,6 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 	}
 }
 
-// A source that was forgotten is not learnt and not ingested again, by no name.
-func TestForgottenSource(t *testing.T) {
-	long(t)
-	data := rings(300, 3, 2, 1)
-	job := newJob(t, data, table{}, rffStage(link.Identity, 10, 1))
-	log := openEmbedded(t)
-	train(t, log, job)
-	other := job
-	other.Examples.Train = []string{rings(250, 3, 2, 2).writeCSV(t, t.TempDir(), "other.csv")}
-	want, _ := train(t, log, other)
-	sources := sourcesOf(t, log, job.Name)
-	if done := forget(t, log, job, source.ToForget{Sources: []string{sources[0].ID[:12]}}); done.Rows != 300 || done.Messages != 5 ||
-		!slices.Equal(done.Learnt, []int{1}) {
-		t.Errorf("%+v, expected 300 rows, and version 1", done)
-	}
-	for _, name := range []string{"train.csv", "renamed.csv"} {
-		job.Examples.Train = []string{data.writeCSV(t, t.TempDir(), name)}
-		err := trainError(t, log, job)
-		if forgotten := "source " + sources[0].ID[:12] + " is forgotten"; !strings.Contains(fmt.Sprint(err), forgotten) ||
-			!strings.Contains(err.Error(), name) {
-			t.Errorf("error %v", err)
-		}
-		if err := source.Ingest(t.Context(), log, job, event.Ignore{}); !strings.Contains(fmt.Sprint(err), "is forgotten") {
-			t.Errorf("error %v", err)
-		}
-	}
-	if got, _ := train(t, log, other); got.WeightsDigest != want.WeightsDigest || len(got.PassedOver) > 0 {
-		t.Errorf("%+v, expected digest %s", got, want.WeightsDigest)
-	}
-	all := other
-	all.Examples.Train = nil
-	if got, _ := train(t, log, all); got.PassedOver[coverage.ForgottenRow] != 300 {
-		t.Errorf("passed over %v", got.PassedOver)
-	}
-}
-
-// A run does not start from a version that has learnt from forgotten rows, and when another has been trained, train removes that version.
-func TestTrainForgets(t *testing.T) {
-	job, message := newForeignJob(t, rings(300, 2, 2, 1))
-	log := openEmbedded(t)
-	produce(t, log, job, 0, message, message)
-	train(t, log, job)
-	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
-	warm := job
-	warm.Warm = "latest"
-	if err := trainError(t, log, warm); !strings.Contains(fmt.Sprint(err), "trained on forgotten rows") {
-		t.Errorf("error %v", err)
-	}
-	train(t, log, job)
-	train(t, log, warm)
-	var left []int
-	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-	for _, v := range versions {
-		left = append(left, v.Version)
-	}
-	if !slices.Equal(left, []int{2, 3}) {
-		t.Errorf("the versions %d are left, %v, expected 2 and 3", left, err)
-	}
-}
-
 // What is not there is named, and nothing is forgotten then, nor on a topic that deletes after a time what is forgotten.
 func TestNothingIsForgottenInPart(t *testing.T) {
 	job, message := newForeignJob(t, rings(40, 2, 2, 1))
@@ -592,56 +532,6 @@ func forgetfulJob(t *testing.T) topics.Job {
 func produceRings(t *testing.T, log *kafkalog.Log, job topics.Job, from, to int) {
 	for i := from; i < to; i++ {
 		produce(t, log, job, 0, exampleMessage(t, rings(40, 4, 3, uint64(i)).exampleRows()))
-	}
-}
-
-func newestVersion(t *testing.T, log *kafkalog.Log, job topics.Job) protocol.Finished {
-	t.Helper()
-	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-	if err != nil || len(versions) == 0 {
-		t.Fatalf("%d versions, %v", len(versions), err)
-	}
-	return versions[len(versions)-1]
-}
-
-// If the forget topic has lost what versions have heeded, no run is planned until the operator decides: to forget again
-// what versions name, or to go on without.
-func TestLostForgetTopicStopsRuns(t *testing.T) {
-	long(t)
-	for _, decision := range []string{source.RestoreLost, source.DropLost} {
-		t.Run(decision, func(t *testing.T) {
-			log, job := openEmbedded(t), forgetfulJob(t)
-			retrain := func() error {
-				_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-				return err
-			}
-			produceRings(t, log, job, 0, 10)
-			noError(t, retrain())
-			rows := rowsNamed(t, job, "test.examples/0/1-4")
-			forget(t, log, job, source.ToForget{Rows: rows})
-			noError(t, retrain())
-			noError(t, log.Delete(t.Context(), job.Name+".forget"))
-			produceRings(t, log, job, 10, 16)
-			lost, ok := errors.AsType[*source.ForgetLostError](retrain())
-			if !ok || lost.Heeded.Entries != 1 || !strings.Contains(lost.Error(), "--lost restore") {
-				t.Fatalf("error %v", lost)
-			}
-			if _, ok := errors.AsType[*source.ForgetLostError](trainError(t, log, job)); !ok {
-				t.Error("train goes on")
-			}
-			forget(t, log, job, source.ToForget{Lost: decision})
-			noError(t, retrain())
-			job.Retrain.Full.Every = 1
-			produceRings(t, log, job, 16, 20)
-			noError(t, retrain())
-			if has := newestVersion(t, log, job).Plan.Forgotten.Covers(rows); has != (decision == source.RestoreLost) {
-				t.Errorf("the newest version forgets %v: %v", rows, has)
-			}
-			if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Lost: decision}); !errors.Is(err,
-				source.ErrNothingLost) {
-				t.Errorf("error %v, expected that nothing is lost", err)
-			}
-		})
 	}
 }
 

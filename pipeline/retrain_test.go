@@ -1204,73 +1204,10 @@ func sorted(t *testing.T, n, all int) (messages []kafkalog.Message) {
 	return messages
 }
 
-// A chain that finds one class waits for another, and says so once. Up to the end of a topic that is an error, and no run fails for it.
-func TestChainWaitsForASecondClass(t *testing.T) {
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	job.Stages = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}
-	job.Retrain = topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.After = 80, 1
-	log := openEmbedded(t)
-	writeAll(t, log, job, sorted(t, 3, 3))
-	_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if !errors.As(err, new(*solve.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
-		t.Errorf("got error %v, expected that there is one label", err)
-	}
-	if runs := readLedger(t, topics.Open(log, job.Name, nil)).Chained(); runs != nil {
-		t.Errorf("run %+v was made", runs)
-	}
-	recorder := &eventRecorder{}
-	waits := make(chan struct{})
-	done := make(chan error, 1)
-	recorder.on = func(e event.Event) {
-		switch e := e.(type) {
-		case event.Noticed:
-			if strings.Contains(e.Text, "waits for rows of a second class: of 120 rows so far") {
-				close(waits) // panics if it is said twice
-			}
-		case event.Retrained:
-			done <- nil
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
-		ended <- err
-		done <- err
-	}()
-	select {
-	case <-waits:
-	case err := <-done:
-		t.Fatalf("the chain has ended: %v", err)
-	}
-	writeAll(t, log, job, sorted(t, 0, 4)[3:])
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	cancel()
-	<-ended
-}
-
-// oneClassLeft returns a log with a chain of three versions, whose rows with other labels than ring0 are forgotten, and its job.
-func oneClassLeft(t *testing.T) (*kafkalog.Log, topics.Job) {
+// secondClass checks that a chain of one class makes no run up to the end of its topic, which is an error, and that it waits otherwise, and
+// says so once. It returns the version that the chain makes when more messages come.
+func secondClass(t *testing.T, log *kafkalog.Log, job topics.Job, says string, more ...kafkalog.Message) event.Retrained {
 	t.Helper()
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}, topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full, job.Retrain.After = 80, topics.FullOptions{}, 1
-	log := openEmbedded(t)
-	produce(t, log, job, 0, sorted(t, 4, 7)[1:]...) // without the row that overflows
-	if report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil || len(report.Updates) != 2 {
-		t.Fatalf("%d versions, error %v", len(report.Updates), err)
-	}
-	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
-	return log, job
-}
-
-// If one class is left in the window of a chain without what is forgotten, the chain waits for a row of another, and says so once. Then it
-// fits the window and what is new anew. Up to the end of a topic that is an error. Either way no run fails for it.
-func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
-	log, job := oneClassLeft(t)
 	p := topics.Open(log, job.Name, nil)
 	before := readLedger(t, p).Chained()
 	for range 2 { // whenever it is started
@@ -1279,18 +1216,17 @@ func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
 			t.Errorf("got error %v, expected that there is one label", err)
 		}
 	}
-	recorder, waits, ended := &eventRecorder{}, make(chan struct{}), make(chan error, 1)
-	retrained := make(chan event.Retrained, 10)
-	recorder.on = func(e event.Event) {
+	waits, ended, retrained := make(chan struct{}), make(chan error, 1), make(chan event.Retrained, 10)
+	recorder := &eventRecorder{on: func(e event.Event) {
 		switch e := e.(type) {
 		case event.Noticed:
-			if strings.Contains(e.Text, "waits for rows of a second class: without forgotten rows, all examples") {
+			if strings.Contains(e.Text, "waits for rows of a second class: "+says) {
 				close(waits) // panics if it is said twice
 			}
 		case event.Retrained:
 			retrained <- e
 		}
-	}
+	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
@@ -1301,25 +1237,49 @@ func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
 	case err := <-ended:
 		t.Fatalf("the chain has ended: %v", err)
 	}
-	if runs := readLedger(t, p).Chained(); runs.Number != before.Number || runs.Attempt != before.Attempt {
+	if runs := readLedger(t, p).Chained(); !reflect.DeepEqual(runs, before) {
 		t.Errorf("run %+v was made after %+v", runs, before)
 	}
-	// The first of two messages is of the same class.
-	produce(t, log, job, 0, slices.Concat(sorted(t, 2, 2)[1:], sorted(t, 0, 9)[8:])...)
+	produce(t, log, job, 0, more...)
 	select {
 	case made := <-retrained:
+		cancel()
+		<-ended
+		return made
+	case err := <-ended:
+		t.Fatalf("the chain has ended: %v", err)
+		return event.Retrained{}
+	}
+}
+
+// A chain that finds one class waits for another. So it does if one class is left in its window without what is forgotten: then it fits the
+// window and what is new anew.
+func TestChainWaitsForASecondClass(t *testing.T) {
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Retrain.After = 80, topics.FullOptions{}, 1
+	t.Run("at first", func(t *testing.T) {
+		log := openEmbedded(t)
+		writeAll(t, log, job, sorted(t, 3, 3))
+		secondClass(t, log, job, "of 120 rows so far", sorted(t, 0, 4)[3:]...)
+	})
+	t.Run("after rows are forgotten", func(t *testing.T) {
+		log := openEmbedded(t)
+		produce(t, log, job, 0, sorted(t, 4, 7)[1:]...) // without the row that overflows
+		if report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil || len(report.Updates) != 2 {
+			t.Fatalf("%d versions, error %v", len(report.Updates), err)
+		}
+		forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
+		// The first of two messages is of the same class.
+		made := secondClass(t, log, job, "without forgotten rows, all examples", sorted(t, 2, 2)[1], sorted(t, 0, 9)[8])
 		if made.Kind != schemas.RunFull || made.WindowRows != (8-3)*40 { // forgotten rows weigh nothing
 			t.Errorf("a version by %s of %d rows, expected a full one of what is left and the new rows", made.Kind, made.WindowRows)
 		}
-	case err := <-ended:
-		t.Fatalf("the chain has ended: %v", err)
-	}
-	cancel()
-	<-ended
-	versions := must(p.Versions(t.Context()))(t)
-	if last := versions[len(versions)-1]; len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
-		t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
-	}
+		last := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
+		if len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
+			t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
+		}
+	})
 }
 
 // A chain goes on with the classes that it has found as its classes in the configuration, and back: updates revisit the messages that

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +34,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages"
 )
 
 // newSourcesJob returns a job whose file makes a message for each 64 rows, and the same job without its file.
@@ -622,21 +619,6 @@ func TestFollowTopicThatForgets(t *testing.T) {
 	}
 }
 
-// A pipeline does not follow a topic that is missing, or one of its own.
-func TestFollowTopicsThatCantBe(t *testing.T) {
-	long(t)
-	log := openEmbedded(t)
-	job := clicks(t, log, 1)
-	job.Examples.FromTopic = job.Name + ".examples"
-	if err := source.Follow(t.Context(), log, job, true, &eventRecorder{}); !strings.Contains(fmt.Sprint(err), "is a topic of this pipeline") {
-		t.Errorf("its own topic: %v", err)
-	}
-	job.Examples.FromTopic = "visits"
-	if err := source.Follow(t.Context(), log, job, true, &eventRecorder{}); !errors.Is(err, kafkalog.ErrUnknownTopic) {
-		t.Errorf("a topic that is missing: %v", err)
-	}
-}
-
 // sizes writes rows from to to (excluded) to the topic sizes, and returns a job whose examples come from there.
 func sizes(t *testing.T, log *kafkalog.Log, format string) (job topics.Job, write func(from, to int)) {
 	t.Helper()
@@ -824,28 +806,6 @@ func TestFollowWithCategories(t *testing.T) {
 	if err := follow(); err == nil || !strings.Contains(err.Error(),
 		"have no words in the column 2: expected the columns of when the topic was first followed") {
 		t.Errorf("other columns: %v", err)
-	}
-}
-
-// Rows whose words are in other columns than those that a chain has learnt are refused before they are ingested.
-func TestChainKeepsItsWords(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "mail.csv")
-	rows := "text,label\n" + strings.Repeat("cheap pills,spam\nsee you,ham\n", 40)
-	noError(t, os.WriteFile(path, []byte(rows), 0o600))
-	job := newJob(t, rings(1, 2, 2, 1), table{}, kindStage(stages.Columns, link.Softmax))
-	job.Stages[0].Features = stages.DefaultsOf(stages.Columns)
-	job.Examples.Train, job.Examples.Label, job.Examples.Text = []string{path}, "label", "text"
-	job.Retrain = topics.DefaultRetrain()
-	log := openEmbedded(t)
-	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-	before := len(readTopic(t, log, job.Name+".examples"))
-	job.Examples.Words.Columns = 1000
-	_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err == nil || !strings.Contains(err.Error(), "examples.words") {
-		t.Errorf("%v, expected the key examples.words", err)
-	}
-	if after := len(readTopic(t, log, job.Name+".examples")); after != before {
-		t.Errorf("the topic has %d messages, and had %d", after, before)
 	}
 }
 
