@@ -110,17 +110,7 @@ func TestCSV(t *testing.T) {
 				o.Missing.Mode = layout.MissingError
 			}
 			o.Train = []string{f.write(t, "file.csv", []byte(test.Content))}
-			rows, err := readSources(o)
-			got := ""
-			switch {
-			case err == nil:
-				got = show(rows[0])
-			case isFileError(err):
-				got = f.text(err)
-			default:
-				t.Fatalf("%T: %v", err, err)
-			}
-			if got != test.want {
+			if got := f.first(t, o); got != test.want {
 				t.Errorf("%s\nexpected %s", got, test.want)
 			}
 		})

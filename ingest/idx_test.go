@@ -60,17 +60,7 @@ func TestIDX(t *testing.T) {
 			o.BatchRows = 2
 			o.Classes = test.classes
 			o.Train = []string{f.write(t, "images.idx", test.images), f.write(t, "labels.idx", test.labels)}
-			rows, err := readSources(o)
-			got := ""
-			switch {
-			case err == nil:
-				got = show(rows[0])
-			case isFileError(err):
-				got = f.text(err)
-			default:
-				t.Fatalf("%T: %v", err, err)
-			}
-			if got != test.want {
+			if got := f.first(t, o); got != test.want {
 				t.Errorf("%s\nexpected %s", got, test.want)
 			}
 		})

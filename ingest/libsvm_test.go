@@ -60,14 +60,7 @@ func TestLIBSVM(t *testing.T) {
 			f := newFolder(t)
 			o := Defaults()
 			o.Classes, o.Train = test.classes, []string{f.write(t, "rows.libsvm", []byte(test.Content))}
-			rows, err := readSources(o)
-			got := ""
-			if err != nil {
-				got = f.text(err)
-			} else {
-				got = show(rows[0])
-			}
-			if got != test.want {
+			if got := f.first(t, o); got != test.want {
 				t.Errorf("%s, expected %s", got, test.want)
 			}
 		})
@@ -77,9 +70,9 @@ func TestLIBSVM(t *testing.T) {
 // Lines may have several labels if configured.
 func TestLIBSVMOfSeveralLabels(t *testing.T) {
 	for content, want := range map[string]string{
-		"1,5,7 1:2\n2 0:1\n3:4\n": `[["1" "5" "7"] ["2"] []]`,
-		"a|b 1:2\n":               `[["a" "b"]]`,
-		"1:2\n2 1:1 # 3\n":        `[[] ["2"]]`,
+		"1,5,7 1:2\n2 0:1\n3:4\n": `3 × 0 [1]:[2] [0]:[1] [3]:[4] lists [["1" "5" "7"] ["2"] []]`,
+		"a|b 1:2\n":               `1 × 0 [1]:[2] lists [["a" "b"]]`,
+		"1:2\n2 1:1 # 3\n":        `2 × 0 [1]:[2] [1]:[1] lists [[] ["2"]]`,
 		"1,,7 1:2\n":              `rows.libsvm: line 1, column 0: label 1 of "1,,7": an empty field: expected a label`,
 		"1,\xff 1:2\n":            `rows.libsvm: line 1, column 0: label 1 of "1,\xff": label "\xff" is not UTF-8: set examples.encoding, such as windows-1252, or convert the text`,
 		"1,5 5:1 4:1\n":           "rows.libsvm: line 1, column 2: index 4 after 5: expected ascending indices, each once",
@@ -87,14 +80,7 @@ func TestLIBSVMOfSeveralLabels(t *testing.T) {
 		f := newFolder(t)
 		o := Defaults()
 		o.Labels, o.Train = layout.LabelsSeveral, []string{f.write(t, "rows.libsvm", []byte(content))}
-		rows, err := readSources(o)
-		got := ""
-		if err != nil {
-			got = f.text(err)
-		} else {
-			got = fmt.Sprintf("%q", rows[0].LabelLists)
-		}
-		if got != want {
+		if got := f.first(t, o); got != want {
 			t.Errorf("%q: %s, expected %s", content, got, want)
 		}
 	}

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 	parquetgo "github.com/parquet-go/parquet-go"
 
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -165,17 +163,12 @@ func TestParquetBatches(t *testing.T) {
 			content := parquetFile(t, groups, parquet.WithCompression(codec), parquet.WithDataPageSize(512),
 				parquet.WithDictionaryDefault(groupRows%2 == 0),
 				parquet.WithDataPageVersion(parquet.DataPageVersion(groupRows%2)))
-			f, o := newFolder(t), Defaults()
-			o.Train = []string{f.write(t, "table", content)} // the format is recognised by the first bytes
-			o.Weight, o.Missing.Mode, o.BatchRows = "weight", layout.MissingMean, 64
-			sources := must(Sources(t.Context(), o))(t)
-			got, sizes, err := readRows(sources[0].Batches(t.Context()))
-			if err != nil || fmt.Sprint(sizes) != "[64 64 2]" || fmt.Sprint(got.Floats) != fmt.Sprint(want.Floats) ||
-				!slices.Equal(got.Numbers, want.Numbers) || !slices.Equal(got.Weights, want.Weights) {
-				t.Errorf("row groups of %d, %v: batches of %v rows, error %v", groupRows, codec, sizes, err)
-			}
-			if names := sources[0].Columns.Text(); names != `["yes","small","large","single","double"]` {
-				t.Errorf("columns %s", names)
+			// The format is recognised by the first bytes.
+			got, sizes, names, problem := readAs(t, "table", content, func(o *Options) { o.Weight = "weight" })
+			if problem != "" || fmt.Sprint(sizes) != "[64 64 2]" || fmt.Sprint(got.Floats) != fmt.Sprint(want.Floats) ||
+				!slices.Equal(got.Numbers, want.Numbers) || !slices.Equal(got.Weights, want.Weights) ||
+				names != `["yes","small","large","single","double"]` {
+				t.Errorf("row groups of %d, %v: batches of %v rows, columns %s, %s", groupRows, codec, sizes, names, problem)
 			}
 		}
 	}
@@ -206,17 +199,9 @@ func TestParquetLists(t *testing.T) {
 		{file([]int16{3, 0, 3}, []int16{0, 0, 0}, 1, 3), `a.parquet, column 0 ("features"): row 1, counted from 0: null: expected a list of 1 numbers, as in the first row`},
 		{file([]int16{1, 3}, []int16{0, 0}, 1), "a.parquet: no column is a feature"},
 	} {
-		f, o := newFolder(t), Defaults()
-		o.Train, o.Missing.Mode = []string{f.write(t, "a.parquet", test.Content)}, layout.MissingMean
-		sources, err := Sources(t.Context(), o)
-		got := ""
-		if err == nil {
-			var rows examples.Rows
-			rows, _, err = readRows(sources[0].Batches(t.Context()))
+		rows, _, _, got := readAs(t, "a.parquet", test.Content, nil)
+		if got == "" {
 			got = fmt.Sprint(rows.Floats)
-		}
-		if err != nil {
-			got = f.text(err)
 		}
 		if got != test.want {
 			t.Errorf("%s\nexpected %s", got, test.want)
@@ -226,15 +211,13 @@ func TestParquetLists(t *testing.T) {
 
 // A column whose name has a dot is a column, whatever others the options name.
 func TestParquetNamesWithDots(t *testing.T) {
-	f, o := newFolder(t), Defaults()
-	o.Train = []string{f.write(t, "a.parquet", parquetFile(t, [][]parquetValues{{
+	content := parquetFile(t, [][]parquetValues{{
 		{node: required(schema.NewFloat64Node, "user.age"), values: []float64{1, 2}}, {node: words("user.city"), values: []string{"x", "y"}},
 		{node: words("label"), values: []string{"a", "b"}},
-	}}))}
-	o.Categorical = []string{"user.city"}
-	sources := must(Sources(t.Context(), o))(t)
-	if names := sources[0].Columns.Text(); !strings.Contains(names, "user.age") {
-		t.Errorf("columns %s, expected user.age too", names)
+	}})
+	_, _, names, problem := readAs(t, "a.parquet", content, func(o *Options) { o.Categorical = []string{"user.city"} })
+	if problem != "" || !strings.Contains(names, "user.age") {
+		t.Errorf("columns %s, %s; expected user.age too", names, problem)
 	}
 }
 
@@ -245,10 +228,8 @@ func TestParquetErrors(t *testing.T) {
 		"a.parquet: no rows": parquetFile(t, empty),
 		`a.parquet: an incomplete or damaged Parquet file: write or download it again: invalid magic footer of parquet file: "else"`: []byte("PAR1 and nothing\x00\x00\x00\x00else"),
 	} {
-		f, o := newFolder(t), Defaults()
-		o.Train = []string{f.write(t, "a.parquet", content)}
-		if _, err := readSources(o); f.text(err) != want || !errors.As(err, new(*input.Error)) {
-			t.Errorf("%v, expected %s", err, want)
+		if _, _, _, got := readAs(t, "a.parquet", content, nil); got != want {
+			t.Errorf("%s, expected %s", got, want)
 		}
 	}
 }
@@ -311,14 +292,8 @@ func TestParquetCompressionThatIsNotRead(t *testing.T) {
 	w := parquetgo.NewGenericWriter[row](&content, parquetgo.Compression(&parquetgo.Lz4Raw))
 	must(w.Write([]row{{1, "a"}, {2, "b"}}))(t)
 	noError(t, w.Close())
-	f, o := newFolder(t), Defaults()
-	o.Train = []string{f.write(t, "a.parquet", content.Bytes())}
-	sources, err := Sources(t.Context(), o)
-	if err == nil {
-		_, _, err = readRows(sources[0].Batches(t.Context()))
-	}
 	const want = `a.parquet, column 0 ("x"): compressed with LZ4_RAW: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed`
-	if got := f.text(err); got != want {
+	if _, _, _, got := readAs(t, "a.parquet", content.Bytes(), nil); got != want {
 		t.Errorf("%s\nexpected %s", got, want)
 	}
 }
@@ -326,12 +301,8 @@ func TestParquetCompressionThatIsNotRead(t *testing.T) {
 // For any input, the reader returns rows or a *input.Error.
 func FuzzParquet(f *testing.F) {
 	sparse := must(os.ReadFile("testdata/sparse.parquet"))(f)
-	contents := [][]byte{pandasFrame(f), sparse}
-	for _, name := range []string{"durations", "split"} {
-		content := must(os.ReadFile("testdata/" + name + ".parquet"))(f)
-		contents = append(contents, content)
-	}
-	for _, content := range contents {
+	durations, split := must(os.ReadFile("testdata/durations.parquet"))(f), must(os.ReadFile("testdata/split.parquet"))(f)
+	for _, content := range [][]byte{pandasFrame(f), sparse, durations, split} {
 		f.Add(content)
 		for i := range 40 {
 			flipped := bytes.Clone(content)

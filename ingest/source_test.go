@@ -107,6 +107,19 @@ func readSources(o Options) (rows []examples.Rows, err error) {
 	return rows, nil
 }
 
+// first reads all sources, and returns the first as show formats it, or the error, which must be of a file.
+func (f folder) first(t *testing.T, o Options) string {
+	t.Helper()
+	rows, err := readSources(o)
+	if err == nil {
+		return show(rows[0])
+	}
+	if !isFileError(err) {
+		t.Fatalf("%T: %v", err, err)
+	}
+	return f.text(err)
+}
+
 // show formats a batch in one line, without missing columns.
 func show(r examples.Rows) string {
 	text := fmt.Sprintf("%d × %d", r.Rows, r.Cols)
@@ -124,6 +137,9 @@ func show(r examples.Rows) string {
 	}
 	if r.Words != nil {
 		text += fmt.Sprintf(" words %q", r.Words)
+	}
+	if r.LabelLists != nil {
+		text += fmt.Sprintf(" lists %q", r.LabelLists)
 	}
 	if r.Numbers != nil {
 		text += fmt.Sprintf(" numbers %v", r.Numbers)

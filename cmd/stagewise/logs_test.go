@@ -41,10 +41,7 @@ func logged(t *testing.T, stream string) (lines []map[string]any) {
 // With --log json standard error has lines of JSON and nothing else, whether the command succeeds or fails. Durations are seconds.
 func TestLogStreamIsJSON(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
-	code, _, stderr := stagewise("train", "-c", "good.yaml", "--log", "json", "--log-level", "debug", "--report", "report.json")
-	if code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	_, stderr := typed(t, exitDone, "train", "-c", "good.yaml", "--log", "json", "--log-level", "debug", "--report", "report.json")
 	seen := map[string]bool{}
 	for _, record := range logged(t, stderr) {
 		seen[record["msg"].(string)] = true

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -34,10 +33,7 @@ func TestServices(t *testing.T) {
 		services[role] = startCommand(t, append([]string{role, "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)...)
 	}
 
-	code, out, stderr := stagewise(append([]string{"train", "--detach"}, on...)...)
-	if code != exitDone {
-		t.Fatalf("train --detach: %d: %s", code, stderr)
-	}
+	out, stderr := typed(t, exitDone, append([]string{"train", "--detach"}, on...)...)
 	// A shell that reads the standard output gets the id and nothing else.
 	id := strings.TrimSuffix(out, "\n")
 	if id == "" || strings.ContainsAny(id, " \n") || !strings.Contains(stderr, "train.csv: 300 train rows\n") {
@@ -63,10 +59,7 @@ func TestServices(t *testing.T) {
 			t.Errorf("%s: version %d, digest %s", file, r.Version, r.WeightsDigest)
 		}
 	}
-	if code, _, stderr := stagewise(append([]string{"train", "--attach", "0123"}, on...)...); code != exitFailed ||
-		!strings.Contains(stderr, "there is no run 0123") {
-		t.Errorf("attach to no run: %d: %s", code, stderr)
-	}
+	refuses(t, exitFailed, "there is no run 0123", append([]string{"train", "--attach", "0123"}, on...)...)
 
 	// A role exports what it can have, about this pipeline.
 	for role, has := range map[string]struct{ metrics, lacks []string }{
@@ -189,10 +182,7 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 	}
 	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}}))(t)
 	defer log.Close()
-	worker := log.Join("blobs.work", "blobs.examples")
-	for len(worker.Owned()) == 0 {
-		<-worker.Changed()
-	}
+	joined(log, "blobs.work", "blobs.examples")
 	if text := attach("no solver"); !strings.Contains(text, "\n1 worker: 127.0.0.1; no solver: start stagewise solve -c FILE\n") {
 		t.Errorf("got\n%s", text)
 	}
@@ -231,9 +221,7 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 // A command beside a process that has the embedded broker says what to type, and that works.
 func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 	long(t)
-	free := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
-	address := free.Addr().String()
-	noError(t, free.Close())
+	address := free(t)
 	inFolder(t, map[string]string{"good.yaml": good + "listen: " + address + "\n", "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	report := trained(t)
 	list := []string{"weights", "list", "-c", "good.yaml"}
@@ -259,9 +247,7 @@ func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if code, _, stderr := stagewise("repair", "-c", "good.yaml"); code != exitFailed || !strings.Contains(stderr, "stop that process first") {
-			t.Errorf("repair beside a process that listens on %q: exit code %d: %s", listen, code, stderr)
-		}
+		refuses(t, exitFailed, "stop that process first", "repair", "-c", "good.yaml")
 		noError(t, log.Close())
 	}
 }
@@ -277,17 +263,10 @@ func TestHealth(t *testing.T) {
 	if code, stdout, stderr := stagewise("health", server.URL+"/live"); code != 0 || stdout+stderr != "" {
 		t.Errorf("/live: exit code %d: %s%s", code, stdout, stderr)
 	}
-	if code, _, stderr := stagewise("health", server.URL+"/ready"); code != 1 || !strings.Contains(stderr,
-		"503 Service Unavailable: brokers fail") {
-		t.Errorf("/ready: exit code %d: %s", code, stderr)
-	}
-	if code, _, stderr := stagewise("health", "localhost:9464"); code != 2 || !strings.Contains(stderr, "expected a URL") {
-		t.Errorf("no URL: exit code %d: %s", code, stderr)
-	}
+	refuses(t, exitFailed, "503 Service Unavailable: brokers fail", "health", server.URL+"/ready")
+	refuses(t, exitWrong, "expected a URL", "health", "localhost:9464")
 	server.Close()
-	if code, _, stderr := stagewise("health", server.URL+"/live"); code != 1 || stderr == "" {
-		t.Errorf("nobody answers: exit code %d: %s", code, stderr)
-	}
+	refuses(t, exitFailed, "stagewise: ", "health", server.URL+"/live")
 }
 
 // transcript is an output that one goroutine writes while another reads, and that tells when more is in it.

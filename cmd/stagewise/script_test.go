@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -378,6 +379,22 @@ func typed(t *testing.T, code int, args ...string) (stdout, stderr string) {
 		t.Fatalf("%v: exit code %d, expected %d: %s", args, got, code, stderr)
 	}
 	return stdout, stderr
+}
+
+// refuses types a command line, which must end with this exit code and have the text on standard error.
+func refuses(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	if got, stdout, stderr := stagewise(args...); got != code || !strings.Contains(stderr, want) {
+		t.Errorf("%v: exit code %d, expected %d and %q: %s%s", args, got, code, want, stdout, stderr)
+	}
+}
+
+// free returns an address of this machine on which nothing listens.
+func free(t *testing.T) (address string) {
+	t.Helper()
+	listener := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
+	noError(t, listener.Close())
+	return listener.Addr().String()
 }
 
 // good is a configuration of three stages for the files of [blobs].

@@ -63,18 +63,10 @@ func TestClusterTopicsNeedTheirReplicas(t *testing.T) {
 	up(t, brokers, 2)
 	const refused = "blobs.examples and 8 more would get 3 replicas, because the cluster has 3 brokers and topics.replication is 0, " +
 		"but only 2 of 3 brokers can be reached: start the others, or set topics.replication to 2 or fewer"
-	if code, stdout, stderr := stagewise(append([]string{"topics", "create"}, on...)...); code != exitFailed ||
-		!strings.Contains(stderr, refused) {
-		t.Errorf("topics create: exit code %d: %s%s", code, stdout, stderr)
-	}
-	if code, _, stderr := stagewise(append([]string{"topics", "create", "--set", "topics.replication=3"},
-		on...)...); code != exitFailed || !strings.Contains(stderr, "would get 3 replicas, as topics.replication says, but only 2 of 3 brokers") {
-		t.Errorf("topics create with three replicas: exit code %d: %s", code, stderr)
-	}
-	if code, _, stderr := stagewise(append([]string{"train", "--quiet"}, on...)...); code != exitFailed || !strings.Contains(stderr,
-		"blobs.examples would get 3 replicas") {
-		t.Errorf("train: exit code %d: %s", code, stderr)
-	}
+	refuses(t, exitFailed, refused, append([]string{"topics", "create"}, on...)...)
+	refuses(t, exitFailed, "would get 3 replicas, as topics.replication says, but only 2 of 3 brokers",
+		append([]string{"topics", "create", "--set", "topics.replication=3"}, on...)...)
+	refuses(t, exitFailed, "blobs.examples would get 3 replicas", append([]string{"train", "--quiet"}, on...)...)
 	replicas := func(n string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := stagewise(append([]string{"topics", "list"}, args...)...)
@@ -100,9 +92,7 @@ func TestClusterTopicsNeedTheirReplicas(t *testing.T) {
 	// Topics that exist are used while a broker is down, and their settings can be changed.
 	script("kill", "--node", "1")
 	up(t, brokers, 2)
-	if code, _, stderr := stagewise(append([]string{"train", "--quiet"}, on...)...); code != exitDone {
-		t.Errorf("train with one broker down: exit code %d: %s", code, stderr)
-	}
+	typed(t, exitDone, append([]string{"train", "--quiet"}, on...)...) // with one broker down
 	shorter := append(on, "--set", "topics.retention.examples=48h")
 	code, stdout, stderr := stagewise(append([]string{"topics", "apply"}, shorter...)...)
 	if code != exitDone || stdout != "blobs.examples: retention.ms is 172800000 now, it was -1\n" {
