@@ -205,15 +205,25 @@ func fuzzTables(f *testing.F, name string, label layout.Column) {
 			if categorical != nil {
 				o.Label = label
 			}
-			sources, err := Sources(context.Background(), o)
-			if err == nil {
-				_, _, err = readRows(sources[0].Batches(context.Background()))
-			}
-			if err != nil && !errors.As(err, new(*input.Error)) {
-				t.Error(err)
-			}
+			fuzzSource(t, o)
 		}
 	})
+}
+
+// fuzzSource reads the first source of the options. It has rows, or the error includes the file.
+func fuzzSource(t *testing.T, o Options) (rows examples.Rows) {
+	t.Helper()
+	sources, err := Sources(context.Background(), o)
+	if err == nil {
+		rows, _, err = readRows(sources[0].Batches(context.Background()))
+	}
+	if err != nil && !isFileError(err) {
+		t.Error(err)
+	}
+	if err != nil {
+		return examples.Rows{}
+	}
+	return rows
 }
 
 // mail is a table with texts, their labels and an unread column. The texts are numbers if that is their type.

@@ -503,9 +503,7 @@ func TestPack(t *testing.T) {
 				if err == nil {
 					o, err = words.Options()
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 			}
 			plain, packed := valuesOf(t, o), valuesOf(t, o)
 			for offset := int64(0); offset < layout.OffsetRows+600; {
@@ -520,9 +518,7 @@ func TestPack(t *testing.T) {
 					if err == nil {
 						_, err = plain.Add(t.Context(), m)
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					noError(t, err)
 					offset++
 				}
 				if plain.Full() {

@@ -3,7 +3,6 @@ package ingest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -115,26 +113,8 @@ func FuzzLIBSVM(f *testing.F) {
 		noError(t, os.WriteFile(name, content, 0o600))
 		o := Defaults()
 		o.Train = []string{name}
-		sources, err := Sources(context.Background(), o)
-		rows := examples.Rows{}
-		if err == nil {
-			rows, _, err = readRows(sources[0].Batches(context.Background()))
-		}
-		if err != nil && !errors.As(err, new(*input.Error)) {
-			t.Error(err)
-		}
-		if err != nil {
-			return
-		}
-		for i := range rows.Rows {
-			indices, values := rows.Sparse.Row(i)
-			last := int32(-1)
-			for at, index := range indices {
-				if v := values[at]; index <= last || v == 0 || v-v != 0 {
-					t.Fatalf("row %d: %v %v", i, indices, values)
-				}
-				last = index
-			}
+		if rows := fuzzSource(t, o); rows.Rows > 0 {
+			checkFuzzedSparse(t, &rows)
 		}
 	})
 }

@@ -291,13 +291,8 @@ func TestSourcesFormats(t *testing.T) {
 			}
 			o.Train = append(o.Train, f.write(t, name, content))
 		}
-		rows, err := readSources(o)
-		if err != nil {
-			t.Errorf("%v: %v", test.files, f.text(err))
-			continue
-		}
-		if len(rows) != 1 || show(rows[0]) != test.want {
-			t.Errorf("%v: %v, expected %s", test.files, rows, test.want)
+		if got := f.first(t, o); got != test.want {
+			t.Errorf("%v: %s, expected %s", test.files, got, test.want)
 		}
 	}
 }
@@ -582,17 +577,10 @@ func TestStandardInputIsAFile(t *testing.T) {
 			if format == "parquet" {
 				o.Missing.Mode = layout.MissingMean
 			}
-			sources, err := Sources(context.Background(), o)
-			if err != nil {
-				t.Fatalf("%s: %v", format, err)
-			}
-			for batch, err := range sources[0].Batches(context.Background()) {
-				if err != nil {
-					t.Fatalf("%s: %v", format, err)
-				}
-				rows += batch.Rows
-			}
-			return sources[0].ID, rows
+			sources := must(Sources(context.Background(), o))(t)
+			whole, _, err := readRows(sources[0].Batches(context.Background()))
+			noError(t, err)
+			return sources[0].ID, whole.Rows
 		}
 		named, input := Defaults(), Defaults()
 		named.Train, input.Train = []string{f.write(t, "a", content)}, []string{StandardInput}

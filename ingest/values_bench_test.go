@@ -72,9 +72,7 @@ func wideRows(b *testing.B, n int) (rows []wide) {
 			}
 		}
 		content, err := schema.Encode(value)
-		if err != nil {
-			b.Fatal(err)
-		}
+		noError(b, err)
 		rows = append(rows, wide{[]byte(text.String() + "}"), framed(1, content), framed(2, append([]byte{0}, proto...))})
 	}
 	return rows
@@ -83,9 +81,7 @@ func wideRows(b *testing.B, n int) (rows []wide) {
 // cpuSeconds returns the CPU time of the process.
 func cpuSeconds(b *testing.B) float64 {
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
 
@@ -105,9 +101,7 @@ func BenchmarkValues(b *testing.B) {
 					o.Registry.URL = registry.URL()
 				}
 			}))
-			if err != nil {
-				b.Fatal(err)
-			}
+			noError(b, err)
 			b.ReportAllocs()
 			began := cpuSeconds(b)
 			for i := 0; b.Loop(); i++ {

@@ -329,41 +329,21 @@ func TestPageOfRunsFits(t *testing.T) {
 			runs = append(runs, r)
 		}
 		page := must(os.Create(filepath.Join(folder, name+".html")))(t)
-		if err := WritePage(page, About{Title: "Search over stages.0.ridge and stages.0.features.bandwidth_scale", Pipeline: "digits",
-			Date: "2026-01-02T03:04:05Z"}, runs); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, WritePage(page, About{Title: "Search over stages.0.ridge and stages.0.features.bandwidth_scale", Pipeline: "digits",
+			Date: "2026-01-02T03:04:05Z"}, runs))
 		noError(t, page.Close())
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox) // the pages are ours, and the tests may run as root
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	defer cancel()
-	ctx, cancel = chromedp.NewContext(ctx)
-	defer cancel()
-	if err := chromedp.Do(ctx); err != nil { // starts the browser
-		t.Fatal(err)
-	}
-	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
+	ctx := tab(t)
 	for _, name := range []string{"one", "two", "many", "keys", "twenty"} {
 		for _, width := range []int64{420, 768, 1280} {
 			for _, scheme := range []string{"light", "dark"} {
-				features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-				if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
-					t.Fatal(err)
-				}
-				if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+filepath.Join(folder, name+
-					".html"))); err != nil {
-					t.Fatal(err)
-				}
-				seen, err := chromedp.Run(ctx, chromedp.Evaluate[[]int64](`[document.documentElement.scrollWidth,
+				prefer(t, ctx, scheme)
+				do(t, ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+filepath.Join(folder, name+".html")))
+				seen := value[[]int64](t, ctx, `[document.documentElement.scrollWidth,
 					document.querySelectorAll("#charts > figure").length, document.querySelectorAll("#charts .series").length,
 					document.querySelectorAll("#matrices table").length, document.querySelectorAll("#others table").length,
 					[...document.querySelectorAll("#matrices .right")].filter((e) => e.textContent === "7" || e.textContent === "3").length,
-					document.querySelectorAll("#charts figure:first-child .series.run8").length]`))
-				if err != nil {
-					t.Fatal(err)
-				}
+					document.querySelectorAll("#charts figure:first-child .series.run8").length]`)
 				if seen[0] > width {
 					t.Errorf("%s: the page is %d pixels wide, in a window of %d", name, seen[0], width)
 				}

@@ -85,12 +85,8 @@ func TestRowsOfArrow(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		checkArrow(t, ask(newServer(t, Defaults(), Fixed(plain)), "POST", "/predict", typeArrow, listsOf(t, rows, n)), plain, rows)
 	}
-	r := httptest.NewRequest("POST", "/predict", bytes.NewReader(listsOf(t, rows, 5)))
-	r.Header.Set("Content-Type", typeArrow)
-	r.Header.Set("Accept", "text/html, Application/JSON;q=0.9")
-	w := httptest.NewRecorder()
-	newServer(t, Defaults(), Fixed(plain)).ServeHTTP(w, r)
-	checkAnswer(t, w, plain, rows...)
+	checkAnswer(t, askWith(newServer(t, Defaults(), Fixed(plain)), typeArrow, listsOf(t, rows, 5), "Accept", "text/html, Application/JSON;q=0.9"),
+		plain, rows...)
 
 	dictionary := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
 	schema := arrow.NewSchema([]arrow.Field{

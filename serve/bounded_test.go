@@ -145,6 +145,9 @@ func TestAnswersThatTakeTooLong(t *testing.T) {
 	s := newServer(t, o, Fixed(newModelOf(t, manyClasses(100), 3, 2, nil, layout.MissingError)))
 	for kind, body := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
 		w := ask(s, "POST", "/predict", kind, body)
+		for strings.HasPrefix(w.Body.String(), `{"error":"no core was free`) { // on a busy machine
+			w = ask(s, "POST", "/predict", kind, body)
+		}
 		if got := reason(t, w); w.Code != http.StatusServiceUnavailable || got != "the answer was not computed within 1ms: send fewer rows at a time" {
 			t.Errorf("%s: %d: %s", kind, w.Code, got)
 		}

@@ -66,9 +66,7 @@ func openTopic(t *testing.T, l *topic) (*answersWriter, func() []string) {
 		defer mutex.Unlock()
 		notices = append(notices, text)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return w, func() []string {
 		mutex.Lock()
 		defer mutex.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // described returns the columns of a table: texts, with cells given by functions from row to cell.
@@ -64,9 +65,7 @@ func TestRoles(t *testing.T) {
 		{"empty", turns(""), roleConstant, "no values"},
 	} {
 		table := described(200, texts, map[string]func(int) string{c.name: c.cell, "label": turns("a|b")})
-		if err := table.assign("label"); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, table.assign("label"))
 		for _, a := range table.list {
 			if a.Name == c.name && (a.role != c.role || !strings.Contains(a.why, c.why)) {
 				t.Errorf("%s: %s (%s), expected %s (%s)", c.name, a.role, a.why, c.role, c.why)
@@ -126,9 +125,7 @@ func TestFormattedNumbers(t *testing.T) {
 		{"sizes", "12A|14B|16C", roleCategory, ""},
 	} {
 		table := described(200, texts, map[string]func(int) string{c.name: turns(c.cells), "label": turns("a|b")})
-		if err := table.assign("label"); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, table.assign("label"))
 		for _, a := range table.list {
 			if a.Name == c.name && (a.role != c.role || !strings.Contains(a.why, c.why) || c.why == "" && a.formatted() != "" &&
 				strings.Contains(a.why, a.formatted())) {
@@ -141,9 +138,7 @@ func TestFormattedNumbers(t *testing.T) {
 		"postcode": func(row int) string { return fmt.Sprintf("%05d", row*7919%10007) },
 		"label":    turns("a|b"),
 	})
-	if err := table.assign("label"); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, table.assign("label"))
 	for _, a := range table.list {
 		if a.Name == "price" && a.why != `numbers stored as text, such as "100.25": store them as numbers` ||
 			a.Name == "postcode" && a.role != roleIdentifier {
@@ -223,15 +218,11 @@ func TestColumns(t *testing.T) {
 	}
 	for name, content := range files {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 		o := ingest.Defaults()
 		o.Label = "c"
 		table := NewColumns(o.MissingValues)
-		if err := ingest.Survey(context.Background(), path, o, table); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, ingest.Survey(context.Background(), path, o, table))
 		var got []string
 		for _, c := range table.list {
 			got = append(got, fmt.Sprint(c.Name, " ", c.rows, " ", c.missing, " ", c.numbers, " ", c.different.count()))

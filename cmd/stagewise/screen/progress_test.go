@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/explain"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -200,9 +201,7 @@ func TestScoringBar(t *testing.T) {
 // After an error a file has its old content, otherwise all of its new content. No other file is left in its folder.
 func TestWriteIsAtomic(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("old", []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.WriteFile("old", []byte("old"), 0o644))
 	if err := os.Symlink("old", "link"); err != nil {
 		t.Fatal(err)
 	}
@@ -279,9 +278,7 @@ func TestRunsFitATerminal(t *testing.T) {
 		for _, list := range lists {
 			all = append(all, list...)
 			var text strings.Builder
-			if err := writeCompared(&text, runs, list, rows, page.Differences(runs), most); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, writeCompared(&text, runs, list, rows, page.Differences(runs), most))
 			for line := range strings.Lines(text.String()) {
 				if width := utf8.RuneCountInString(strings.TrimRight(line, " \n")); columns > 0 && width > columns && len(list) > 1 {
 					t.Errorf("%d columns: %d in %q", columns, width, line)
