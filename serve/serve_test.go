@@ -122,12 +122,8 @@ func listening(t testing.TB, o Options, versions Versions) (address string) {
 // serving is listening that also returns the server.
 func serving(t testing.TB, o Options, versions Versions) (s *Server, address string) {
 	t.Helper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	o.Drain = 0 // tests end at once
-	s = newServer(t, o, versions)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, listener) }()
+	s, listener, stop, ended := begun(t, o, versions)
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -135,6 +131,17 @@ func serving(t testing.TB, o Options, versions Versions) (s *Server, address str
 		}
 	})
 	return s, listener.Addr().String()
+}
+
+// begun starts a server with a listener, until stop is called. Then ended has the error of the server.
+func begun(t testing.TB, o Options, versions Versions) (s *Server, listener net.Listener, stop func(), ended <-chan error) {
+	t.Helper()
+	listener = must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	s = newServer(t, o, versions)
+	ctx, stop := context.WithCancel(context.Background())
+	serves := make(chan error, 1)
+	go func() { serves <- s.Serve(ctx, listener) }()
+	return s, listener, stop, serves
 }
 
 // ask sends a request to a server without a listener.
@@ -354,13 +361,9 @@ func TestSwap(t *testing.T) {
 
 // A stopped server completes requests in progress.
 func TestStop(t *testing.T) {
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	o := Defaults()
 	o.Drain = 0
-	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, listener) }()
+	s, listener, stop, ended := begun(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	body, sent := io.Pipe()
 	answers := make(chan string, 1)
 	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/predict", body))(t)
@@ -399,13 +402,9 @@ func TestStop(t *testing.T) {
 
 // A server that ends is not ready, and answers requests, on new connections too, until the time of serve.drain is over.
 func TestDrain(t *testing.T) {
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	o := Defaults()
 	o.Drain = time.Hour
-	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, listener) }()
+	_, listener, stop, ended := begun(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	address := listener.Addr().String()
 	served(t, address)
 	stop()

@@ -247,23 +247,22 @@ func TestMetricsFollowConventions(t *testing.T) {
 func TestReady(t *testing.T) {
 	m := newMetrics("p", protocol.RoleWork, clock)
 	get := listened(t, m)
-	if code, _ := get("/ready"); code != http.StatusOK {
-		t.Errorf("ready: %d", code)
+	expect := func(ready int, why string) {
+		t.Helper()
+		if code, body := get("/ready"); code != ready || why != "" && body != why {
+			t.Errorf("ready: %d, %s; expected %d, %s", code, body, ready, why)
+		}
+		if code, _ := get("/live"); code != http.StatusOK {
+			t.Errorf("live: %d", code)
+		}
 	}
+	expect(http.StatusOK, "")
 	m.Record(event.Waiting{What: "append to x[0]", Err: errors.New("no leader")})
 	m.Record(event.Waiting{What: "append to w[1]", Err: errors.New("no leader")})
-	if code, body := get("/ready"); code != http.StatusServiceUnavailable ||
-		body != "waiting for brokers: append to w[1], append to x[0]\n" {
-		t.Errorf("ready: %d, %s", code, body)
-	}
-	if code, _ := get("/live"); code != http.StatusOK {
-		t.Errorf("live: %d", code)
-	}
+	expect(http.StatusServiceUnavailable, "waiting for brokers: append to w[1], append to x[0]\n")
 	m.Record(event.Waiting{What: "append to x[0]", Over: true})
 	m.Record(event.Waiting{What: "append to w[1]", Over: true})
-	if code, _ := get("/ready"); code != http.StatusOK {
-		t.Errorf("ready: %d", code)
-	}
+	expect(http.StatusOK, "")
 }
 
 // A process that stands aside, or whose run makes no progress, is not ready, and /ready and the metrics say why.
