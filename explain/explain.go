@@ -232,17 +232,16 @@ func (r *Rows) Len() int { return len(r.Numbers) }
 
 // ClassOf returns what finds the class of a label, as a table has it; -1: the model does not have the label.
 func ClassOf(m *model.Model) func(text string) int32 {
-	classes := map[string]int32{}
-	for c, label := range m.Labels() {
-		classes[label] = int32(c)
-	}
+	labels := examples.NewLabels(m.Labels())
 	return func(text string) int32 {
-		for _, label := range []string{value.Label(text), value.NumberLabel(text)} {
-			if c, ok := classes[label]; ok {
-				return c
-			}
+		class, known := labels.Find(text)
+		if !known {
+			class, known = labels.Find(value.NumberLabel(text))
 		}
-		return -1
+		if !known {
+			return -1
+		}
+		return class
 	}
 }
 

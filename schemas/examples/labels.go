@@ -72,8 +72,8 @@ func SortLabels(text []string) {
 	})
 }
 
-// find returns the class of a label.
-func (l *Labels) find(label string) (class int32, ok bool) {
+// Find returns the class of a label.
+func (l *Labels) Find(label string) (class int32, ok bool) {
 	if class, ok = l.words[label]; !ok {
 		class, ok = l.words[value.Label(label)]
 	}
@@ -82,7 +82,7 @@ func (l *Labels) find(label string) (class int32, ok bool) {
 
 // Spelt returns a label in the spelling of its class, such as True if the classes have True. Other labels are returned unchanged.
 func (l *Labels) Spelt(label string) string {
-	if class, ok := l.find(label); ok {
+	if class, ok := l.Find(label); ok {
 		return l.text[class]
 	}
 	return label

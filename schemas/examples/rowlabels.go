@@ -168,7 +168,7 @@ func (e *Batch) Classes(dst []int32, l *Labels, unknown func(row int, label stri
 		}
 		class, ok := int32(0), false
 		if !e.labels.isWhole() {
-			class, ok = l.find(e.labels.Text(row))
+			class, ok = l.Find(e.labels.Text(row))
 		} else {
 			number, _ := e.labels.Whole(row)
 			class, ok = l.numbers[number]
@@ -196,7 +196,7 @@ func (e *Batch) LabelSets(dst []float32, classes []int32, l *Labels, unknown fun
 		}
 		classes[row] = 0
 		for label := range e.Labels(row) {
-			class, ok := l.find(label)
+			class, ok := l.Find(label)
 			if !ok {
 				if err := unknown(row, label); err != nil {
 					return err
