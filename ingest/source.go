@@ -375,12 +375,13 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 			yield(nil, err)
 			return
 		}
-		if len(tables) > 0 {
-			o.parts = values
+		isFolder := len(tables) > 0
+		if o.Mode, o.parts = layout.Predicting, values; !isFolder {
+			tables = []string{name}
 		}
 		for _, table := range tables {
-			for rows, err := range File(ctx, table, o, want) {
-				if errors.As(err, new(input.EmptyError)) {
+			for rows, err := range o.toPredict(ctx, table, want) {
+				if isFolder && errors.As(err, new(input.EmptyError)) {
 					break
 				}
 				if !yield(rows, err) || err != nil {
@@ -388,19 +389,21 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 				}
 			}
 		}
-		if len(tables) > 0 {
-			return
-		}
-		o.Mode = layout.Predicting
+	}
+}
+
+// toPredict is File for a file.
+func (o Options) toPredict(ctx context.Context, file string, want layout.Features) iter.Seq2[*examples.Rows, error] {
+	return func(yield func(*examples.Rows, error) bool) {
 		checked := o
 		if o.Header != nil && !*o.Header {
 			checked.Header = nil // training files may have one
 		}
-		if problems := checked.check([]string{name}); problems != nil {
+		if problems := checked.check([]string{file}); problems != nil {
 			yield(nil, problems[0])
 			return
 		}
-		c, f, err := o.openAs(ctx, name)
+		c, f, err := o.openAs(ctx, file)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -409,11 +412,10 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 		if want.Truth {
 			err = checkTable(f, c.Name)
 		}
-		if err != nil {
-			yield(nil, err)
-			return
+		var r *format.Reader
+		if err == nil {
+			r, err = f.Open([]*input.Content{c}, o.Options, &want, nil)
 		}
-		r, err := f.Open([]*input.Content{c}, o.Options, &want, nil)
 		if err != nil {
 			yield(nil, err)
 			return
