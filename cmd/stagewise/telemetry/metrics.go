@@ -335,7 +335,6 @@ type metric struct {
 	roles      []string // processes that have it; nil: all
 	label      string   // besides the pipeline; "": none
 	values     []string // of the label: each begins with 0, and the metric has no other
-	unset      bool     // a gauge without a label has no value until it is set
 	until      scope    // when its values are removed
 }
 
@@ -343,7 +342,8 @@ type metric struct {
 type scope int
 
 const (
-	always  scope = iota // they are not
+	always  scope = iota // they are not; a gauge without a label begins with 0, any other has no value until it is set
+	unset                // they are not
 	ofRun                // the run ends
 	ofStep               // the run ends, or another solver is active
 	ofPass               // the next run begins, or another solver is active
@@ -375,10 +375,9 @@ func table() []metric {
 		{name: "runs_total", help: "Ended runs, by final state.", roles: runs, label: "state",
 			values: []string{schemas.Done, schemas.Failed, schemas.Cancelled}},
 		{name: "run_info", help: "1 for the current run.", roles: runs, label: "run", until: ofRun},
-		{name: "stage", help: "Current stage of the current run, from 0; -1 during the survey.", roles: runs, unset: true, until: ofStep},
-		{name: "visit", help: "Current visit of the stage, from 0.", roles: runs, unset: true, until: ofStep},
-		{name: "progress_timestamp_seconds", help: "Unix time of the last step of this process in the current run.", roles: runs, unset: true,
-			until: ofStep},
+		{name: "stage", help: "Current stage of the current run, from 0; -1 during the survey.", roles: runs, until: ofStep},
+		{name: "visit", help: "Current visit of the stage, from 0.", roles: runs, until: ofStep},
+		{name: "progress_timestamp_seconds", help: "Unix time of the last step of this process in the current run.", roles: runs, until: ofStep},
 
 		{name: "rows_total", help: "Rows processed by visits.", roles: visits},
 		{name: "visits_total", help: "Visits to partitions.", roles: visits},
@@ -388,8 +387,8 @@ func table() []metric {
 			values: []string{phaseSurvey, phaseVisit, phaseResiduals}},
 
 		{name: "active", help: "1 if this solver is active, 0 if it stands by.", roles: solve},
-		{name: "pass", help: "Completed passes of the current stage.", roles: solve, unset: true, until: ofPass},
-		{name: "objective", help: "Objective of the stage at its last pass.", roles: solve, unset: true, until: ofPass},
+		{name: "pass", help: "Completed passes of the current stage.", roles: solve, until: ofPass},
+		{name: "objective", help: "Objective of the stage at its last pass.", roles: solve, until: ofPass},
 		{name: "error_ratio", help: "Error rate at the last pass, from 0 to 1, by split.", roles: solve, label: "split", until: ofPass},
 		{name: "loss", help: "Mean loss at the last pass, by split.", roles: solve, label: "split", until: ofPass},
 		{name: "seconds_total", help: "Seconds spent in each phase of runs.", roles: solve, label: "phase",
@@ -400,18 +399,18 @@ func table() []metric {
 			"are quarantined, unless the column is optional.", roles: ingests, label: "column"},
 		{name: "quarantined_total", help: "Messages that this process could not ingest, or that its surveys could not use. A repeated survey " +
 			"counts them again.", roles: slices.Concat(visits, ingests)},
-		{name: "source_lag_messages", help: "Messages of the source topic not yet ingested.", roles: ingests, unset: true, until: ofTopic},
+		{name: "source_lag_messages", help: "Messages of the source topic not yet ingested.", roles: ingests, until: ofTopic},
 		{name: "joined_rows", help: "Messages of the source topic that were joined with an outcome, or have none.", roles: ingests,
 			label: "state"},
 		{name: "joined_outcomes", help: "Outcomes that have a row, have none, or came after their row was decided.", roles: ingests,
 			label: "state"},
 		{name: "outcome_disorder_seconds", help: "Maximum disorder of the outcomes that came after their row was decided.", roles: ingests,
-			unset: true},
+			until: unset},
 
 		{name: "scored_messages_total", help: "Messages with predictions written by this process.", roles: score},
 		{name: "scored_rows_total", help: "Rows of these messages.", roles: score},
 		{name: "scored_bad_messages_total", help: "Messages that can't be used: their predictions have the reason.", roles: score},
-		{name: "scoring_version", help: "Number of the version that made the last predictions.", roles: score, unset: true},
+		{name: "scoring_version", help: "Number of the version that made the last predictions.", roles: score, until: unset},
 		{name: "scoring_lag_messages", help: "Offsets after the last message with predictions, by partition of this process.", roles: score,
 			label: "partition"},
 
@@ -429,28 +428,26 @@ func table() []metric {
 		{name: "replaced_partitions_total", help: "Partitions of the examples topic found truncated or recreated after versions had learnt " +
 			"from them.", roles: run},
 		{name: "incomplete_versions_total", help: "Versions skipped because a part of them was missing from the versions topic.", roles: run},
-		{name: "version", help: "Number of the newest version.", roles: run, unset: true, until: ofChain},
-		{name: "offered_version", help: "Number of the newest offered version.", roles: run, unset: true, until: ofChain},
-		{name: "offered_timestamp_seconds", help: "Unix time when the newest offered version was made.", roles: run, unset: true, until: ofChain},
-		{name: "learnt_timestamp_seconds", help: "Unix time of the newest message learnt by a version.", roles: run, unset: true, until: ofChain},
-		{name: "window_rows", help: "Rows of the window, without forgotten ones.", roles: run, unset: true, until: ofChain},
-		{name: "version_seconds", help: "Seconds from the plan of the newest version to its end.", roles: run, unset: true, until: ofChain},
+		{name: "version", help: "Number of the newest version.", roles: run, until: ofChain},
+		{name: "offered_version", help: "Number of the newest offered version.", roles: run, until: ofChain},
+		{name: "offered_timestamp_seconds", help: "Unix time when the newest offered version was made.", roles: run, until: ofChain},
+		{name: "learnt_timestamp_seconds", help: "Unix time of the newest message learnt by a version.", roles: run, until: ofChain},
+		{name: "window_rows", help: "Rows of the window, without forgotten ones.", roles: run, until: ofChain},
+		{name: "version_seconds", help: "Seconds from the plan of the newest version to its end.", roles: run, until: ofChain},
 		{name: "prequential_error_ratio", help: "Error rate of the newest update on new rows before they were learnt, from 0 to 1.", roles: run,
-			unset: true, until: ofChain},
-		{name: "prequential_loss", help: "Mean loss of the newest update on new rows before they were learnt.", roles: run, unset: true,
 			until: ofChain},
-		{name: "prequential_log_loss", help: "Log loss of the probabilities of these rows.", roles: run, unset: true, until: ofChain},
-		{name: "prequential_brier_score", help: "Brier score of these rows.", roles: run, unset: true, until: ofChain},
-		{name: "prequential_calibration_error_ratio", help: "Expected calibration error of these rows, from 0 to 1.", roles: run, unset: true,
-			until: ofChain},
+		{name: "prequential_loss", help: "Mean loss of the newest update on new rows before they were learnt.", roles: run, until: ofChain},
+		{name: "prequential_log_loss", help: "Log loss of the probabilities of these rows.", roles: run, until: ofChain},
+		{name: "prequential_brier_score", help: "Brier score of these rows.", roles: run, until: ofChain},
+		{name: "prequential_calibration_error_ratio", help: "Expected calibration error of these rows, from 0 to 1.", roles: run, until: ofChain},
 		{name: "served_error_ratio", help: "Error rate of served predictions, on the new rows of the newest update that have one, from 0 to 1.",
 			roles: run, label: "version", until: ofChain},
 		{name: "served_rows", help: "New rows of the newest update for which a version answered.", roles: run, label: "version", until: ofChain},
 		{name: "behind_messages", help: "Messages not learnt by any version: batches of rows of the topic examples at the last cut, and " +
 			"messages of the topic source that are not ingested yet.", roles: run, label: "topic", until: ofChain},
 		{name: "behind_rows", help: "Rows of these messages. Rows of unread messages are estimated; a message that is not ingested counts as " +
-			"one row.", roles: run, unset: true, until: ofChain},
-		{name: "holdout_error_ratio", help: "Error rate on the holdout rows visited by the newest version, from 0 to 1.", roles: run, unset: true,
+			"one row.", roles: run, until: ofChain},
+		{name: "holdout_error_ratio", help: "Error rate on the holdout rows visited by the newest version, from 0 to 1.", roles: run,
 			until: ofChain},
 	}
 }
@@ -486,7 +483,7 @@ func register(role string, to prometheus.Registerer) registered {
 			to.MustRegister(r.gauges[row.name])
 		}
 		for _, values := range begin {
-			if r.add(row.name, 0, values...); !row.unset {
+			if r.add(row.name, 0, values...); row.until == always {
 				r.set(row.name, 0, values...)
 			}
 		}
