@@ -75,6 +75,20 @@ func FollowOn(ctx context.Context, log *kafkalog.Log, o Options) (*Follower, err
 	return newFollower(o).follow(ctx, log, func() error { return nil }), nil
 }
 
+// FollowWith is FollowOn on a log that it opens, and that Close closes. Status has the operations that wait for brokers.
+func FollowWith(ctx context.Context, open kafkalog.Options, o Options) (*Follower, error) {
+	if err := o.checkValues(); err != nil {
+		return nil, fmt.Errorf("follow versions: %w", err)
+	}
+	f := newFollower(o)
+	open.Waiting = f.wait
+	log, err := kafkalog.Open(ctx, open)
+	if err != nil {
+		return nil, err
+	}
+	return f.follow(ctx, log, log.Close), nil
+}
+
 func newFollower(o Options) *Follower {
 	return &Follower{options: o, now: time.Now, retry: firstRetry, ready: make(chan struct{}), changed: make(chan struct{}),
 		waiting: map[string]error{}}

@@ -98,7 +98,7 @@ func TestPipe(t *testing.T) {
 	m, err := readModel("../../model/testdata/example.arrow")
 	noError(t, err)
 	var of pipe
-	of.versions, of.waits = serve.Fixed(m), &waits{}
+	of.versions = serve.Fixed(m)
 	of.serve = func(versions serve.Versions) (*serve.Server, error) {
 		return serve.New(serve.Defaults(), versions, prometheus.NewRegistry(), "p", func(string) {})
 	}

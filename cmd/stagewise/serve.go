@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,25 +103,24 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 			return failed(err)
 		}
 		if f.pipe {
-			return failed(answerPipe(cmd, c.Serve, serve.Fixed(m), &waits{}, m.Manifest.Name))
+			return failed(answerPipe(cmd, c.Serve, serve.Fixed(m), m.Manifest.Name))
 		}
 		registry, recorder := telemetry.ForServer(m.Manifest.Name, show)
 		return failed(answer(cmd.Context(), c, serve.Fixed(m), m.Manifest.Name, nil, registry, recorder))
 	}
-	registry, recorder := telemetry.ForServer(c.Name, show)
-	waiting, record := &waits{}, recorder
+	o := client.Options{Name: c.Name, Version: f.version, MaxAge: c.Serve.MaxAge, MaxSilence: c.Serve.MaxSilence}
 	if f.pipe {
-		record = waiting
+		follower, err := client.FollowWith(cmd.Context(), c.Log(), o)
+		if err != nil {
+			return failed(err)
+		}
+		return failed(errors.Join(answerPipe(cmd, c.Serve, follower, c.Name), follower.Close()))
 	}
-	err = withLog(cmd.Context(), c, record, func(log *kafkalog.Log) error {
-		follower, err := client.FollowOn(cmd.Context(), log, client.Options{
-			Name: c.Name, Version: f.version, MaxAge: c.Serve.MaxAge, MaxSilence: c.Serve.MaxSilence,
-		})
+	registry, recorder := telemetry.ForServer(c.Name, show)
+	err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+		follower, err := client.FollowOn(cmd.Context(), log, o)
 		if err != nil {
 			return err
-		}
-		if f.pipe {
-			return errors.Join(answerPipe(cmd, c.Serve, follower, waiting, c.Name), follower.Close())
 		}
 		told := tellVersions(cmd.Context(), follower, recorder)
 		defer told()
@@ -258,15 +255,14 @@ func answers(follower *client.Follower) event.Answers {
 // the standard output, in the same order. It ends with the standard input.
 type pipe struct {
 	versions serve.Versions
-	waits    *waits
 	server   *serve.Server
 	serve    func(versions serve.Versions) (*serve.Server, error) // returns a server of other versions
 }
 
 // answerPipe answers requests on the standard input of a command. The limits of a server do not apply to its only client.
-func answerPipe(cmd *cobra.Command, o serve.Options, versions serve.Versions, waits *waits, pipeline string) error {
+func answerPipe(cmd *cobra.Command, o serve.Options, versions serve.Versions, pipeline string) error {
 	o.MaxBody, o.MaxRows, o.Memory, o.Timeout, o.Answers.Topic = 1<<31, math.MaxInt32, 1<<34, 24*time.Hour, ""
-	p := &pipe{versions: versions, waits: waits, serve: func(versions serve.Versions) (*serve.Server, error) {
+	p := &pipe{versions: versions, serve: func(versions serve.Versions) (*serve.Server, error) {
 		return serve.New(o, versions, prometheus.NewRegistry(), pipeline, func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 	}}
 	var err error
@@ -327,8 +323,8 @@ func (p *pipe) status(w http.ResponseWriter, _ *http.Request) {
 	if s.Silence < math.MaxInt64 { // the brokers said once that this is the version to have
 		status["silence"] = s.Silence.Seconds()
 	}
-	if err := cmp.Or(s.Err, p.waits.err()); err != nil {
-		status["error"] = err.Error()
+	if s.Err != nil {
+		status["error"] = s.Err.Error()
 	}
 	if stale := p.versions.Stale(); stale != nil {
 		status["stale"] = stale.Error()
@@ -366,25 +362,6 @@ func (p *pipe) version(w http.ResponseWriter, r *http.Request) {
 		Vectors: !m.Sparse() && (numbers || m.Width() != len(needs)),
 	})
 	_, _ = w.Write(content) // memory
-}
-
-// waits records the last operation that waits for brokers. The zero value has none.
-type waits struct{ last atomic.Pointer[event.Waiting] }
-
-func (w *waits) Record(e event.Event) {
-	if e, ok := e.(event.Waiting); ok && e.Over {
-		w.last.Store(nil)
-	} else if ok {
-		w.last.Store(&e)
-	}
-}
-
-// err returns the error of an operation that waits; nil: none does.
-func (w *waits) err() error {
-	if e := w.last.Load(); e != nil {
-		return fmt.Errorf("%s: %w", e.What, e.Err)
-	}
-	return nil
 }
 
 // file responds with the current model's file.
