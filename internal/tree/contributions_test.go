@@ -69,7 +69,7 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(5, uint64(c.columns)))
 			s := sampleOf(9, 900, c.columns, c.outputs, true)
-			f := Grow(s, ordersOf(9, s, c.words), Shape{5, c.leaves, 5, 0.5, 2}, 1, 1, 1)
+			f := Grow(s.dense(), s.columns, ordersOf(9, s, c.words), Shape{5, c.leaves, 5, 0.5, 2}, 1, 1, 1)
 			if c.chain {
 				for i := range f.Lefts {
 					f.Lefts[i] = 0
@@ -88,7 +88,7 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 			}
 			contributions := arrowtest.Must(NewContributions(f, places, weights, c.outputs))(t)
 			const n = 12
-			codes, width := s.Codes[:n*c.columns], (places[c.columns-1]+1)*c.outputs
+			codes, width := s.codes[:n*c.columns], (places[c.columns-1]+1)*c.outputs
 			for i := range codes[:c.columns] {
 				codes[i] = 255
 			}
@@ -134,7 +134,7 @@ func BenchmarkContributions(b *testing.B) {
 			s := sampleOf(8, 8192, 28, outputs, false)
 			var all []*Contributions
 			for stage := range uint64(stages) {
-				f := Grow(s, ordersOf(8, s, 0), Shape{32, 32, 5, 0.5, 4}, 1, stage, 2)
+				f := Grow(s.dense(), s.columns, ordersOf(8, s, 0), Shape{32, 32, 5, 0.5, 4}, 1, stage, 2)
 				places, weights := make([]int, 28), make([]float32, f.Size()*outputs)
 				for j := range places {
 					places[j] = j
@@ -145,7 +145,7 @@ func BenchmarkContributions(b *testing.B) {
 			results := make([]float64, n*28*outputs)
 			add := func() {
 				for _, c := range all {
-					c.Add(results, s.Codes[:n*28])
+					c.Add(results, s.codes[:n*28])
 				}
 			}
 			add()

@@ -39,38 +39,29 @@ func (f Forest) Trees() int { return len(f.Sizes) }
 // Size returns the number of columns of the block: T · Leaves.
 func (f Forest) Size() int { return len(f.Sizes) * f.Leaves }
 
-// StructureError describes an invalid forest from outside.
-type StructureError struct {
-	What string // the array, as in "cuts"
-	At   int    // its first value that is wrong, or its length
-	Why  string
-}
-
-func (e *StructureError) Error() string {
-	return fmt.Sprintf("trees: %s: at %d: %s", e.What, e.At, e.Why)
-}
-
-// Check returns a *[StructureError] if f is not a valid forest over the given columns. Other functions require a valid
-// forest.
+// Check returns an error with the name of the array and the index of its first wrong value if f is not a valid forest over the given
+// columns. Other functions require a valid forest.
 func (f Forest) Check(columns int) error {
+	bad := func(array string, at int, format string, args ...any) error {
+		return fmt.Errorf("trees: %s: at %d: %s", array, at, fmt.Sprintf(format, args...))
+	}
 	switch {
 	case f.Leaves < 2 || f.Leaves > MaxLeaves:
-		return &StructureError{"leaves", f.Leaves, fmt.Sprintf("must be 2 to %d", MaxLeaves)}
+		return bad("leaves", f.Leaves, "must be 2 to %d", MaxLeaves)
 	case len(f.Sizes) > MaxSize/f.Leaves:
-		return &StructureError{"sizes", len(f.Sizes), fmt.Sprintf("more than %d leaves", MaxSize)}
+		return bad("sizes", len(f.Sizes), "more than %d leaves", MaxSize)
 	case len(f.Orders.Ranks)%Codes != 0 || len(f.Orders.Ranks)/Codes > len(f.Orders.Columns):
-		why := fmt.Sprintf("must be %d for each of the last of %d orders", Codes, len(f.Orders.Columns))
-		return &StructureError{"ranks", len(f.Orders.Ranks), why}
+		return bad("ranks", len(f.Orders.Ranks), "must be %d for each of the last of %d orders", Codes, len(f.Orders.Columns))
 	}
 	for i, column := range f.Orders.Columns {
 		if column < 0 || int(column) >= columns {
-			return &StructureError{"orders", i, fmt.Sprintf("column %d of %d", column, columns)}
+			return bad("orders", i, "column %d of %d", column, columns)
 		}
 	}
 	nodes := 0
 	for t, size := range f.Sizes {
 		if int(size) >= f.Leaves {
-			return &StructureError{"sizes", t, fmt.Sprintf("%d nodes, of %d leaves", size, f.Leaves)}
+			return bad("sizes", t, "%d nodes, of %d leaves", size, f.Leaves)
 		}
 		nodes += int(size)
 	}
@@ -79,41 +70,35 @@ func (f Forest) Check(columns int) error {
 		values int
 	}{{"compared", len(f.Compared)}, {"cuts", len(f.Cuts)}, {"lefts", len(f.Lefts)}} {
 		if array.values != nodes {
-			return &StructureError{array.name, array.values, fmt.Sprintf("must be %d, one for each node", nodes)}
+			return bad(array.name, array.values, "must be %d, one for each node", nodes)
 		}
 	}
 	if f.Covers != nil && len(f.Covers) != nodes+len(f.Sizes) {
-		return &StructureError{"covers", len(f.Covers), fmt.Sprintf("must be %d, one for each leaf", nodes+len(f.Sizes))}
+		return bad("covers", len(f.Covers), "must be %d, one for each leaf", nodes+len(f.Sizes))
 	}
 	for leaf, cover := range f.Covers {
 		if !(cover >= 0 && cover <= math.MaxFloat32) {
-			return &StructureError{"covers", leaf, "must be a number ≥ 0"}
+			return bad("covers", leaf, "must be a number ≥ 0")
 		}
 	}
 	for node, order := range f.Compared {
 		if order < 0 || int(order) >= len(f.Orders.Columns) {
-			return &StructureError{"compared", node, fmt.Sprintf("order %d of %d", order, len(f.Orders.Columns))}
+			return bad("compared", node, "order %d of %d", order, len(f.Orders.Columns))
 		}
 	}
-	first := 0
+	first, wrong := 0, -1
 	for _, size := range f.Sizes {
-		if node := f.checkLefts(first, int(size)); node >= 0 {
-			return &StructureError{"lefts", node, "more nodes than the tree has left"}
-		}
+		walk(f.Lefts[first:][:size], func(node, _, left, nodes int) {
+			if left >= nodes && wrong < 0 {
+				wrong = first + node
+			}
+		})
 		first += int(size)
 	}
+	if wrong >= 0 {
+		return bad("lefts", wrong, "more nodes than the tree has left")
+	}
 	return nil
-}
-
-// checkLefts returns the first node of a tree whose left side has too many nodes; −1: there is none.
-func (f Forest) checkLefts(first, size int) int {
-	wrong := -1
-	walk(f.Lefts[first:][:size], func(node, _, left, nodes int) {
-		if left >= nodes && wrong < 0 {
-			wrong = first + node
-		}
-	})
-	return wrong
 }
 
 // walk calls do for the nodes of a tree in preorder, with the index of the node, the index of its leftmost leaf, the

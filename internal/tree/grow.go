@@ -11,28 +11,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Sample is rows and the residuals that trees are to explain.
-type Sample struct {
-	// Codes are the codes of the rows (n × Columns, row-major).
-	Codes   []uint8
-	Columns int
-	// Residuals are those of Outputs outputs (n × k, row-major). Weights are the row weights (n), above 0; nil: each
-	// row weighs 1.
-	Residuals []float32
-	Outputs   int
-	Weights   []float32
-}
-
-// rows returns n. It panics if the shapes don't match.
-func (s Sample) rows() int {
-	n := len(s.Residuals) / max(1, s.Outputs)
-	if s.Outputs < 1 || len(s.Residuals) != n*s.Outputs || len(s.Codes) != n*s.Columns || s.Weights != nil && len(s.Weights) != n {
-		panic(fmt.Sprintf("tree: a sample of %d codes of %d columns, %d residuals of %d outputs and %d weights",
-			len(s.Codes), s.Columns, len(s.Residuals), s.Outputs, len(s.Weights)))
-	}
-	return n
-}
-
 // Shape configures how trees grow. All fields must be set.
 type Shape struct {
 	Trees  int
@@ -47,55 +25,37 @@ type Shape struct {
 // MaxThresholds is the largest number of thresholds that a node tries in an order.
 const MaxThresholds = 8
 
-// Grow returns a forest that explains a sample's residuals. A tree repeatedly splits the leaf whose split reduces the
-// squared error the most, until it has the configured number of leaves or no leaf can be split. A split is the best of
-// random thresholds in random orders (extremely randomized trees, Geurts, Ernst and Wehenkel 2006). An order in which
-// the leaf's rows do not differ counts as tried, but if all tried orders are like that, a node tries more. The draws
-// depend on the seed, the stage and the number of the tree, so the result does not depend on the number of workers.
-func Grow(s Sample, o Orders, shape Shape, seed, stage uint64, workers int) Forest {
+// Grow returns a forest that explains the residuals of a sample. A row of the sample has its codes in the given number of columns, its k
+// residuals, and its weight, which is above 0. A tree repeatedly splits the leaf whose split reduces the squared error the most, until it
+// has the configured number of leaves or no leaf can be split. A split is the best of random thresholds in random orders (extremely
+// randomized trees, Geurts, Ernst and Wehenkel 2006). An order in which the leaf's rows do not differ counts as tried, but if all tried
+// orders are like that, a node tries more. The draws depend on the seed, the stage and the number of the tree, so the result does not
+// depend on the number of workers.
+func Grow(sample kernel.Dense, columns int, o Orders, shape Shape, seed, stage uint64, workers int) Forest {
 	if shape.Trees < 0 || shape.Leaves < 2 || shape.Leaves > MaxLeaves || shape.Rows < 1 || !(shape.Share > 0) ||
-		shape.Thresholds < 1 || shape.Thresholds > MaxThresholds {
-		panic(fmt.Sprintf("tree: Grow: %+v", shape))
+		shape.Thresholds < 1 || shape.Thresholds > MaxThresholds || columns+2 > sample.Cols {
+		panic(fmt.Sprintf("tree: Grow: %+v on rows of %d values, of which %d are codes", shape, sample.Cols, columns))
 	}
-	view := newView(s, o)
-	trees := make([]grown, shape.Trees)
+	view := newView(sample, columns, o)
+	trees := make([]Forest, shape.Trees)
 	var group sync.WaitGroup
 	var next atomic.Int64
 	for range max(1, min(workers, shape.Trees)) {
 		group.Go(func() {
 			g := newGrowth(view, shape)
 			for t := int(next.Add(1)) - 1; t < len(trees); t = int(next.Add(1)) - 1 {
-				trees[t] = g.grow(rand.NewPCG(mix(seed, stage), uint64(t)))
+				g.write(&trees[t], g.grow(rand.NewPCG(mix(seed, stage), uint64(t))))
 			}
 		})
 	}
 	group.Wait()
 	f := Forest{Leaves: shape.Leaves, Orders: o, Sizes: make([]uint8, len(trees))}
 	for t, g := range trees {
-		f.Sizes[t] = uint8(len(g.nodes))
-		f.add(g, g.root)
+		f.Sizes[t] = uint8(len(g.Lefts))
+		f.Compared, f.Cuts, f.Lefts = append(f.Compared, g.Compared...), append(f.Cuts, g.Cuts...), append(f.Lefts, g.Lefts...)
+		f.Covers = append(f.Covers, g.Covers...)
 	}
 	return f
-}
-
-// grown is a tree: its nodes, the cover of each leaf, and the root.
-type grown struct {
-	nodes  []node
-	covers []float32
-	root   int32
-}
-
-// add appends a node of a tree and those below it in preorder, and the covers of their leaves. It returns the number of nodes.
-func (f *Forest) add(g grown, from int32) int {
-	if from < 0 {
-		f.Covers = append(f.Covers, g.covers[^from])
-		return 0
-	}
-	n, at := g.nodes[from], len(f.Lefts)
-	f.Compared, f.Cuts, f.Lefts = append(f.Compared, n.order), append(f.Cuts, n.cut), append(f.Lefts, 0)
-	left := f.add(g, n.children[0])
-	f.Lefts[at] = uint8(left)
-	return 1 + left + f.add(g, n.children[1])
 }
 
 // view is a sample in the layout that growth reads.
@@ -109,13 +69,13 @@ type view struct {
 	width  int
 }
 
-func newView(s Sample, o Orders) *view {
-	v := &view{n: s.rows(), k: s.Outputs, stride: len(o.Columns)}
+func newView(sample kernel.Dense, columns int, o Orders) *view {
+	v := &view{n: sample.Rows, k: sample.Cols - columns - 1, stride: len(o.Columns)}
 	v.ranks, v.widest = make([]uint8, v.n*v.stride), make([][2]uint8, v.stride)
 	for order, column := range o.Columns {
 		ranks, low, high := o.RanksOf(order), uint8(Codes-1), uint8(0)
 		for i := range v.n {
-			code := s.Codes[i*s.Columns+int(column)]
+			code := uint8(sample.Row(i)[column])
 			if ranks != nil {
 				code = ranks[code]
 			}
@@ -127,12 +87,9 @@ func newView(s Sample, o Orders) *view {
 	v.width = (v.k + 2 + 3) / 4 * 4
 	v.values = make([]float64, v.n*v.width)
 	for i := range v.n {
-		w := 1.0
-		if s.Weights != nil {
-			w = float64(s.Weights[i])
-		}
-		values := v.values[i*v.width:][:v.width]
-		for c, r := range s.Residuals[i*v.k:][:v.k] {
+		values, residuals := v.values[i*v.width:][:v.width], sample.Row(i)[columns:]
+		w := float64(residuals[v.k])
+		for c, r := range residuals[:v.k] {
 			values[c] = float64(w * float64(r))
 		}
 		values[v.k], values[v.k+1] = w, 1
@@ -147,21 +104,13 @@ func (v *view) residuals(s sums) []float64 { return s[:v.k] }
 func (v *view) weight(s sums) float64      { return s[v.k] }
 func (v *view) count(s sums) int           { return int(s[v.k+1]) }
 
-// node splits the rows of a tree. A child is the index of a node, or −1 − that of a leaf.
+// node is rows with their best split, and the nodes on the two sides once they are split.
 type node struct {
-	order    int32
-	cut      uint8
-	children [2]int32
-}
-
-// leaf is a leaf with its best split.
-type leaf struct {
-	from, to int     // range in the growth's rows
-	gain     float64 // reduction of the squared error by the split; 0: there is none
-	order    int32
-	cut      uint8
-	parent   int32 // a node; −1: the leaf is the whole tree
-	side     int   // of the parent
+	rows        []int32 // ascending
+	gain        float64 // reduction of the squared error by the split; 0: there is none
+	order       int32
+	cut         uint8
+	left, right *node // nil: the node is a leaf
 }
 
 // growth grows trees sequentially, in the same memory.
@@ -169,17 +118,15 @@ type growth struct {
 	*view
 	shape       Shape
 	draws       *rand.PCG
-	rows        []int32 // of all leaves, ascending within each
+	rows        []int32 // of all leaves
 	left, right []int32
 	orders      []int32 // a permutation
 	// tried are the orders in which a leaf is split, by cuts, and parts are the sums of the rows between these (orders
 	// × (thresholds + 1) × width). An additional column has a single part: the total of the rows.
-	tried  kernel.Parts
-	cuts   []uint8 // orders × thresholds, ascending
-	parts  []float64
-	lower  sums // of the rows up to a cut
-	leaves []leaf
-	nodes  []node
+	tried kernel.Parts
+	cuts  []uint8 // orders × thresholds, ascending
+	parts []float64
+	lower sums // of the rows up to a cut
 }
 
 func newGrowth(v *view, shape Shape) *growth {
@@ -196,62 +143,53 @@ func (g *growth) below(n int) int {
 	return int(high)
 }
 
-// grow returns a tree, with parents before their children.
-func (g *growth) grow(draws *rand.PCG) grown {
-	g.draws, g.leaves, g.nodes = draws, g.leaves[:0], nil
+// grow returns the root of a tree, valid until the next call.
+func (g *growth) grow(draws *rand.PCG) *node {
+	g.draws = draws
 	for i := range g.rows {
 		g.rows[i] = int32(i)
 	}
 	for j := range g.orders {
 		g.orders[j] = int32(j)
 	}
-	g.add(leaf{to: g.n, parent: -1})
-	for len(g.leaves) < g.shape.Leaves {
+	root := g.leaf(g.rows)
+	for leaves := []*node{root}; len(leaves) < g.shape.Leaves; {
 		best := 0
-		for i, l := range g.leaves {
-			if l.gain > g.leaves[best].gain { // ties: the earlier leaf
+		for i, l := range leaves {
+			if l.gain > leaves[best].gain { // ties: the earlier leaf
 				best = i
 			}
 		}
-		if !(g.leaves[best].gain > 0) {
+		n := leaves[best]
+		if !(n.gain > 0) {
 			break
 		}
-		g.divide(best)
+		left, right := g.split(n.rows, n.order, n.cut)
+		middle := copy(n.rows, left)
+		copy(n.rows[middle:], right)
+		n.left = g.leaf(n.rows[:middle])
+		n.right = g.leaf(n.rows[middle:])
+		leaves[best] = n.left
+		leaves = append(leaves, n.right)
 	}
-	covers, root := make([]float32, len(g.leaves)), int32(-1)
-	for i, l := range g.leaves {
-		if l.parent >= 0 {
-			g.nodes[l.parent].children[l.side], root = ^int32(i), 0
-		}
+	return root
+}
+
+// write appends a node and those below it in preorder, and the covers of their leaves. It returns the number of nodes that are no leaves.
+func (g *growth) write(f *Forest, n *node) int {
+	if n.left == nil {
 		cover := 0.0
-		for _, row := range g.rows[l.from:l.to] {
+		for _, row := range n.rows {
 			cover += g.values[int(row)*g.width+g.k]
 		}
-		covers[i] = float32(cover)
+		f.Covers = append(f.Covers, float32(cover))
+		return 0
 	}
-	return grown{g.nodes, covers, root}
-}
-
-// add adds a leaf, and finds its split.
-func (g *growth) add(l leaf) {
-	g.find(&l)
-	g.leaves = append(g.leaves, l)
-}
-
-// divide turns a leaf into a node. Its left side replaces the leaf.
-func (g *growth) divide(i int) {
-	l := g.leaves[i]
-	number := int32(len(g.nodes))
-	g.nodes = append(g.nodes, node{order: l.order, cut: l.cut})
-	if l.parent >= 0 {
-		g.nodes[l.parent].children[l.side] = number
-	}
-	rows := g.rows[l.from:l.to]
-	left, right := g.split(rows, l.order, l.cut)
-	copy(rows[copy(rows, left):], right)
-	g.leaves[i] = leaf{from: l.from, to: l.from + len(left), parent: number}
-	g.find(&g.leaves[i])
-	g.add(leaf{from: l.from + len(left), to: l.to, parent: number, side: 1})
+	at := len(f.Lefts)
+	f.Compared, f.Cuts, f.Lefts = append(f.Compared, n.order), append(f.Cuts, n.cut), append(f.Lefts, 0)
+	left := g.write(f, n.left)
+	f.Lefts[at] = uint8(left)
+	return 1 + left + g.write(f, n.right)
 }
 
 // split returns the rows of each side of a split, valid until the next call. It is branch-free: the branches of a
@@ -266,16 +204,16 @@ func (g *growth) split(rows []int32, order int32, cut uint8) (left, right []int3
 	return left[:n], right[:len(rows)-n]
 }
 
-// find finds the split of a leaf.
-func (g *growth) find(l *leaf) {
-	rows := g.rows[l.from:l.to]
+// leaf returns a leaf with its best split.
+func (g *growth) leaf(rows []int32) *node {
+	l := &node{rows: rows}
 	if len(rows) < 2*g.shape.Rows {
-		return
+		return l
 	}
 	g.try(rows)
 	tried := len(g.tried.Columns)
 	if tried == 0 {
-		return
+		return l
 	}
 	g.tried.Columns, g.tried.Of = append(g.tried.Columns, 0), append(g.tried.Of, make([]uint8, Codes)...)
 	size := g.tried.Count * g.width // per order
@@ -284,7 +222,7 @@ func (g *growth) find(l *leaf) {
 	kernel.AddParts(g.parts, g.tried, g.ranks, g.values, g.width, rows)
 	total := sums(g.parts[tried*size:][:g.width])
 	if !(g.weight(total) > 0) {
-		return
+		return l
 	}
 	before := squares(g.residuals(total)) / g.weight(total)
 	for j, order := range g.tried.Columns[:tried] {
@@ -298,6 +236,7 @@ func (g *growth) find(l *leaf) {
 			}
 		}
 	}
+	return l
 }
 
 // try draws the orders in which a leaf is split, and the thresholds in each of them.

@@ -1,7 +1,7 @@
 package tree
 
 import (
-	"fmt"
+	"cmp"
 	"math/rand/v2"
 	"slices"
 )
@@ -29,35 +29,29 @@ func (o Orders) RanksOf(order int) []uint8 {
 	return o.Ranks[order*Codes:][:Codes]
 }
 
-// Words is a column of words, with sums over all training rows by code. Sums may be a slice of a larger array.
+// Words are columns of words, with sums over all training rows.
 type Words struct {
-	Column int
-	Sums   []float64 // per code: Σ w r of the k residuals, then Σ w h of the curvature (Codes × (k+1))
+	Columns []int
+	// Sums are, per column and code, Σ w r of the k residuals, then Σ w h of the curvature (columns × Codes × (k+1)).
+	Sums []float64
 }
 
-// outputs returns k.
-func (s *Words) outputs() int { return len(s.Sums)/Codes - 1 }
-
-// of returns the sums of a code: of its residuals, and of its curvatures.
-func (s *Words) of(code int) (residuals []float64, curvature *float64) {
-	k := s.outputs()
-	sums := s.Sums[code*(k+1):][:k+1]
-	return sums[:k], &sums[k]
+// of returns the sums of a column (Codes × width): each code has one for each residual, then that of its curvatures.
+func (w Words) of(j int) (sums []float64, width int) {
+	each := len(w.Sums) / len(w.Columns)
+	return w.Sums[j*each:][:each], each / Codes
 }
 
-// AddWords adds the residuals (n × k) and the curvatures (n) of rows, both times the rows' weights, to the words of
-// their codes (n × columns).
-func (s *Words) AddWords(codes []uint8, columns int, residuals, curvatures []float32) {
-	n, k := len(curvatures), s.outputs()
-	if len(codes) != n*columns || len(residuals) != n*k || k < 0 || len(s.Sums) != Codes*(k+1) {
-		panic(fmt.Sprintf("tree: AddWords: %d codes of %d columns, %d residuals and %d curvatures into %d sums",
-			len(codes), columns, len(residuals), n, len(s.Sums)))
-	}
-	for i, h := range curvatures {
-		sums, curvature := s.of(int(codes[i*columns+s.Column]))
-		*curvature += float64(h)
-		for c, r := range residuals[i*k:][:k] {
-			sums[c] += float64(r)
+// Add adds the residuals (n × k) and the curvatures (n) of rows, both times the rows' weights, to the words of their codes (n × width).
+func (w Words) Add(codes []uint8, width int, residuals, curvatures []float32) {
+	for j, column := range w.Columns {
+		sums, each := w.of(j)
+		for i, h := range curvatures {
+			to := sums[int(codes[i*width+column])*each:][:each]
+			for c, r := range residuals[i*(each-1):][:each-1] {
+				to[c] += float64(r)
+			}
+			to[each-1] += float64(h)
 		}
 	}
 }
@@ -68,49 +62,40 @@ const shrinkage = 10
 // NewOrders returns the orders of a stage: one per column of numbers, and two per column of words, or one for two
 // classes. Words are ordered by Σ u·r / (Σ h + 10), a Newton step, for a direction u of the k outputs: (−1, 1) for two,
 // otherwise k normal draws that depend on the seed and the stage.
-func NewOrders(numbers []int, words []Words, seed, stage uint64) Orders {
+func NewOrders(numbers []int, words Words, seed, stage uint64) Orders {
 	var o Orders
 	for _, column := range numbers {
 		o.Columns = append(o.Columns, int32(column))
 	}
-	for _, w := range words {
-		k := w.outputs()
-		draws := rand.New(rand.NewPCG(mix(seed, stage), mix(wordDraws, uint64(w.Column))))
-		for range min(2, max(1, k-1)) {
-			direction := make([]float64, k)
+	for j, column := range words.Columns {
+		sums, each := words.of(j)
+		direction := make([]float64, each-1)
+		draws := rand.New(rand.NewPCG(mix(seed, stage), mix(wordDraws, uint64(column))))
+		for range min(2, max(1, len(direction)-1)) {
 			for c := range direction {
-				if direction[c] = draws.NormFloat64(); k <= 2 {
+				if direction[c] = draws.NormFloat64(); len(direction) <= 2 {
 					direction[c] = float64(2*c - 1) // −1 for a single output, equivalent to 1
 				}
 			}
-			o.Columns = append(o.Columns, int32(w.Column))
-			o.Ranks = append(o.Ranks, w.ranks(direction)...)
+			o.Columns = append(o.Columns, int32(column))
+			o.Ranks = append(o.Ranks, ranksOf(sums, direction)...)
 		}
 	}
 	return o
 }
 
-// ranks returns the ranks of the codes in a direction of the outputs. Ties are in the order of the codes.
-func (s *Words) ranks(direction []float64) []uint8 {
-	means, codes := make([]float64, Codes), make([]uint8, Codes)
+// ranksOf returns the ranks of the codes in a direction of the outputs, given their sums. Ties are in the order of the codes.
+func ranksOf(sums, direction []float64) []uint8 {
+	k, means, codes, ranks := len(direction), make([]float64, Codes), make([]uint8, Codes), make([]uint8, Codes)
 	for code := range means {
 		codes[code] = uint8(code)
-		residuals, curvature := s.of(code)
+		of := sums[code*(k+1):][:k+1]
 		for c, u := range direction {
-			means[code] += float64(u * residuals[c])
+			means[code] += float64(u * of[c])
 		}
-		means[code] /= *curvature + shrinkage
+		means[code] /= of[k] + shrinkage
 	}
-	slices.SortStableFunc(codes, func(a, b uint8) int {
-		switch {
-		case means[a] < means[b]:
-			return -1
-		case means[a] > means[b]:
-			return 1
-		}
-		return 0
-	})
-	ranks := make([]uint8, Codes)
+	slices.SortStableFunc(codes, func(a, b uint8) int { return cmp.Compare(means[a], means[b]) })
 	for rank, code := range codes {
 		ranks[code] = uint8(rank)
 	}

@@ -77,37 +77,14 @@ func growForest(plan *schemas.Plan, number int, prepared *stages.Preparation, ro
 	if want := statistics.GrowthWidth(c, k); rows.Cols != want {
 		return f, fmt.Errorf("%w: rows of a sample have %d values, expected %d", wire.ErrDamaged, rows.Cols, want)
 	}
-	sample := tree.Sample{Columns: c, Outputs: k, Codes: make([]uint8, 0, rows.Rows*c), Residuals: make([]float32, 0, rows.Rows*k),
-		Weights: make([]float32, 0, rows.Rows)}
-	for i := range rows.Rows {
-		row := rows.Row(i)
-		for _, code := range row[:c] {
-			sample.Codes = append(sample.Codes, uint8(code))
+	words := tree.Words{Columns: coder.Words()}
+	if len(words.Columns) > 0 {
+		if words.Sums, err = sums.Shaped(statistics.FieldWords, len(words.Columns), tree.Codes, k+1); err != nil {
+			return f, err
 		}
-		sample.Residuals, sample.Weights = append(sample.Residuals, row[c:c+k]...), append(sample.Weights, row[c+k])
-	}
-	words, err := wordsOf(sums, coder.Words(), k)
-	if err != nil {
-		return f, err
 	}
 	orders := tree.NewOrders(coder.Numbers(), words, plan.Seed, uint64(number))
 	shape := tree.Shape{Trees: features.Size / features.Leaves, Leaves: features.Leaves, Rows: rowsPerLeaf, Share: triedOrders,
 		Thresholds: triedThresholds}
-	return tree.Grow(sample, orders, shape, plan.Seed, uint64(number), runtime.GOMAXPROCS(0)), nil
-}
-
-// wordsOf decodes the sums of the words of columns.
-func wordsOf(sums wire.Tensors[float64], columns []int, k int) (words []tree.Words, err error) {
-	if len(columns) == 0 {
-		return nil, nil
-	}
-	data, err := sums.Shaped(statistics.FieldWords, len(columns), tree.Codes, k+1)
-	if err != nil {
-		return nil, err
-	}
-	each := tree.Codes * (k + 1)
-	for j, column := range columns {
-		words = append(words, tree.Words{Column: column, Sums: data[j*each:][:each]})
-	}
-	return words, nil
+	return tree.Grow(rows, c, orders, shape, plan.Seed, uint64(number), runtime.GOMAXPROCS(0)), nil
 }

@@ -143,7 +143,7 @@ func weighted(residuals kernel.Dense, weights []float32) {
 func (p *Processor) sumGrowth(batches []*Batch) summing {
 	coder, k := p.visit.prepared.Coder, p.visit.Of.Classes
 	p.sample = &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
-	words, each := coder.Words(), tree.Codes*(k+1)
+	words := tree.Words{Columns: coder.Words()}
 	row := make([]float32, statistics.GrowthWidth(coder.Width(), k))
 	rows := 0
 	for _, b := range batches {
@@ -167,11 +167,8 @@ func (p *Processor) sumGrowth(batches []*Batch) summing {
 			}
 		}
 		weighted(p.score, b.Fitted)
-		sums := p.sum.Field(statistics.FieldWords, len(words), tree.Codes, k+1)
-		for j, column := range words {
-			w := tree.Words{Column: column, Sums: sums[j*each:][:each]}
-			w.AddWords(b.Codes, coder.Width(), p.score.Data, p.curvature)
-		}
+		words.Sums = p.sum.Field(statistics.FieldWords, len(words.Columns), tree.Codes, k+1)
+		words.Add(b.Codes, coder.Width(), p.score.Data, p.curvature)
 	}}
 }
 
