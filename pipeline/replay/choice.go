@@ -32,13 +32,13 @@ func NeedsChoice(job topics.Job, chained bool) bool {
 
 func endsStages(s schemas.Stage) bool { return s.Stop != nil && s.Stop.Stages }
 
-// candidate is a candidate for the stages of a job.
+// candidate is stages to try.
 type candidate struct {
 	name    string
 	stages  []schemas.Stage
 	prepare schemas.Prepare
-	least   int // minimum number of stages
-	opening int // number of stages that must be worth it alone; 0: none
+	least   int  // minimum number of stages
+	opens   bool // the first stage must be worth it alone
 
 	fit  bool          // the fit of sparse rows is tried, on as many rows as are enough
 	from *schemas.Warm // version that the fit starts from; nil: none
@@ -106,42 +106,28 @@ func (c *chooser) resolve(ctx context.Context) (job topics.Job, err error) {
 	if err != nil {
 		return job, fmt.Errorf("choose stages: %w", err)
 	}
+	last, temperature := best.losses[best.end-1], ""
 	if len(job.Stages) == 0 {
 		best.enlarge(c.rows)
 	}
 	job.Stages, job.Prepare = slices.Clone(best.stages[:best.end]), best.prepare
-	temperature := ""
-	if best.temperature != 1 {
-		job.Stages[best.end-1].Temperature = best.temperature
-		temperature = fmt.Sprintf(", temperature %g", best.temperature)
+	if last.temperature != 1 {
+		job.Stages[best.end-1].Temperature = last.temperature
+		temperature = fmt.Sprintf(", temperature %g", last.temperature)
 	}
 	event.Notice(c.recorder, "stages: chose %s, %s%s, and now learns from all rows", best.name, english.Plural(best.end, "stage", ""),
 		temperature)
 	return job, nil
 }
 
-// found is a candidate with its losses of held-out rows, of which loss is the lowest; it is infinite if the candidate can't be used. end is
-// the number of stages to use.
-type found struct {
-	candidate
-	losses      []heldOutLoss
-	end         int
-	loss        float64
-	temperature float64       // after the stages to use
-	passes      int           // of the last stage
-	version     *schemas.Warm // of the run
-}
-
-// nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees: errors still
-// fall when the loss no longer does, and few held-out rows select too few blocks.
-const nearlyLowest = 1.02
-
-// lowestOf returns the best of the candidates.
-func (c *chooser) lowestOf(ctx context.Context, candidates []candidate) (found, error) {
-	best, early := found{loss: math.Inf(1)}, math.Inf(1) // early is the loss that an opening must be below
+// lowestOf returns the candidate with the lowest loss. One that opens is tried only if its first stage has a lower loss than as many blocks
+// of trees as take about as long.
+func (c *chooser) lowestOf(ctx context.Context, candidates []candidate) (best found, err error) {
+	best.loss = math.Inf(1)
+	early := best.loss
 	for _, tried := range candidates {
-		if n := tried.opening; n > 0 {
-			opened, err := c.try(ctx, candidate{name: "the opening of " + tried.name, stages: tried.stages[:n], prepare: tried.prepare, least: n})
+		if tried.opens {
+			opened, err := c.try(ctx, candidate{name: "the opening of " + tried.name, stages: tried.stages[:1], prepare: tried.prepare, least: 1})
 			if err != nil {
 				return best, err
 			}
@@ -161,7 +147,7 @@ func (c *chooser) lowestOf(ctx context.Context, candidates []candidate) (found, 
 		}
 	}
 	if best.end == 0 {
-		return best, errNoCandidate
+		return best, errors.New("no candidate could be trained: list stages")
 	}
 	return best, nil
 }
@@ -170,7 +156,7 @@ func (c *chooser) lowestOf(ctx context.Context, candidates []candidate) (found, 
 // converge, as the run on all rows will: if they ended early, the fits with smaller ridges, which start from the others, would be lower
 // for their passes alone.
 func (c *chooser) try(ctx context.Context, tried candidate) (found, error) {
-	none, job := found{loss: math.Inf(1)}, c.job
+	f, job := found{candidate: tried, loss: math.Inf(1)}, c.job
 	job.Stages, job.Prepare = slices.Clone(tried.stages), tried.prepare
 	if job.Examples.Holdout = heldOut(c.job, c.rows); tried.fit {
 		job.Examples.Holdout = cmp.Or(c.job.Examples.Holdout, sparseHoldout)
@@ -182,7 +168,7 @@ func (c *chooser) try(ctx context.Context, tried candidate) (found, error) {
 	}
 	all, err := c.plans(job)
 	if err != nil {
-		return none, err
+		return f, err
 	}
 	plan := *all
 	if tried.fit {
@@ -190,27 +176,71 @@ func (c *chooser) try(ctx context.Context, tried candidate) (found, error) {
 	}
 	run, err := c.train(ctx, &plan)
 	if err != nil {
-		return none, err
+		return f, err
 	}
-	if run.Report == nil {
+	report := run.Report
+	if report == nil {
 		event.Notice(c.recorder, "stages: %s can't be used: %v", tried.name, run.Err)
-		return none, nil
+		return f, nil
 	}
-	losses := lossesOf(run.Report, tried.stages, !c.chained && !tried.fit)
-	at := lowest(losses, tried.least)
-	if at < 0 {
-		return none, errNoHoldout
+	lowest := f.judge(report, !c.chained && !tried.fit)
+	if f.end == 0 {
+		return f, errors.New("no labelled row was held out: list stages, or set examples.holdout")
 	}
-	last := lastNear(losses, tried.stages, at)
-	f := found{candidate: tried, losses: losses, end: last + 1, loss: losses[at].loss, temperature: losses[last].temperature,
-		passes: run.Report.Stages[len(run.Report.Stages)-1].Passes, version: run.version}
 	if tried.fit {
-		event.Notice(c.recorder, "stages: tried %s: the loss of held-out rows is %.4f", c.described(&f), f.loss)
+		f.version, f.passes = run.version, report.Stages[len(report.Stages)-1].Passes
+		fitted := c.fittedStage(f.stages)
+		fitted.Passes = f.passes
+		event.Notice(c.recorder, "stages: tried %s: the loss of held-out rows is %.4f", described(f.prepare, fitted), f.loss)
 	} else {
 		event.Notice(c.recorder, "stages: tried %s: the loss of %s held-out rows is lowest after %d of %d, %.4f", tried.name,
-			humanize.Comma(run.Report.Splits[examples.Holdout.String()].Rows), at+1, len(tried.stages), f.loss)
+			humanize.Comma(report.Splits[examples.Holdout.String()].Rows), lowest, len(tried.stages), f.loss)
 	}
 	return f, nil
+}
+
+// found is a candidate that was tried. The number of stages to use is 0, and the loss infinite, if it can't be used.
+type found struct {
+	candidate
+	losses  []heldOutLoss // after each stage
+	end     int           // number of stages to use
+	loss    float64       // the lowest
+	passes  int           // of the last stage of a fit
+	version *schemas.Warm // of the run of a fit
+}
+
+// heldOutLoss is the loss of held-out rows after a stage, with scores divided by a temperature.
+type heldOutLoss struct{ loss, temperature float64 }
+
+// judge sets the losses and the number of stages to use, from the report of a run, whose first member has these stages. A loss is NaN
+// without held-out rows. With temper it is the lowest over all temperatures after stages that have measured it, unless the candidate sets a
+// temperature: blocks of trees become overconfident long before their errors rise, so without temperatures, few blocks have the lowest
+// loss. judge returns the number of stages after which the loss is lowest. After the last of several blocks of trees it may be nearly the
+// lowest.
+func (f *found) judge(report *schemas.Report, temper bool) (lowest int) {
+	grown := func(t int) bool { return stages.KindOf(f.stages[t].Features).Grown }
+	f.losses = make([]heldOutLoss, len(f.stages))
+	for t, s := range f.stages {
+		after := heldOutLoss{math.NaN(), 1}
+		if t < len(report.Stages) {
+			switch r := report.Stages[t]; {
+			case temper && r.Tempered != nil && s.Temperature == 0:
+				after = heldOutLoss{r.Tempered.HoldoutLoss, r.Tempered.Temperature}
+			case r.HoldoutLoss != nil:
+				after.loss = *r.HoldoutLoss
+			}
+		}
+		if f.losses[t] = after; t+1 >= f.least && after.loss < f.loss {
+			lowest, f.loss = t+1, after.loss
+		}
+	}
+	f.end = lowest
+	for end := len(f.stages); f.end == lowest && end > lowest && lowest > 0 && grown(lowest-1); end-- {
+		if grown(end-1) && f.losses[end-1].loss <= nearlyLowest*f.loss {
+			f.end = end
+		}
+	}
+	return lowest
 }
 
 // enlarge replaces the stages by more blocks with as many trees of twice as many leaves, if the loss falls clearly in the last
@@ -232,12 +262,6 @@ func (f *found) enlarge(rows int64) {
 	f.end = len(f.stages)
 }
 
-// errNoCandidate means that no candidate has a version.
-var errNoCandidate = errors.New("no candidate could be trained: list stages")
-
-// errNoHoldout means that no rows were held out for the choice.
-var errNoHoldout = errors.New("no labelled row was held out: list stages, or set examples.holdout")
-
 // notices forwards only the notices of a search, since its runs are not those of the user.
 type notices struct{ to event.Recorder }
 
@@ -247,39 +271,35 @@ func (n *notices) Record(e event.Event) {
 	}
 }
 
-// Numbers of blocks of trees.
 const (
 	blocksOfTrees   = 22 // of a candidate
 	blocksOfLarger  = 30 // with larger trees
 	blocksOfOpening = 3  // that an opening must be better than: it takes about as long
-)
 
-// clearly is the factor below which a loss is clearly lower: a smaller difference may be chance.
-const clearly = 0.995
+	// clearly is the factor below which a loss is clearly lower: a smaller difference may be chance.
+	clearly = 0.995
+	// nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees: errors still fall
+	// when the loss no longer does, and few held-out rows select too few blocks.
+	nearlyLowest = 1.02
 
-// Trees are made larger if the loss falls clearly in the last blocks, and there are enough rows for each leaf: with fewer, the
-// loss stays the same or rises.
-const (
+	// Trees are made larger if the loss falls clearly in the last blocks, and there are enough rows for each leaf: with fewer, the loss
+	// stays the same or rises.
 	lastBlocks = 5
 	leafRows   = 200
-)
 
-// leastHeldOut is the minimum number of held-out rows for a choice: the loss of fewer is not significant. With fewer than leastRows
-// there is no choice among stages for tables, however many are held out: trees fit so few rows entirely, so that the loss
-// falls to the last of the largest blocks.
-const (
+	// leastHeldOut is the minimum number of held-out rows for a choice: the loss of fewer is not significant. With fewer than leastRows
+	// there is no choice among stages for tables, however many are held out: trees fit so few rows entirely, so that the loss falls to the
+	// last of the largest blocks.
 	leastHeldOut = 50
 	leastRows    = 500
-)
 
-// With few rows the holdout is larger, since a choice by a tenth would be random.
-const (
+	// With few rows the holdout is larger, since a choice by a tenth would be random.
 	enoughHeldOut = 1000
 	mostHeldOut   = 0.25
-)
 
-// leastImage is the minimum height and width of images for patches.
-const leastImage = 16
+	// leastImage is the minimum height and width of images for patches.
+	leastImage = 16
+)
 
 // candidatesOf returns the candidates for the stages of a job: those that it lists, or what suits its examples. Of tables these
 // are the columns alone, trees, and trees after an opening, or only the opening if too few rows can be held out.
@@ -318,7 +338,7 @@ func (c *chooser) candidatesOf(ctx context.Context, job topics.Job) ([]candidate
 		}
 		for _, kind := range opening {
 			list = append(list, candidate{name: kind + " and " + c.name, stages: append([]schemas.Stage{stageOf(job, kind)}, c.stages...),
-				prepare: ranks, least: 2, opening: 1})
+				prepare: ranks, least: 2, opens: true})
 		}
 	}
 	return list, nil
@@ -369,51 +389,4 @@ func stageOf(job topics.Job, kind string) schemas.Stage {
 		s.Link = schemas.Link(model.LinksOf(task)[0])
 	}
 	return s
-}
-
-// heldOutLoss is the loss of held-out rows after a stage, with scores divided by a temperature.
-type heldOutLoss struct{ loss, temperature float64 }
-
-// lossesOf returns the loss after each stage of a list, from the report of a run, whose first member has these stages; NaN
-// without held-out rows. With temper it is the lowest over all temperatures after stages that have measured it, unless the
-// list sets a temperature. Blocks of trees become overconfident long before their errors rise: without temperatures, few
-// blocks have the lowest loss.
-func lossesOf(report *schemas.Report, list []schemas.Stage, temper bool) []heldOutLoss {
-	losses := make([]heldOutLoss, len(list))
-	for t := range losses {
-		losses[t] = heldOutLoss{math.NaN(), 1}
-		if t >= len(report.Stages) {
-			continue
-		}
-		switch r := report.Stages[t]; {
-		case temper && r.Tempered != nil && list[t].Temperature == 0:
-			losses[t] = heldOutLoss{r.Tempered.HoldoutLoss, r.Tempered.Temperature}
-		case r.HoldoutLoss != nil:
-			losses[t].loss = *r.HoldoutLoss
-		}
-	}
-	return losses
-}
-
-// lowest returns the stage with the lowest loss, from stage least on; −1 if no stage has a loss.
-func lowest(losses []heldOutLoss, least int) int {
-	at, lowest := -1, math.Inf(1)
-	for t, l := range losses {
-		if t+1 >= least && l.loss < lowest {
-			at, lowest = t, l.loss
-		}
-	}
-	return at
-}
-
-// lastNear returns the last tree stage after which the loss is nearly the lowest, which it is after stage at; at, if that
-// has no trees.
-func lastNear(losses []heldOutLoss, list []schemas.Stage, at int) int {
-	most := nearlyLowest * losses[at].loss
-	for last := len(losses) - 1; last > at && stages.KindOf(list[at].Features).Grown; last-- {
-		if losses[last].loss <= most && stages.KindOf(list[last].Features).Grown {
-			return last
-		}
-	}
-	return at
 }

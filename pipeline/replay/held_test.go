@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -29,74 +28,64 @@ func TestHeldOutRows(t *testing.T) {
 }
 
 // The last block of trees whose loss is at most 2 % above the lowest ends the stages. Stages of other kinds end them where it is lowest.
-func TestLastStageThatIsNearlyBest(t *testing.T) {
-	const fourier, trees = stages.RFF, stages.Trees
+// The loss after a stage is that at its best temperature, unless the choice has none, or the stage has one. Of several members the losses
+// are those of the first.
+func TestStagesToUse(t *testing.T) {
+	type l = heldOutLoss
 	for name, test := range map[string]struct {
-		kinds  []string
-		losses []float64
-		want   int
+		kinds       string // f: Fourier features, t: trees
+		losses      []float64
+		tempered    []l // after a stage, if its temperature is not 0
+		least       int
+		want        []l // losses; nil: those given, at temperature 1
+		lowest, end int
 	}{
-		"falls":                  {[]string{trees, trees, trees}, []float64{3, 2, 1}, 2},
-		"rises little":           {[]string{trees, trees, trees, trees}, []float64{3, 2, 2.03, 2.05}, 2},
-		"rises, and falls again": {[]string{trees, trees, trees, trees}, []float64{3, 2, 2.5, 2.01}, 3},
-		"lowest before trees":    {[]string{fourier, trees, trees}, []float64{2, 2.01, 2.01}, 0},
-		"after Fourier features": {[]string{fourier, trees, trees}, []float64{3, 2, 2.01}, 2},
-		"other features":         {[]string{fourier, fourier}, []float64{2, 2.01}, 0},
+		"falls":                  {"ttt", []float64{3, 2, 1}, nil, 1, nil, 3, 3},
+		"rises little":           {"tttt", []float64{3, 2, 2.03, 2.05}, nil, 1, nil, 2, 3},
+		"rises, and falls again": {"tttt", []float64{3, 2, 2.5, 2.01}, nil, 1, nil, 2, 4},
+		"lowest before trees":    {"ftt", []float64{2, 2.01, 2.01}, nil, 1, nil, 1, 1},
+		"after Fourier features": {"ftt", []float64{3, 2, 2.01}, nil, 1, nil, 2, 3},
+		"other features":         {"ff", []float64{2, 2.01}, nil, 1, nil, 1, 1},
+		"several members":        {"tt", []float64{3, 2, 1, 1}, nil, 1, []l{{3, 1}, {2, 1}}, 2, 2},
+		"at least three":         {"ttt", []float64{3, 2, 2.5}, nil, 3, nil, 3, 3},
+		"temperatures":           {"ttt", []float64{3, 2, 2.5}, []l{{}, {1.9, 1.2}, {1.8, 1.7}}, 1, []l{{3, 1}, {1.9, 1.2}, {1.8, 1.7}}, 3, 3},
+		"no losses":              {"ttt", nil, nil, 1, nil, 0, 0},
 	} {
-		report, list := &schemas.Report{}, []schemas.Stage{}
-		for i, kind := range test.kinds {
-			s := solve.Defaults()
-			s.Features = stages.DefaultsOf(kind)
-			list = append(list, s)
-			report.Stages = append(report.Stages, schemas.StageReport{Measured: schemas.Measured{HoldoutLoss: &test.losses[i]}})
+		report, f := &schemas.Report{}, found{loss: math.Inf(1)}
+		f.least = test.least
+		for i := range test.losses {
+			r := schemas.StageReport{Measured: schemas.Measured{HoldoutLoss: &test.losses[i]}}
+			if i < len(test.tempered) && test.tempered[i].temperature != 0 {
+				r.Tempered = &schemas.TemperedReport{Temperature: test.tempered[i].temperature, HoldoutLoss: test.tempered[i].loss}
+			}
+			report.Stages = append(report.Stages, r)
 		}
-		losses := lossesOf(report, list, true)
-		if got := lastNear(losses, list, lowest(losses, 1)); got != test.want {
-			t.Errorf("%s: the last stage is %d, expected %d", name, got, test.want)
+		for _, kind := range test.kinds {
+			f.stages = append(f.stages, stageOf(topics.Job{}, map[rune]string{'f': stages.RFF, 't': stages.Trees}[kind]))
 		}
-	}
-}
-
-// The loss after a stage of trees is that at its best temperature, unless the choice has none, or the stage has one. Of several members the
-// losses are those of the first.
-func TestLossAtBestTemperature(t *testing.T) {
-	plain, tempered, temperatures := []float64{3, 2, 2.5, 9, 9, 9}, []float64{3, 1.9, 1.8, 9, 9, 9}, []float64{1, 1.2, 1.7, 1, 1, 1}
-	report, list := &schemas.Report{}, []schemas.Stage{}
-	for i := range plain {
-		report.Stages = append(report.Stages, schemas.StageReport{Measured: schemas.Measured{HoldoutLoss: &plain[i]},
-			Tempered: &schemas.TemperedReport{Temperature: temperatures[i], HoldoutLoss: tempered[i]}})
-	}
-	for range 3 {
-		s := solve.Defaults()
-		s.Features = stages.DefaultsOf(stages.Trees)
-		list = append(list, s)
-	}
-	want := []heldOutLoss{{3, 1}, {1.9, 1.2}, {1.8, 1.7}}
-	if got := lossesOf(report, list, true); !slices.Equal(got, want) || lowest(got, 1) != 2 {
-		t.Errorf("losses %v, expected %v", got, want)
-	}
-	want = []heldOutLoss{{3, 1}, {2, 1}, {2.5, 1}}
-	if got := lossesOf(report, list, false); !slices.Equal(got, want) || lowest(got, 1) != 1 || lowest(got, 3) != 2 {
-		t.Errorf("without temperatures, losses %v, expected %v", got, want)
-	}
-	list[2].Temperature = 1.3
-	if got := lossesOf(report, list, true); got[2] != (heldOutLoss{2.5, 1}) {
-		t.Errorf("loss %v of a stage that has a temperature", got[2])
-	}
-	report.Stages = []schemas.StageReport{{}, {}}
-	if got := lossesOf(report, list, true); !math.IsNaN(got[0].loss) || !math.IsNaN(got[2].loss) || lowest(got, 1) != -1 {
-		t.Errorf("without held-out rows, losses %v", got)
+		plain := f
+		if lowest := f.judge(report, true); lowest != test.lowest || f.end != test.end {
+			t.Errorf("%s: %d stages, the lowest loss after %d; expected %d and %d", name, f.end, lowest, test.end, test.lowest)
+		}
+		if test.want != nil && !slices.Equal(f.losses, test.want) {
+			t.Errorf("%s: losses %v, expected %v", name, f.losses, test.want)
+		}
+		if test.tempered == nil {
+			continue
+		}
+		plain.stages[2].Temperature = 1.3
+		for _, temper := range []bool{false, true} {
+			again := plain
+			if again.judge(report, temper); again.losses[2] != (l{test.losses[2], 1}) {
+				t.Errorf("%s: without a temperature, loss %v after the last stage", name, again.losses[2])
+			}
+		}
 	}
 }
 
 // Trees are larger if the loss still falls in the last blocks, and there are enough rows. Other stages stay as they are.
 func TestLargerTrees(t *testing.T) {
-	stage := func(kind string) schemas.Stage {
-		s := solve.Defaults()
-		s.Features = stages.DefaultsOf(kind)
-		return s
-	}
-	fourier, trees := stage(stages.RFF), stage(stages.Trees)
+	fourier, trees := stageOf(topics.Job{}, stages.RFF), stageOf(topics.Job{}, stages.Trees)
 	blocks := append([]schemas.Stage{fourier}, slices.Repeat([]schemas.Stage{trees}, blocksOfTrees)...)
 	for name, c := range map[string]struct {
 		stages []schemas.Stage

@@ -70,22 +70,22 @@ func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
 	if job.Warm != "" || c.chained && (!job.Untuned || len(model.CheckOccurring(job.Stages)) > 0) {
 		return job, nil // the run reports the error
 	}
-	if sparse, err := c.areSparse(ctx); err != nil || !sparse {
+	first, err := c.look(ctx, job)
+	if errors.As(err, new(*protocol.NoExamplesError)) {
+		return job, nil // the run reports errors in the messages
+	}
+	held := float64(c.rows) * cmp.Or(job.Examples.Holdout, sparseHoldout)
+	if err != nil || !first.Sparse || c.rows > 0 && held < leastHeldOut {
 		return job, err
 	}
-	held := cmp.Or(job.Examples.Holdout, sparseHoldout)
-	if c.rows > 0 && float64(c.rows)*held < leastHeldOut {
-		return job, nil
+	trial := candidate{name: "the fit", stages: slices.Clone(job.Stages), prepare: job.Prepare, least: len(job.Stages), fit: true}
+	stage, ridge := &trial.stages[0], schemas.Ridge(otherRidge)
+	if task := job.Examples.Task(); job.Untuned && !c.chained && job.Unlinked && task == examples.OneLabel {
+		names := model.LinksOf(task)
+		stage.Link = schemas.Link(names[slices.IndexFunc(names, func(name string) bool { return link.Named(name).Quadratic })])
 	}
-	trial, ridge := candidate{name: "the fit", stages: slices.Clone(job.Stages), prepare: job.Prepare, fit: true}, schemas.Ridge(otherRidge)
-	trial.least = len(trial.stages)
-	if stage := &trial.stages[0]; job.Untuned {
-		if !c.chained && job.Unlinked && job.Examples.Task() == examples.OneLabel {
-			stage.Link = quadraticLink(job.Examples.Task())
-		}
-		if link.Named(stage.Link).Quadratic {
-			stage.Passes, ridge = quadraticPasses, quadraticRidge
-		}
+	if job.Untuned && link.Named(stage.Link).Quadratic {
+		stage.Passes, ridge = quadraticPasses, quadraticRidge
 	}
 	var fits []found
 	if job.Untuned {
@@ -101,39 +101,29 @@ func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
 				fits = append(fits, fit)
 			}
 		}
-		if len(fits) == 0 {
-			return job, nil // the run reports the error
+		if len(fits) > 0 {
+			trial.prepare = slices.MinFunc(fits, byLoss).prepare
 		}
-		trial.prepare = slices.MinFunc(fits, byLoss).prepare
 	}
-	if !c.chained {
-		var err error
+	if !c.chained && (!job.Untuned || len(fits) > 0) {
 		if fits, err = c.path(ctx, trial); err != nil {
 			return job, fmt.Errorf("choose a ridge: %w", err)
 		}
-		if len(fits) == 0 {
-			return job, nil // the run reports the error
-		}
+	}
+	if len(fits) == 0 {
+		return job, nil // the run reports the error
 	}
 	best := bestOf(fits)
+	job.Prepare, job.Stages = best.prepare, best.stages
 	keys := fmt.Sprintf("ridge %v", c.fittedStage(best.stages).Ridge)
-	if job.Untuned {
-		if s := &best.stages[0]; link.Named(s.Link).Quadratic {
+	if s := &best.stages[0]; job.Untuned {
+		if link.Named(s.Link).Quadratic {
 			s.Passes = max(1, best.passes)
 		}
-		keys = described(best.prepare, best.stages[0])
+		keys = described(best.prepare, *s)
 	}
-	job.Prepare, job.Stages = best.prepare, best.stages
 	event.Notice(c.recorder, "stages: held-out rows are predicted best with %s, which now learns from all rows", keys)
 	return job, nil
-}
-
-// quadraticLink returns the link of a task with a quadratic loss, which takes the fewest passes; if there is none the
-// first of the task.
-func quadraticLink(task examples.Task) schemas.Link {
-	names := model.LinksOf(task)
-	i := slices.IndexFunc(names, func(name string) bool { return link.Named(name).Quadratic })
-	return schemas.Link(names[max(i, 0)])
 }
 
 // look reads the first message that counts in a run of the job.
@@ -143,15 +133,6 @@ func (c *chooser) look(ctx context.Context, job topics.Job) (l dispatch.Look, er
 		return l, err
 	}
 	return dispatch.LookAt(ctx, c.pipeline, job, plan)
-}
-
-// areSparse reports whether the examples of the job are sparse rows, by the first message that counts.
-func (c *chooser) areSparse(ctx context.Context) (bool, error) {
-	first, err := c.look(ctx, c.job)
-	if errors.As(err, new(*protocol.NoExamplesError)) {
-		return false, nil // the run reports errors in the messages
-	}
-	return first.Sparse, err
 }
 
 // asBefore returns the job with the preparation and the stage of the version that it starts from, if they were chosen.
@@ -225,13 +206,6 @@ func (c *chooser) enough(spans coverage.Spans) coverage.Spans {
 		most = min(len(spans), int((enoughSparse*n+c.rows-1)/c.rows))
 	}
 	return slices.Clone(spans[:most])
-}
-
-// described formats the preparation and the fit of a candidate as configuration keys.
-func (c *chooser) described(f *found) string {
-	s := c.fittedStage(f.stages)
-	s.Passes = f.passes
-	return described(f.prepare, s)
 }
 
 // described formats a preparation and a fit as configuration keys.
