@@ -22,7 +22,8 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	return err
 }
 
-// checked is the value of a flag that is a text. The error of check says what was expected.
+// checked is the value of a flag that is a text. The error of check says what was expected. An empty value, as scripts may pass, is allowed
+// if it is the default.
 type checked struct {
 	value *string
 	check func(text string) error
@@ -33,6 +34,9 @@ func (c checked) String() string { return *c.value }
 func (checked) Type() string { return "string" }
 
 func (c checked) Set(text string) error {
+	if text == "" && *c.value == "" {
+		return nil
+	}
 	err := c.check(text)
 	if err == nil {
 		*c.value = text
