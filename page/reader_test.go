@@ -185,6 +185,12 @@ func TestPassesAreShown(t *testing.T) {
 	})
 	noError(t, err)
 	for i, stage := range f.state().Stages {
+		if stage.Done == nil || len(stage.Passes) > 0 {
+			t.Errorf("stage %d: report %v, and the passes %+v", i, stage.Done, stage.Passes)
+		}
+	}
+	clear(f.reports)
+	for i, stage := range f.state().Stages {
 		if passes := report.Stages[i].ByPass; len(passes) == 0 || !reflect.DeepEqual(stage.Passes, passes) {
 			t.Errorf("stage %d has the passes %+v, expected %+v", i, stage.Passes, passes)
 		}

@@ -318,7 +318,10 @@ func (f *followed) state() *Run {
 	s.Missing = s.Missing[:min(len(s.Missing), maxMissing)]
 	for t, stage := range f.plan.Stages {
 		step := Step{Stage: t, Link: stage.Link, Block: blockOf(stage.Features), Most: stage.Passes, Done: f.reports[t],
-			Passes: f.chain.Passes(t), Planned: f.reports[t] == nil && f.end == nil && t > due.Stage}
+			Planned: f.reports[t] == nil && f.end == nil && t > due.Stage}
+		if step.Done == nil { // its report has them
+			step.Passes = f.chain.Passes(t)
+		}
 		if f.plan.Members() > 1 {
 			step.Member = f.plan.Member(t) + 1
 		}

@@ -92,7 +92,7 @@ type Step struct {
 	Block   string               `json:"block"`            // its features, in words
 	Most    int                  `json:"most"`             // passes that it may take
 	Done    *schemas.StageReport `json:"done,omitempty"`   // once it has ended
-	Passes  []schemas.PassReport `json:"passes,omitempty"` // that have ended
+	Passes  []schemas.PassReport `json:"passes,omitempty"` // that have ended, until the stage ends
 	Planned bool                 `json:"planned"`          // it has not begun
 }
 
