@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,14 +44,41 @@ func unreadable(content []byte) error {
 		} else if err != nil {
 			return err
 		}
-		if err := document.Decode(new(any)); err != nil && tooMany.MatchString(err.Error()) {
-			return err // what else is wrong with values is found later, with their keys
+		left := maxValues
+		if err := expand(&document, &left); err != nil {
+			return err
 		}
 	}
 }
 
-// tooMany matches the library's errors about aliases.
-var tooMany = regexp.MustCompile(`excessive aliasing|contains itself`)
+// maxValues is how many values a document may have once its aliases are expanded. Without a limit, nine lines of aliases to aliases make
+// billions. The library counts none behind a merge that it refuses.
+const maxValues = 100_000
+
+var (
+	errTooMany = errors.New("excessive aliasing")
+	errItself  = errors.New("anchor contains itself")
+)
+
+// expand takes the values of a node, with its aliases expanded, from those that are left. within are the nodes around it.
+func expand(n *yaml.Node, left *int, within ...*yaml.Node) error {
+	if *left--; *left < 0 {
+		return errTooMany
+	}
+	if slices.Contains(within, n.Alias) {
+		return errItself
+	}
+	within = append(within, n)
+	if n.Alias != nil {
+		return expand(n.Alias, left, within...)
+	}
+	for _, child := range n.Content {
+		if err := expand(child, left, within...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // yamlLine is how the parser begins most of its messages.
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line \d+: )?`)
