@@ -487,7 +487,7 @@ func newForget() *cobra.Command {
 		"list")
 	cmd.Flags().StringArrayVar(&what.Keys, "key", nil,
 		"all rows of the messages with this key, on the examples topic or on the topic that they were ingested from")
-	choose(cmd, &what.Lost, "lost", "if the forget topic has lost rows: `restore` the rows that versions name, or drop them, so that runs "+
+	choose(cmd, &what.Lost, "lost", "if the forget topic has lost rows: restore the rows that versions name, or drop them, so that runs "+
 		"learn them again", source.RestoreLost, source.DropLost)
 	new(outputs).add(cmd, &report, "report", "", "write what was forgotten, and where data of it stays, as JSON to a `file` (-: standard "+
 		"output)")

@@ -22,6 +22,11 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	return err
 }
 
+// unsetEmpty takes flags without a text for flags that are not there, as those of scripts that pass an empty variable.
+func unsetEmpty(cmd *cobra.Command, _ []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) { f.Changed = f.Value.String() != "" })
+}
+
 // checked is the value of a flag that is a text. The error of check says what was expected. An empty value, as scripts may pass, is allowed
 // if it is the default.
 type checked struct {
@@ -68,10 +73,13 @@ type outputs struct {
 // add defines such a flag. shorthand may be empty.
 func (o *outputs) add(cmd *cobra.Command, path *string, name, shorthand, usage string) {
 	cmd.Flags().VarP(checked{path, func(text string) error {
+		if o.standard == name { // the last value counts
+			o.standard = ""
+		}
 		if text != screen.StandardOutput {
 			return screen.CheckWritable(text)
 		}
-		if o.standard != "" && o.standard != name {
+		if o.standard != "" {
 			return fmt.Errorf("expected - for only one of --%s and --%s", o.standard, name)
 		}
 		o.standard = name

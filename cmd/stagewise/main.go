@@ -119,6 +119,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetFlagErrorFunc(wrongFlag)
+	root.PersistentPreRun = unsetEmpty
 	return root
 }
 

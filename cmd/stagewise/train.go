@@ -278,6 +278,8 @@ func newSearch() *cobra.Command {
 		switch {
 		case c.Examples.Task() != examples.OneLabel && !page.OfEveryTask(by):
 			return fmt.Errorf("--by: %s: expected error or loss, because rows do not have one label each", by)
+		case folds == 1:
+			return fmt.Errorf("--folds: 1: expected a whole number from 2 to %d, or 0 for none", maxFolds)
 		case c.Examples.Holdout == 0 && folds == 0:
 			return option.Problem{Key: "examples.holdout", Value: "0",
 				Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
@@ -309,8 +311,8 @@ func newSearch() *cobra.Command {
 		"repeatable")
 	choose(cmd, &by, "by", "`measure` of the holdout rows to rank by: error, loss (the log loss of the probabilities), auc, "+
 		"average_precision or balanced_error", page.Orders()...)
-	cmd.Flags().Var(whole{&folds, 2, maxFolds}, "folds", "cross-validate: train with each of this many `parts` of the training rows held "+
-		"out, instead of\nexamples.holdout, and rank by the means; without the flag, train once")
+	cmd.Flags().Var(whole{&folds, 0, maxFolds}, "folds", "cross-validate: train with each of this many `parts` of the training rows held "+
+		"out, instead of\nexamples.holdout, and rank by the means; 0: train once")
 	cmd.Flags().Var(whole{&random, 0, 0}, "random", "try this many random `combinations`; 0: all")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "`seed` of --random")
 	to.add(cmd, &output, "output", "o", "write the best configuration as YAML to a `file` (-: standard output)")
