@@ -308,3 +308,29 @@ func TestPatchPolynomial(t *testing.T) {
 		t.Error("a row alone has other features")
 	}
 }
+
+// The covariance of patches is that of its definition, over as many sums of products as there are.
+func TestCovarianceOfPatches(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 1))
+	x := kernel.NewDense(rowsPerSum+63, 5)
+	for i := range x.Data {
+		x.Data[i] = r.Float32() + float32(i%5)
+	}
+	for i := range x.Rows { // columns that vary together
+		x.Row(i)[4] -= x.Row(i)[1]
+	}
+	mean, covariance := covarianceOf(kernel.Gonum(), x)
+	for a := range x.Cols {
+		for b := range x.Cols {
+			sum, of, with := 0.0, 0.0, 0.0
+			for i := range x.Rows {
+				of, with = of+float64(x.Row(i)[a]), with+float64(x.Row(i)[b])
+				sum += float64(x.Row(i)[a]) * float64(x.Row(i)[b])
+			}
+			n := float64(x.Rows)
+			if want := sum/n - of/n*with/n; math.Abs(covariance[a*x.Cols+b]-want) > 1e-5 || math.Abs(float64(mean[a])-of/n) > 1e-5 {
+				t.Errorf("columns %d and %d: covariance %v, mean %v, expected %v and %v", a, b, covariance[a*x.Cols+b], mean[a], want, of/n)
+			}
+		}
+	}
+}
