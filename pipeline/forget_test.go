@@ -703,26 +703,34 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 	}
 }
 
-// faulty is a log on which reads of a topic fail.
-type faulty struct {
+// failing is a log on which reads of the messages of a topic fail for which fail returns an error.
+type failing struct {
 	protocol.Log
 	topic string
-	err   error
+	fail  func(partition int, m protocol.Message) error
 }
 
-func (f *faulty) Range(topic string, partition int, from, to int64) protocol.Reader {
-	if topic == f.topic && f.err != nil {
-		return faultyReader{f.err}
+func (f *failing) Range(topic string, partition int, from, to int64) protocol.Reader {
+	r := f.Log.Range(topic, partition, from, to)
+	if topic == f.topic {
+		r = failingReader{r, partition, f.fail}
 	}
-	return f.Log.Range(topic, partition, from, to)
+	return r
 }
 
-type faultyReader struct{ err error }
-
-func (r faultyReader) Next(context.Context) (protocol.Message, error) {
-	return protocol.Message{}, r.err
+type failingReader struct {
+	protocol.Reader
+	partition int
+	fail      func(partition int, m protocol.Message) error
 }
-func (faultyReader) Close() error { return nil }
+
+func (r failingReader) Next(ctx context.Context) (protocol.Message, error) {
+	m, err := r.Reader.Next(ctx)
+	if err == nil {
+		err = r.fail(r.partition, m)
+	}
+	return m, err
+}
 
 // A passing error of the source does not say that the rows have changed. Rows that the source has lost, as in a hole of an archive, are no
 // longer among those that can be made again, so that their readers do not try again for ever.
@@ -732,9 +740,9 @@ func TestSourceThatFails(t *testing.T) {
 	write(0, 300)
 	followToEnd(t, log, job)
 	expire(t, log, job, rand.New(rand.NewPCG(1, 2)))
-	source := &faulty{Log: topics.Open(log, job.Name, nil).Log, topic: job.Examples.FromTopic}
-	client := protocol.NewClient(log, job.Name, nil)
-	client.Log = source
+	var failure error
+	client, topic := protocol.NewClient(log, job.Name, nil), job.Examples.FromTopic
+	client.Log = &failing{topics.Open(log, job.Name, nil).Log, topic, func(int, protocol.Message) error { return failure }}
 	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
 	examples := client.Topics.Examples
 	read := func() error {
@@ -744,43 +752,15 @@ func TestSourceThatFails(t *testing.T) {
 		return err
 	}
 	noError(t, read())
-	source.err = errors.New("the bucket does not answer")
-	if err := read(); !errors.Is(err, source.err) || strings.Contains(err.Error(), "is not the same") {
+	failure = errors.New("the bucket does not answer")
+	if err := read(); !errors.Is(err, failure) || strings.Contains(err.Error(), "is not the same") {
 		t.Errorf("got error %v, expected that of the source", err)
 	}
-	source.err = &kafkalog.DeletedError{Topic: source.topic, Wanted: 2, First: 5, End: 9}
+	failure = &kafkalog.DeletedError{Topic: topic, Wanted: 2, First: 5, End: 9}
 	deleted, ok := errors.AsType[*kafkalog.DeletedError](read())
 	if first, _, err := again.Bounds(t.Context(), examples, 0); !ok || deleted.Topic != examples || first != deleted.First || first == 0 {
 		t.Errorf("the examples begin at offset %d, error %v; reading gives %v, expected that error", first, err, deleted)
 	}
-}
-
-// holes is a log on which the messages of a topic that can't be used are gone, as in holes of an archive.
-type holes struct {
-	protocol.Log
-	topic string
-}
-
-func (h *holes) Range(topic string, partition int, from, to int64) protocol.Reader {
-	r := h.Log.Range(topic, partition, from, to)
-	if topic == h.topic {
-		r = &holesReader{r, topic, partition}
-	}
-	return r
-}
-
-type holesReader struct {
-	protocol.Reader
-	topic     string
-	partition int
-}
-
-func (r *holesReader) Next(ctx context.Context) (protocol.Message, error) {
-	m, err := r.Reader.Next(ctx)
-	if err == nil && strings.Contains(string(m.Value), "long") {
-		err = &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: m.Offset, First: m.Offset + 1, End: m.Offset + 1}
-	}
-	return m, err
 }
 
 // A hole that no example was made from does not keep the examples after it from being made again.
@@ -791,7 +771,13 @@ func TestHolesThatNoExampleNeeds(t *testing.T) {
 	followToEnd(t, log, job)
 	expire(t, log, job, rand.New(rand.NewPCG(1, 2)))
 	client := protocol.NewClient(log, job.Name, nil)
-	client.Log = &holes{topics.Open(log, job.Name, nil).Log, job.Examples.FromTopic}
+	topic := job.Examples.FromTopic
+	client.Log = &failing{topics.Open(log, job.Name, nil).Log, topic, func(partition int, m protocol.Message) (err error) {
+		if strings.Contains(string(m.Value), "long") { // as in a hole of an archive
+			err = &kafkalog.DeletedError{Topic: topic, Partition: partition, Wanted: m.Offset, First: m.Offset + 1, End: m.Offset + 1}
+		}
+		return err
+	}}
 	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
 	for partition := range 2 {
 		first, end, err := again.Bounds(t.Context(), client.Topics.Examples, partition)
