@@ -24,11 +24,15 @@ func wrongFlag(_ *cobra.Command, err error) error {
 
 // unsetEmpty takes flags without a text for flags that are not there, as those of scripts that pass an empty variable.
 func unsetEmpty(cmd *cobra.Command, _ []string) {
-	cmd.Flags().Visit(func(f *pflag.Flag) { f.Changed = f.Value.String() != "" })
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.String() == "" {
+			f.Changed = false
+			_ = f.Value.Set(f.DefValue) // which is valid
+		}
+	})
 }
 
-// checked is the value of a flag that is a text. The error of check says what was expected. An empty value, as scripts may pass, is allowed
-// if it is the default.
+// checked is the value of a flag that is a text. The error of check, which is not called for an empty text, says what was expected.
 type checked struct {
 	value *string
 	check func(text string) error
@@ -39,14 +43,13 @@ func (c checked) String() string { return *c.value }
 func (checked) Type() string { return "string" }
 
 func (c checked) Set(text string) error {
-	if text == "" && *c.value == "" {
-		return nil
+	if text != "" {
+		if err := c.check(text); err != nil {
+			return err
+		}
 	}
-	err := c.check(text)
-	if err == nil {
-		*c.value = text
-	}
-	return err
+	*c.value = text
+	return nil
 }
 
 // choose defines a flag whose value is one of some names.
