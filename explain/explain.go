@@ -56,67 +56,62 @@ func Explain(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows,
 		return nil, errors.New("no row has a label of the model")
 	}
 	p := &predictor{Predictor: m.Predictor(blas)}
-	own, err := p.measure(ctx, rows, nil)
+	own, err := p.measure(ctx, rows, func(int, []float32) {})
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{
 		Version: m.Manifest.Version, Task: "classification", Labels: m.Labels(), Rows: rows.Len(), Unlabelled: rows.Unlabelled,
-		Unknown: rows.Unknown, Measures: own.mean(nil), Shuffles: o.Shuffles,
+		Unknown: rows.Unknown, Measures: own.mean(rows.all()), Shuffles: o.Shuffles,
 	}
 	if m.Task() == examples.Numbers {
 		r.Task = Regression
 	}
-	order, err := r.importance(ctx, m, blas, rows, columns, own, o)
-	if err != nil {
+	if err := r.importance(ctx, m, blas, rows, columns, o); err != nil {
 		return nil, err
 	}
-	first := order[:min(o.Curves, len(order))]
-	if r.Dependence, err = dependence(ctx, m, blas, rows, columns, first); err != nil {
+	first := columns[:min(o.Curves, len(columns))]
+	if r.Dependence, err = dependence(ctx, m, blas, rows, first); err != nil {
 		return nil, err
 	}
 	if len(sliced) == 0 {
 		sliced = first
 	}
-	for _, at := range sliced {
-		r.Slices = append(r.Slices, slicesOf(rows, &columns[at], own))
+	for _, c := range sliced {
+		r.Slices = append(r.Slices, slicesOf(rows, c, own))
 	}
 	r.wrong(rows, own, o.Wrong)
 	return r, nil
 }
 
-// importance measures the rows with each column permuted, and returns the columns, the most important first. A column of words is
+// importance measures the rows with each column permuted, and sorts the columns, the most important first. A column of words is
 // permuted as a whole.
-func (r *Report) importance(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows, columns []column, own *each,
-	o Options) (order []int, err error) {
-	base := own.mean(nil)
+func (r *Report) importance(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows, columns []*column, o Options) error {
 	rises := make([]Measures, len(columns)*o.Shuffles)
-	err = parallel(m, blas, len(rises), func(p *predictor, i int) error {
+	err := parallel(m, blas, len(rises), func(p *predictor, i int) error {
 		c := columns[i/o.Shuffles]
 		from := rand.New(rand.NewPCG(o.Seed, uint64(i))).Perm(rows.Len())
 		shuffled, err := p.measure(ctx, rows, func(at int, row []float32) {
 			copy(row[c.from:c.to], rows.Features.Row(from[at])[c.from:c.to])
 		})
 		if err == nil {
-			rises[i] = shuffled.mean(nil)
-			rises[i].add(base, -1)
+			rises[i] = shuffled.mean(rows.all())
+			rises[i].add(r.Measures, -1)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all := make([]Column, len(columns))
 	for j, c := range columns {
-		all[j].Name = c.Name
-		all[j].Rise, all[j].Deviation = spread(rises[j*o.Shuffles : (j+1)*o.Shuffles])
-		order = append(order, j)
+		c.importance.Name = c.Name
+		c.importance.Rise, c.importance.Deviation = spread(rises[j*o.Shuffles : (j+1)*o.Shuffles])
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b].Rise.Loss, all[a].Rise.Loss) })
-	for _, j := range order {
-		r.Importance = append(r.Importance, all[j])
+	slices.SortStableFunc(columns, func(a, b *column) int { return cmp.Compare(b.importance.Rise.Loss, a.importance.Rise.Loss) })
+	for _, c := range columns {
+		r.Importance = append(r.Importance, c.importance)
 	}
-	return order, nil
+	return nil
 }
 
 // spread returns the means of measures and their standard deviations.
@@ -136,10 +131,7 @@ func spread(all []Measures) (mean, deviation Measures) {
 
 // wrong adds the rows with the largest losses.
 func (r *Report) wrong(rows *Rows, own *each, n int) {
-	order := make([]int, rows.Len())
-	for i := range order {
-		order[i] = i
-	}
+	order := rows.all()
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(own.loss[b], own.loss[a]) })
 	k := len(r.Labels)
 	for _, i := range order[:min(n, len(order))] {
@@ -230,29 +222,31 @@ type Rows struct {
 // Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.Numbers) }
 
+// all returns the indices of all rows.
+func (r *Rows) all() []int { return evenly(r.Len(), r.Len()) }
+
 // ClassOf returns what finds the class of a label, as a table has it; -1: the model does not have the label.
 func ClassOf(m *model.Model) func(text string) int32 {
 	labels := examples.NewLabels(m.Labels())
 	return func(text string) int32 {
-		class, known := labels.Find(text)
-		if !known {
-			class, known = labels.Find(value.NumberLabel(text))
+		for _, spelling := range []string{text, value.NumberLabel(text)} {
+			if class, known := labels.Find(spelling); known {
+				return class
+			}
 		}
-		if !known {
-			return -1
-		}
-		return class
+		return -1
 	}
 }
 
-// column is a column of the table that the model was trained on, and its features.
+// column is a column of the table that the model was trained on, its features, and how important it is.
 type column struct {
 	examples.Column
-	from, to int
+	from, to   int
+	importance Column
 }
 
 // columnsOf returns the columns of a model. If their names are not known, each feature is a column with its number.
-func columnsOf(m *model.Model) (columns []column) {
+func columnsOf(m *model.Model) (columns []*column) {
 	table := m.Columns()
 	if table == nil {
 		for j := range m.Width() {
@@ -261,7 +255,7 @@ func columnsOf(m *model.Model) (columns []column) {
 	}
 	from := 0
 	for _, c := range table {
-		columns = append(columns, column{c, from, from + c.Features()})
+		columns = append(columns, &column{Column: c, from: from, to: from + c.Features()})
 		from += c.Features()
 	}
 	return columns
@@ -276,52 +270,33 @@ const otherWords = "other words"
 // missing stands for cells without a value.
 const missing = "missing"
 
-// word returns the place of the word of a row, len(Categories) for other words, and -1 if it is missing.
-func (c *column) word(row []float32) int {
-	own := row[c.from:c.to]
-	if own[0] != own[0] {
-		return -1
+// word returns the place of the word that features stand for, and the word.
+func (c *column) word(features []float32) (place int, text string) {
+	if features[0] != features[0] {
+		return -1, missing
 	}
-	if at := slices.Index(own, 1); at >= 0 {
-		return at
+	if place = slices.Index(features, 1); place >= 0 && place < len(c.Categories) {
+		return place, c.Categories[place]
 	}
-	return len(c.Categories)
-}
-
-// wordText returns the word of a place.
-func (c *column) wordText(place int) string {
-	switch {
-	case place < 0:
-		return missing
-	case place == len(c.Categories):
-		return otherWords
-	}
-	return c.Categories[place]
+	return len(c.Categories), otherWords
 }
 
 // number writes a number of the column as the table has it.
 func (c *column) number(v float32) string {
-	if v != v {
-		return missing
+	if c.Offset == 0 || c.Time != "" { // ages count from the offset
+		return strconv.FormatFloat(float64(v)+0, 'g', -1, 32) // never -0
 	}
-	precision := 32
-	if c.Time != "" { // ages count from the offset
-		return strconv.FormatFloat(float64(v), 'g', -1, precision)
-	}
-	if c.Offset != 0 {
-		precision = 64
-	}
-	return strconv.FormatFloat(float64(v)+c.Offset, 'g', -1, precision)
+	return strconv.FormatFloat(float64(v)+c.Offset, 'g', -1, 64)
 }
 
 // find returns the columns with these names.
-func find(columns []column, names []string) (places []int, err error) {
+func find(columns []*column, names []string) (found []*column, err error) {
 	for _, name := range names {
-		at := slices.IndexFunc(columns, func(c column) bool { return c.Name == name })
+		at := slices.IndexFunc(columns, func(c *column) bool { return c.Name == name })
 		if at < 0 {
 			return nil, fmt.Errorf("the model has no column %s", value.Quote(name))
 		}
-		places = append(places, at)
+		found = append(found, columns[at])
 	}
-	return places, nil
+	return found, nil
 }

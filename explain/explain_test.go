@@ -31,7 +31,7 @@ func TestSlicesPartitionRows(t *testing.T) {
 		for i := range own.wrong {
 			own.wrong[i] = float64(i % 2)
 		}
-		c := &column{examples.Column{Name: "a", Offset: 5}, 0, 1}
+		c := &column{Column: examples.Column{Name: "a", Offset: 5}, to: 1}
 		s, n, wrong := slicesOf(rows, c, own), 0, 0.0
 		for _, slice := range s.Slices {
 			n, wrong = n+slice.Rows, wrong+float64(slice.Rows)*slice.Error
@@ -47,19 +47,19 @@ func TestSlicesPartitionRows(t *testing.T) {
 
 // Words are found in the features of their column, and those without one are other words.
 func TestWords(t *testing.T) {
-	c := &column{examples.Column{Name: "a", Categories: []string{"x", "y"}}, 1, 4}
+	c := &column{Column: examples.Column{Name: "a", Categories: []string{"x", "y"}}, from: 1, to: 4}
 	nan := float32(math.NaN())
 	for _, w := range []struct {
 		row  []float32
 		want string
 	}{{[]float32{7, 1, 0, 0}, "x"}, {[]float32{7, 0, 1, 0}, "y"}, {[]float32{7, 0, 0, 1}, otherWords}, {[]float32{7, nan, nan, nan}, missing}} {
-		if got := c.wordText(c.word(w.row)); got != w.want {
+		if _, got := c.word(w.row[1:]); got != w.want {
 			t.Errorf("%v is %s, expected %s", w.row, got, w.want)
 		}
 	}
 	rows := rowsOf(4, 7, 1, 0, 0, 7, 0, 1, 0, 7, 0, 1, 0, 7, nan, nan, nan)
 	for i, v := range valuesOf(rows, c) { // the most frequent first; the features of each are its own word
-		if got := c.wordText(c.word(slices.Concat([]float32{0}, v.features))); got != v.text || i == 0 && (v.text != "y" || v.rows != 2) {
+		if _, got := c.word(v.features); got != v.text || i == 0 && (v.text != "y" || len(v.rows) != 2) {
 			t.Errorf("features of %s are those of %s", v.text, got)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -44,11 +43,8 @@ type each struct {
 	numbers   []float64 // that are predicted (n × k)
 }
 
-// mean returns the means of rows; of all without a list.
+// mean returns the means of rows.
 func (e *each) mean(rows []int) (m Measures) {
-	if rows == nil {
-		rows = evenly(len(e.loss), len(e.loss))
-	}
 	for _, i := range rows {
 		m.add(Measures{e.wrong[i], e.loss[i]}, 1)
 	}
@@ -65,43 +61,37 @@ type predictor struct {
 	tile kernel.Dense
 }
 
-// predict calls change with copies of the rows, a tile at a time, and then with with their predictions (n × k). A nil list stands for
-// all rows.
+// predict calls change with copies of some of the rows, a tile at a time, and then with with their predictions (k), each with its place
+// in the list.
 func (p *predictor) predict(ctx context.Context, rows *Rows, list []int, change func(at int, row []float32),
 	with func(at int, p []float32)) error {
-	if list == nil {
-		list = evenly(rows.Len(), rows.Len())
-	}
-	n, k := len(list), len(p.Model().Labels())
-	for from := 0; from < n; from += tile {
+	at := 0
+	for some := range slices.Chunk(list, tile) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		to := min(from+tile, n)
-		p.tile.Reshape(to-from, rows.Features.Cols)
-		for i := from; i < to; i++ {
-			row := p.tile.Row(i - from)
-			copy(row, rows.Features.Row(list[i]))
-			if change != nil {
-				change(i, row)
-			}
+		p.tile.Reshape(len(some), rows.Features.Cols)
+		for i, from := range some {
+			copy(p.tile.Row(i), rows.Features.Row(from))
+			change(at+i, p.tile.Row(i))
 		}
 		out := p.Probabilities(p.tile)
-		for i := from; i < to; i++ {
-			with(i, out.Data[(i-from)*k:(i-from+1)*k])
+		for i := range some {
+			with(at+i, out.Row(i))
 		}
+		at += len(some)
 	}
 	return nil
 }
 
-// measure measures rows, which change may change before.
+// measure measures all rows, which change may change before.
 func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int, row []float32)) (*each, error) {
 	n, k := rows.Len(), len(p.Model().Labels())
 	e := &each{loss: make([]float64, n), wrong: make([]float64, n)}
 	if p.Model().Task() == examples.Numbers {
 		scale := p.Model().TargetScale()
 		e.numbers = make([]float64, n*k)
-		return e, p.predict(ctx, rows, nil, change, func(i int, out []float32) {
+		return e, p.predict(ctx, rows, rows.all(), change, func(i int, out []float32) {
 			for c, v := range out {
 				e.numbers[i*k+c] = float64(v)
 				d := float64(v) - rows.Targets[i*k+c]
@@ -114,7 +104,7 @@ func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int,
 		})
 	}
 	e.predicted, e.truth = make([]int32, n), make([]float64, n)
-	return e, p.predict(ctx, rows, nil, change, func(i int, out []float32) {
+	return e, p.predict(ctx, rows, rows.all(), change, func(i int, out []float32) {
 		e.predicted[i], e.truth[i] = link.Largest(out), float64(out[rows.Classes[i]])
 		e.loss[i] = logLoss(e.truth[i])
 		if e.predicted[i] != rows.Classes[i] {
@@ -123,20 +113,12 @@ func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int,
 	})
 }
 
-// parallel calls do with the numbers below n and a predictor of its own for each process, until an error.
+// parallel calls do with the numbers below n and a predictor, on all processors.
 func parallel(m *model.Model, blas *kernel.BLAS, n int, do func(p *predictor, i int) error) error {
 	var group errgroup.Group
-	var next atomic.Int64
-	for range min(runtime.GOMAXPROCS(0), n) {
-		group.Go(func() error {
-			p := &predictor{Predictor: m.Predictor(blas)}
-			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				if err := do(p, int(i)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		group.Go(func() error { return do(&predictor{Predictor: m.Predictor(blas)}, i) })
 	}
 	return group.Wait()
 }
@@ -144,86 +126,81 @@ func parallel(m *model.Model, blas *kernel.BLAS, n int, do func(p *predictor, i 
 const (
 	curveRows   = 1000 // rows that a curve averages
 	curvePoints = 9    // of a column of numbers: quantiles
-	curveWords  = 10   // of a column of words: the most frequent
+	ownWords    = 10   // of a column of words: the most frequent have a point or a slice of their own
 )
 
 // dependence returns the curves of columns.
-func dependence(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows, columns []column, of []int) ([]Curve, error) {
+func dependence(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows, columns []*column) ([]Curve, error) {
 	list := evenly(rows.Len(), curveRows)
-	curves := make([]Curve, len(of))
-	err := parallel(m, blas, len(of), func(p *predictor, i int) error {
-		c := &columns[of[i]]
+	curves := make([]Curve, len(columns))
+	err := parallel(m, blas, len(columns), func(p *predictor, i int) error {
+		c := columns[i]
 		curves[i].Name = c.Name
-		for _, value := range valuesOf(rows, c) {
-			mean := make([]float64, len(m.Labels()))
-			err := p.predict(ctx, rows, list, func(_ int, row []float32) { copy(row[c.from:c.to], value.features) }, func(_ int, out []float32) {
+		for _, v := range valuesOf(rows, c) {
+			point := CurvePoint{Value: v.text, Rows: len(v.rows), Mean: make([]float64, len(m.Labels()))}
+			err := p.predict(ctx, rows, list, func(_ int, row []float32) { copy(row[c.from:c.to], v.features) }, func(_ int, out []float32) {
 				for k, v := range out {
-					mean[k] += float64(v) / float64(len(list))
+					point.Mean[k] += float64(v) / float64(len(list))
 				}
 			})
 			if err != nil {
 				return err
 			}
-			curves[i].Points = append(curves[i].Points, CurvePoint{Value: value.text, Rows: value.rows, Mean: mean})
+			curves[i].Points = append(curves[i].Points, point)
 		}
 		return nil
 	})
 	return curves, err
 }
 
-// columnValue is a value of a column, and its features.
+// columnValue is a value of a column, its features, and the rows that have it, if it is a word or missing.
 type columnValue struct {
 	text     string
-	rows     int
 	features []float32
+	rows     []int
 }
 
 // valuesOf returns the values at which a curve has points.
 func valuesOf(rows *Rows, c *column) (values []columnValue) {
 	if c.isWords() {
-		words, of := rowsByWord(rows, c)
-		for _, place := range words[:min(len(words), curveWords)] {
-			features := make([]float32, c.to-c.from)
-			for j := range features {
-				switch {
-				case place < 0:
-					features[j] = float32(math.NaN())
-				case j == place:
-					features[j] = 1
-				}
-			}
-			values = append(values, columnValue{c.wordText(place), len(of[place]), features})
-		}
-		return values
+		values = wordsOf(rows, c)
+		return values[:min(len(values), ownWords)]
 	}
 	sorted, lacking := numbersOf(rows, c)
 	for _, v := range quantiles(sorted, curvePoints) {
 		values = append(values, columnValue{text: c.number(v), features: []float32{v}})
 	}
-	if lacking > 0 {
-		values = append(values, columnValue{missing, lacking, []float32{float32(math.NaN())}})
+	if len(lacking) > 0 {
+		values = append(values, columnValue{missing, []float32{float32(math.NaN())}, lacking})
 	}
 	return values
 }
 
-// rowsByWord returns the places of the words that rows have, the most frequent first, and the rows with each.
-func rowsByWord(rows *Rows, c *column) (words []int, of map[int][]int) {
-	of = map[int][]int{}
+// wordsOf returns the words that rows have, the most frequent first.
+func wordsOf(rows *Rows, c *column) (words []columnValue) {
+	of := map[int]*columnValue{} // by the place of the word
 	for i := range rows.Len() {
-		place := c.word(rows.Features.Row(i))
-		of[place] = append(of[place], i)
+		own := rows.Features.Row(i)[c.from:c.to]
+		place, text := c.word(own)
+		if of[place] == nil {
+			of[place] = &columnValue{text: text, features: own}
+		}
+		of[place].rows = append(of[place].rows, i)
 	}
-	words = slices.SortedFunc(maps.Keys(of), func(a, b int) int { return cmp.Or(cmp.Compare(len(of[b]), len(of[a])), cmp.Compare(a, b)) })
-	return words, of
+	for _, place := range slices.Sorted(maps.Keys(of)) {
+		words = append(words, *of[place])
+	}
+	slices.SortStableFunc(words, func(a, b columnValue) int { return cmp.Compare(len(b.rows), len(a.rows)) })
+	return words
 }
 
-// numbersOf returns the numbers of a column, sorted, and how many are missing.
-func numbersOf(rows *Rows, c *column) (sorted []float32, lacking int) {
+// numbersOf returns the numbers of a column, sorted, and the rows that have none.
+func numbersOf(rows *Rows, c *column) (sorted []float32, lacking []int) {
 	for i := range rows.Len() {
 		if v := rows.Features.Row(i)[c.from]; v == v {
 			sorted = append(sorted, v)
 		} else {
-			lacking++
+			lacking = append(lacking, i)
 		}
 	}
 	slices.Sort(sorted)
@@ -260,10 +237,8 @@ func evenly(of, n int) []int {
 	return places
 }
 
-const (
-	sliceWords   = 10 // words with a slice of their own
-	sliceNumbers = 4  // slices of numbers: quartiles, or values if there are no more
-)
+// sliceNumbers is how many slices numbers have: quartiles, or values if there are no more.
+const sliceNumbers = 4
 
 // slicesOf returns the measures of rows by the values of a column.
 func slicesOf(rows *Rows, c *column, own *each) Slices {
@@ -274,30 +249,26 @@ func slicesOf(rows *Rows, c *column, own *each) Slices {
 		}
 	}
 	if c.isWords() {
-		words, of := rowsByWord(rows, c)
 		var rest []int
-		for i, place := range words {
-			if i < sliceWords {
-				add(c.wordText(place), of[place])
+		for i, word := range wordsOf(rows, c) {
+			if i < ownWords {
+				add(word.text, word.rows)
 			} else {
-				rest = append(rest, of[place]...)
+				rest = append(rest, word.rows...)
 			}
 		}
 		slices.Sort(rest)
 		add("all others", rest)
 		return s
 	}
-	sorted, _ := numbersOf(rows, c)
+	sorted, lacking := numbersOf(rows, c)
 	bounds, texts := c.ranges(sorted)
-	of, lacking := make([][]int, len(bounds)), []int(nil)
+	of := make([][]int, len(bounds))
 	for i := range rows.Len() {
-		v := rows.Features.Row(i)[c.from]
-		if v != v {
-			lacking = append(lacking, i)
-			continue
+		if v := rows.Features.Row(i)[c.from]; v == v {
+			at, _ := slices.BinarySearch(bounds, v)
+			of[at] = append(of[at], i)
 		}
-		at, _ := slices.BinarySearch(bounds, v)
-		of[at] = append(of[at], i)
 	}
 	for at, list := range of {
 		add(texts[at], list)
@@ -309,9 +280,6 @@ func slicesOf(rows *Rows, c *column, own *each) Slices {
 // ranges divides numbers, sorted, into few ranges with about as many each. bounds are the largest number of each, and texts what people
 // call it.
 func (c *column) ranges(sorted []float32) (bounds []float32, texts []string) {
-	if len(sorted) == 0 {
-		return nil, nil
-	}
 	if bounds = slices.Compact(slices.Clone(sorted)); len(bounds) <= sliceNumbers {
 		for _, v := range bounds {
 			texts = append(texts, c.number(v))
