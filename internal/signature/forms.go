@@ -82,7 +82,7 @@ var forms = []signature{
 	{magic: "MATLAB 5.0 MAT-file", Form: Form{Name: "a MATLAB file", Advice: asTable}},
 	{magic: "$FL2", Form: Form{Name: "an SPSS file", Advice: asTable}},
 	{is: at(12, "\xc2\xea\x81\x60"), Form: Form{Name: "a SAS file", Advice: asTable}},
-	{is: prefix("<stata_dta>"), Form: Form{Name: "a Stata file", Advice: asTable}},
+	{is: isStata, Form: Form{Name: "a Stata file", Advice: asTable}},
 	{is: prefix("%PDF-"), Form: Form{Name: "a PDF document", Advice: asTable}},
 	{magic: "GIF8", Form: Form{Name: "a GIF image", Advice: asImages}},
 	{is: at(8, "WEBP"), Form: Form{Name: "a WebP image", Advice: asImages}},
@@ -111,6 +111,7 @@ var forms = []signature{
 	{text: "<error>", Form: Form{Name: "an error message in XML", Advice: fetchAgain}},
 	{text: "<?xml", Form: Form{Name: "an XML document",
 		Advice: "write its rows as CSV, or, if it is the error message of a server, download the file again"}},
+	{text: "sep=", Form: Form{Name: "a CSV whose first line names the delimiter, for spreadsheets", Advice: "remove the line: `sed -i 1d`"}},
 	{text: "@relation", Form: Form{Name: "an ARFF file of Weka", Advice: "write it as CSV"}},
 	{text: "{'", Form: Form{Name: "a dictionary of Python as text", Advice: "write it with `json.dumps`",
 		Send: "let the producer write it with `json.dumps`"}},
@@ -209,6 +210,11 @@ func isPickle(b []byte) bool { return len(b) > 2 && b[0] == 0x80 && b[1] >= 2 &&
 
 func isRData(b []byte) bool {
 	return prefix("RDX2\n")(b) || prefix("RDX3\n")(b) || prefix("X\n\x00\x00\x00")(b)
+}
+
+// isStata accepts the XML of version 117 and later, and a version from 113, a byte order, and the type of the file.
+func isStata(b []byte) bool {
+	return prefix("<stata_dta>")(b) || len(b) > 3 && b[0] >= 113 && b[0] <= 115 && (b[1] == 1 || b[1] == 2) && b[2] == 1 && b[3] == 0
 }
 
 // isGlue accepts a version, a compression, and a UUID.

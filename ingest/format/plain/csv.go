@@ -27,7 +27,7 @@ func CSV() format.Format {
 		Name:      "csv",
 		Meaning:   "one example a row",
 		Values:    csvValues,
-		Patterns:  []string{"*.csv"},
+		Patterns:  []string{"*.csv", "*.tsv"},
 		IsText:    true,
 		Label:     csvLabel,
 		HasHeader: true,

@@ -178,7 +178,7 @@ func (r *imageReader) read() (*decodedImage, error) {
 	}
 	size, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err == image.ErrFormat {
-		err = errors.New("neither PNG nor JPEG: remove the file, or start its name with a dot")
+		err = errors.New("neither PNG nor JPEG: remove the file, or start its name with a dot; unpack an archive of tables")
 	}
 	if err != nil {
 		return nil, r.fail(name, err)
