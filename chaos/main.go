@@ -326,14 +326,19 @@ func (c *campaign) dump(ctx context.Context) {
 	for _, topic := range []string{t.Plans, t.Weights, t.Statistics, t.Residuals, t.State} {
 		partitions, err := c.log.Partitions(ctx, topic)
 		for p := 0; p < partitions && err == nil; p++ {
-			err = client.Remaining(ctx, topic, p, 0, math.MaxInt64, func(m protocol.Message) error {
+			var m protocol.Message
+			for m, err = range client.Remaining(ctx, topic, p, 0, math.MaxInt64) {
+				if err != nil {
+					break
+				}
 				fmt.Fprintf(file, "%s[%d]@%d %d bytes", topic, p, m.Offset, len(m.Value))
 				for _, h := range m.Headers {
 					fmt.Fprintf(file, " %s=%.12s", h.Key, h.Value)
 				}
-				_, err := fmt.Fprintln(file)
-				return err
-			})
+				if _, err = fmt.Fprintln(file); err != nil {
+					break
+				}
+			}
 		}
 		if err != nil {
 			fmt.Fprintln(file, err)

@@ -168,22 +168,20 @@ func TestPassesAreShown(t *testing.T) {
 	f := newFollowed(must(client.ReadLedger(t.Context()))(t).Plan(report.Run), client)
 	for range 2 { // messages may come twice
 		for _, s := range must(client.Log.Spans(t.Context(), client.Topics.Statistics))(t) {
-			err := client.Remaining(t.Context(), client.Topics.Statistics, s.Partition, 0, math.MaxInt64, func(m protocol.Message) error {
+			for m, err := range client.Remaining(t.Context(), client.Topics.Statistics, s.Partition, 0, math.MaxInt64) {
+				noError(t, err)
 				f.add(false, m)
-				return nil
-			})
-			noError(t, err)
+			}
 		}
 	}
 	sealed := place{stage: 0, visit: residuals}
 	if s := f.state(); s.State != stateRunning || s.Have != 4 || len(f.of) != 4 || !maps.Equal(f.parts[sealed], f.of) {
 		t.Errorf("of the partitions %v, %d are surveyed, and %v sealed", f.of, s.Have, f.parts[sealed])
 	}
-	err = client.Remaining(t.Context(), client.Topics.Weights, 0, 0, math.MaxInt64, func(m protocol.Message) error {
+	for m, err := range client.Remaining(t.Context(), client.Topics.Weights, 0, 0, math.MaxInt64) {
+		noError(t, err)
 		f.add(true, m)
-		return nil
-	})
-	noError(t, err)
+	}
 	for i, stage := range f.state().Stages {
 		if stage.Done == nil || len(stage.Passes) > 0 {
 			t.Errorf("stage %d: report %v, and the passes %+v", i, stage.Done, stage.Passes)

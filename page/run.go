@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -167,18 +168,21 @@ func (r *reader) apply(ctx context.Context, l *protocol.Ledger) error {
 
 // readRun reads what a run has published so far.
 func (r *reader) readRun(ctx context.Context, f *followed) error {
-	add := func(weights bool) func(m protocol.Message) error {
-		return func(m protocol.Message) error {
+	add := func(weights bool, messages iter.Seq2[protocol.Message, error]) error {
+		for m, err := range messages {
+			if err != nil {
+				return fmt.Errorf("read what run %s has published: %w", f.chain.Run, err)
+			}
 			f.add(weights, m)
-			return nil
 		}
+		return nil
 	}
 	to, err := r.client.Now(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.client.Remaining(ctx, r.client.Topics.Weights, 0, f.plan.Since.Weights, to.Weights, add(true)); err != nil {
-		return fmt.Errorf("read what run %s has published: %w", f.chain.Run, err)
+	if err := add(true, r.client.Remaining(ctx, r.client.Topics.Weights, 0, f.plan.Since.Weights, to.Weights)); err != nil {
+		return err
 	}
 	if f.end != nil {
 		return nil
@@ -188,8 +192,8 @@ func (r *reader) readRun(ctx context.Context, f *followed) error {
 		if p < len(f.plan.Since.Statistics) {
 			from = f.plan.Since.Statistics[p]
 		}
-		if err := r.client.Remaining(ctx, r.client.Topics.Statistics, p, from, end, add(false)); err != nil {
-			return fmt.Errorf("read what run %s has published: %w", f.chain.Run, err)
+		if err := add(false, r.client.Remaining(ctx, r.client.Topics.Statistics, p, from, end)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -640,10 +640,10 @@ func examplesOf(t *testing.T, log *kafkalog.Log, job topics.Job) (all []protocol
 	p := topics.OpenFor(log, job, nil)
 	spans := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
 	for _, s := range spans {
-		noError(t, p.Between(t.Context(), p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
+		for m, err := range p.Between(t.Context(), p.Topics.Examples, s.Partition, s.From, s.To) {
+			noError(t, err)
 			all = append(all, m)
-			return nil
-		}))
+		}
 	}
 	return all
 }
@@ -675,13 +675,18 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 	other := job
 	other.Examples.Weight = ""
 	p := topics.OpenFor(log, other, nil)
-	err := p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
+	first := func() (err error) {
+		for _, err = range p.Between(t.Context(), p.Topics.Examples, 0, 0, 1) {
+		}
+		return err
+	}
+	err := first()
 	if !strings.Contains(fmt.Sprint(err), "@0 has expired, and is not the same") {
 		t.Errorf("without weights: got error %v, expected that the message is not the same", err)
 	}
 	deleteRecords(t, log, job.Examples.FromTopic, 0, 5)
 	p = topics.OpenFor(log, job, nil)
-	err = p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
+	err = first()
 	if !errors.As(err, new(*kafkalog.DeletedError)) {
 		t.Errorf("without the source: got error %v, expected a *DeletedError", err)
 	}

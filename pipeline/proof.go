@@ -130,21 +130,20 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 		return nil, false, nil
 	}
 	for _, span := range want.Spans {
-		err := r.Between(ctx, r.Topics.Examples, n, span.From, span.To, func(m protocol.Message) error {
+		for m, err := range r.Between(ctx, r.Topics.Examples, n, span.From, span.To) {
+			if errors.As(err, new(*kafkalog.DeletedError)) {
+				return nil, false, nil
+			}
+			if err != nil {
+				return nil, false, err
+			}
 			mark := markOf(n, m)
 			last = &mark
 			if increment.Skips(n, m.Offset) {
-				return nil
+				continue
 			}
 			rows := source.RowsIn(r.Pipeline, m)
 			got.Count(rows, visit.Checksum(m, n, rows))
-			return nil
-		})
-		if errors.As(err, new(*kafkalog.DeletedError)) {
-			return nil, false, nil
-		}
-		if err != nil {
-			return nil, false, err
 		}
 	}
 	return last, got.Same(want), nil

@@ -131,11 +131,17 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *j
 			}
 			next = first
 		}
-		err = p.client.Between(ctx, p.From, p.number, next, end, take)
-		if err == nil {
+		deleted := false
+		for m, err := range p.client.Between(ctx, p.From, p.number, next, end) {
+			if err == nil {
+				err = take(m)
+			}
+			if deleted = errors.As(err, new(*kafkalog.DeletedError)); err != nil && !deleted {
+				return fmt.Errorf("read %s[%d]: %w", p.From, p.number, err)
+			}
+		}
+		if !deleted {
 			next = end // behind the last message there may be offsets without one
-		} else if !errors.As(err, new(*kafkalog.DeletedError)) {
-			return fmt.Errorf("read %s[%d]: %w", p.From, p.number, err)
 		}
 	}
 	if p.UntilEnd {

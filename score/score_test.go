@@ -554,10 +554,10 @@ type shortenedLog struct {
 // shorten puts a log that can lose messages in the place of the topic's.
 func shorten(t *testing.T, a *topic) *shortenedLog {
 	l := &shortenedLog{Log: a.client.Log, changed: make(chan struct{})}
-	arrowtest.NoError(t, a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64, func(m protocol.Message) error {
+	for m, err := range a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64) {
+		arrowtest.NoError(t, err)
 		l.messages = append(l.messages, m)
-		return nil
-	}))
+	}
 	a.client.Log = l
 	return l
 }

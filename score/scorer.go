@@ -8,7 +8,6 @@ package score
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -254,9 +253,6 @@ func (s *scorer) watch(ctx context.Context) error {
 // lookAgain is the interval at which a process that has finished checks whether the others have.
 const lookAgain = time.Second
 
-// errEnough ends reading.
-var errEnough = errors.New("nothing more is to be read")
-
 // allFinished reports whether all partitions have predictions up to where they ended when scoring began.
 func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, error) {
 	for n := range s.bounds {
@@ -267,15 +263,7 @@ func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, 
 		if err != nil {
 			return false, err
 		}
-		left := false
-		err = s.client.Remaining(ctx, s.From, n, r.Next, s.bounds[n].To, func(protocol.Message) error {
-			left = true
-			return errEnough
-		})
-		if left {
-			return false, nil
-		}
-		if err != nil {
+		for _, err := range s.client.Remaining(ctx, s.From, n, r.Next, s.bounds[n].To) {
 			return false, err
 		}
 		finished[n] = true
@@ -291,26 +279,28 @@ func Read(ctx context.Context, log protocol.Log, topic string, partition int, me
 	}
 	return func(yield func(*schemas.Prediction, error) bool) {
 		first, end, err := log.Bounds(ctx, topic, partition)
-		if err == nil {
-			var state schemas.Scored
-			begun := false
-			client := &protocol.Client{Log: log}
-			err = client.Between(ctx, topic, partition, first, end, func(m protocol.Message) error {
-				p, err := schemas.DecodePrediction(m.Message, mem)
-				if err != nil { // another program wrote it
-					return nil
-				}
-				if !begun { // what came before may have expired
-					begun, state = true, p.Begins()
-				}
-				if state.Count(p) && !yield(p, nil) {
-					return errEnough
-				}
-				return nil
-			})
-		}
-		if err != nil && !errors.Is(err, errEnough) {
+		if err != nil {
 			yield(nil, err)
+			return
+		}
+		var state schemas.Scored
+		begun := false
+		client := &protocol.Client{Log: log}
+		for m, err := range client.Between(ctx, topic, partition, first, end) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			p, err := schemas.DecodePrediction(m.Message, mem)
+			if err != nil { // another program wrote it
+				continue
+			}
+			if !begun { // what came before may have expired
+				begun, state = true, p.Begins()
+			}
+			if state.Count(p) && !yield(p, nil) {
+				return
+			}
 		}
 	}
 }

@@ -121,12 +121,15 @@ func (s *scorer) why(ctx context.Context, bounds coverage.Span, p *schemas.Predi
 
 // each calls with for the predictions in a range of a partition, of which it reads only the headers.
 func (s *scorer) each(ctx context.Context, partition int, from, to int64, with func(*schemas.Prediction)) error {
-	return s.client.Between(ctx, s.To, partition, from, to, func(m protocol.Message) error {
+	for m, err := range s.client.Between(ctx, s.To, partition, from, to) {
+		if err != nil {
+			return err
+		}
 		if p, err := schemas.PredictionHeader(m.Message); err == nil { // else another program wrote it
 			with(p)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func checksum(m protocol.Message) string {

@@ -180,21 +180,19 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 			if p.Reason != "" || !slices.Equal(p.Labels, m.Labels()) || p.Task != m.Task() {
 				t.Fatalf("%+v", p)
 			}
-			noError(t, client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message protocol.Message) error {
-				batch, err := examples.Decode(message.Value, client.Memory)
-				if err != nil {
-					return err
-				}
-				defer batch.Release()
+			for message, err := range client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1) {
+				noError(t, err)
+				batch := valueOf(examples.Decode(message.Value, client.Memory))(t)
 				features := kernel.NewDense(batch.Rows, batch.Width)
 				batch.Features(features.Data, batch.Width)
+				batch.Release()
 				if p.Task == examples.Numbers {
 					_, want := predictor.PredictRows(&examples.Rows{Rows: batch.Rows, Cols: batch.Width, Floats: features.Data})
 					if !slices.Equal(p.Numbers, want) {
 						t.Fatalf("%v, expected %v", p.Numbers, want)
 					}
 					rows += p.Until - p.Row
-					return nil
+					continue
 				}
 				want := predictor.Probabilities(features)
 				for i := range want.Data {
@@ -214,8 +212,7 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 					}
 				}
 				rows += p.Until - p.Row
-				return nil
-			}))
+			}
 		}
 	}
 	return rows

@@ -169,10 +169,13 @@ func (f *follower) untilEnd(ctx context.Context) (*schemas.End, error) {
 		}
 	}
 	// Reports of stages precede the end of the run, but on another topic.
-	return plans.End(run), f.Remaining(ctx, weights, 0, next, math.MaxInt64, func(m protocol.Message) error {
+	for m, err := range f.Remaining(ctx, weights, 0, next, math.MaxInt64) {
+		if err != nil {
+			return plans.End(run), err
+		}
 		f.apply(m)
-		return nil
-	})
+	}
+	return plans.End(run), nil
 }
 
 // ReportGoneError means that the version of a finished run was removed, and its report with it.

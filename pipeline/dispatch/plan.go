@@ -291,9 +291,6 @@ func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job, plan *schem
 	return l, err
 }
 
-// errFound stops reading.
-var errFound = errors.New("found")
-
 // EachCounted calls do with the examples of each message that counts in a plan's spans, by partition and offset, with forgotten rows
 // blanked, until do returns false. It passes over messages that retention has deleted if expired, and otherwise returns a
 // *[kafkalog.DeletedError] for them.
@@ -310,25 +307,21 @@ func EachCounted(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, ex
 	for _, hull := range plan.Spans.Hulls() {
 		replay := counting.Replay(hull)
 		for _, span := range plan.Spans.On(hull.Partition) {
-			err := read(ctx, topic, span.Partition, span.From, span.To, func(m protocol.Message) error {
+			for m, err := range read(ctx, topic, span.Partition, span.From, span.To) {
+				if err != nil {
+					return fmt.Errorf("read examples %s[%d]: %w", topic, span.Partition, err)
+				}
 				if replay.AcceptAt(m.Offset, m.Message) != "" {
-					return nil
+					continue
 				}
 				batch, err := examples.Decode(m.Value, p.Memory)
 				if err != nil {
-					return nil // quarantined by the run
+					continue // quarantined by the run
 				}
-				defer batch.Release()
-				if !do(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset)) {
-					return errFound
+				more := do(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset))
+				if batch.Release(); !more {
+					return nil
 				}
-				return nil
-			})
-			if errors.Is(err, errFound) {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("read examples %s[%d]: %w", topic, span.Partition, err)
 			}
 		}
 	}

@@ -205,26 +205,23 @@ func giveUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, rec eve
 
 // takenUp reports whether a worker or a solver has written anything for a run.
 func takenUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (taken bool, err error) {
-	id, found := plan.Run(), errors.New("found")
-	look := func(topic string, partition int, from int64) error {
-		return p.Remaining(ctx, topic, partition, from, math.MaxInt64, func(m protocol.Message) error {
-			if m.Run() == id {
-				return found
+	id := plan.Run()
+	look := func(topic string, partition int, from int64) (bool, error) {
+		for m, err := range p.Remaining(ctx, topic, partition, from, math.MaxInt64) {
+			if err != nil || m.Run() == id {
+				return err == nil, err
 			}
-			return nil
-		})
+		}
+		return false, nil
 	}
-	err = look(p.Topics.Weights, 0, plan.Since.Weights)
+	taken, err = look(p.Topics.Weights, 0, plan.Since.Weights)
 	for n, from := range plan.Since.Statistics {
-		if err != nil {
+		if taken || err != nil {
 			break
 		}
-		err = look(p.Topics.Statistics, n, from)
+		taken, err = look(p.Topics.Statistics, n, from)
 	}
-	if errors.Is(err, found) {
-		return true, nil
-	}
-	return false, err
+	return taken, err
 }
 
 // serveAs executes runs as a member of a group, until a run that this process can't execute. It returns that run's plan.

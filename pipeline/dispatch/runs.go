@@ -62,14 +62,13 @@ func rowsOf(plan *schemas.Plan) (rows int64) {
 // progress returns the state of an unfinished run that no other run precedes.
 func progress(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (state, reason string, err error) {
 	chain := protocol.NewOutline(plan, p.Memory)
-	err = p.Remaining(ctx, p.Topics.Weights, 0, plan.Since.Weights, math.MaxInt64, func(m protocol.Message) error {
+	for m, err := range p.Remaining(ctx, p.Topics.Weights, 0, plan.Since.Weights, math.MaxInt64) {
+		if err != nil {
+			return "", "", fmt.Errorf("read weights: %w", err)
+		}
 		if m.Run() == chain.Run {
 			_, _ = chain.Add(m.Message) // observers ignore damaged messages
 		}
-		return nil
-	})
-	if err != nil {
-		return "", "", fmt.Errorf("read weights: %w", err)
 	}
 	if !chain.Began() {
 		return waiting, "for workers and a solver to finish the survey", nil

@@ -42,9 +42,12 @@ func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.
 	for _, known := range l.Versions() {
 		from = max(from, known.To)
 	}
-	err = c.Remaining(ctx, c.Topics.Versions, 0, from, math.MaxInt64, func(m Message) error {
+	for m, err := range c.Remaining(ctx, c.Topics.Versions, 0, from, math.MaxInt64) {
+		if err != nil {
+			return nil, err
+		}
 		if removed[m.Key] = m.Value == nil; m.Value == nil || m.Run() == "" {
-			return nil
+			continue
 		}
 		v := all[m.Run()]
 		if v == nil {
@@ -57,10 +60,6 @@ func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.
 			}
 			v.keys = append(v.keys, m.Key)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	for _, id := range order {
 		v := all[id]

@@ -289,12 +289,13 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 	if from > end { // the topic was recreated after the plan was written
 		from = first
 	}
-	err = client.Between(ctx, topic, 0, from, end, func(m Message) error {
-		_, err := c.Add(m.Message)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
+	for m, err := range client.Between(ctx, topic, 0, from, end) {
+		if err == nil {
+			_, err = c.Add(m.Message)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
+		}
 	}
 	if c.next = end; first > c.Plan.Since.Weights && (c.Survey == nil || len(c.early) > 0) {
 		return end, &ExpiredError{c.Run, topic, first}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -66,25 +67,31 @@ func (c *Client) Beside(name string) *Client {
 	return &beside
 }
 
-// Between calls with for each message of a partition with an offset in [from, to), in order. It stops at the first error
-// of with, and returns it.
-func (c *Client) Between(ctx context.Context, topic string, partition int, from, to int64, with func(Message) error) error {
-	return each(ctx, c.Log.Range(topic, partition, from, to), with)
+// Between yields the messages of a partition with offsets in [from, to), in order. It ends with the first error.
+func (c *Client) Between(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
+	return between(ctx, c.Log, topic, partition, from, to)
 }
 
 // Remaining is [Client.Between] for the part of the range that is still on the partition, also if messages are deleted meanwhile.
-func (c *Client) Remaining(ctx context.Context, topic string, partition int, from, to int64, with func(Message) error) error {
-	first, end, err := c.Log.Bounds(ctx, topic, partition)
-	if err != nil {
-		return err
-	}
-	for from, to = max(first, from), min(to, end); ; {
-		err := c.Between(ctx, topic, partition, from, to, with)
-		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
-		if !ok || deleted.Wanted >= deleted.First {
-			return err
+func (c *Client) Remaining(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		first, end, err := c.Log.Bounds(ctx, topic, partition)
+		if err != nil {
+			yield(Message{}, err)
+			return
 		}
-		from = deleted.First
+		end = min(to, end)
+		for from, more := max(first, from), true; more; {
+			more = false
+			for m, err := range c.Between(ctx, topic, partition, from, end) {
+				deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+				if more = ok && deleted.Wanted < deleted.First; more {
+					from = deleted.First
+				} else if !yield(m, err) {
+					return
+				}
+			}
+		}
 	}
 }
 

@@ -110,13 +110,15 @@ func (r *joinedReader) before(partition int, offset int64) *examples.Joined {
 		return nil
 	}
 	topic := ""
-	err = r.client.Between(r.ctx, r.client.Topics.Examples, partition, max(first, offset-lookBack), offset, func(m Message) error {
+	for m, err := range r.client.Between(r.ctx, r.client.Topics.Examples, partition, max(first, offset-lookBack), offset) {
+		if r.fail(err); err != nil {
+			return nil
+		}
 		if t, ok := schemas.TopicOf(m.Message); ok {
 			topic = t
 		}
-		return nil
-	})
-	if r.fail(err); err != nil || topic == "" {
+	}
+	if topic == "" {
 		return nil
 	}
 	state, err := ReadTopicProgress(r.ctx, r.client, topic, coverage.Span{Partition: partition, From: first, To: offset}, lookBack)

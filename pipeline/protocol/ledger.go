@@ -229,19 +229,19 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 	} else {
 		l.lines, l.order, l.owned, from = maps.Clone(l.lines), slices.Clone(l.order), false, max(from, last.Offset)
 	}
-	messages := 0
-	if err == nil && from < end {
-		err = c.Between(ctx, l.topic, 0, from, end, func(m Message) error {
-			if messages++; messages == 1 && !first {
-				there = m.Same(&last)
-			} else if there {
-				l.set(m)
-			}
-			return nil
-		})
-	}
 	if err != nil {
 		return false, fmt.Errorf("read plans: %w", err)
+	}
+	messages := 0
+	for m, err := range c.Between(ctx, l.topic, 0, from, end) {
+		if err != nil {
+			return false, fmt.Errorf("read plans: %w", err)
+		}
+		if messages++; messages == 1 && !first {
+			there = m.Same(&last)
+		} else if there {
+			l.set(m)
+		}
 	}
 	if l.Next = end; first || there && messages > 1 {
 		l.fold()

@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -77,19 +78,16 @@ type Delivery struct {
 	Message
 }
 
-// each calls with for all messages of a reader, and closes the reader.
-func each(ctx context.Context, r Reader, with func(Message) error) error {
-	defer r.Close()
-	for {
-		m, err := r.Next(ctx)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := with(m); err != nil {
-			return err
+// between yields the messages of a partition with offsets in [from, to), in order. It ends with the first error.
+func between(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		r := log.Range(topic, partition, from, to)
+		defer r.Close()
+		for {
+			m, err := r.Next(ctx)
+			if err == io.EOF || !yield(m, err) || err != nil {
+				return
+			}
 		}
 	}
 }

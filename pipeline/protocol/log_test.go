@@ -1,7 +1,9 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"math"
 	"testing"
@@ -66,9 +68,9 @@ type memoryReader struct {
 	next, to int64
 }
 
-func (r *memoryReader) Next(context.Context) (Message, error) {
-	if r.next == r.to {
-		return Message{}, io.EOF
+func (r *memoryReader) Next(ctx context.Context) (Message, error) {
+	if r.next >= r.to || ctx.Err() != nil {
+		return Message{}, cmp.Or(ctx.Err(), io.EOF)
 	}
 	r.next++
 	return Message{Message: r.messages[r.next-1], Offset: r.next - 1}, nil
@@ -169,28 +171,39 @@ func (n *notices) Record(e event.Event) {
 	}
 }
 
-// Between passes on messages with their offsets, in order, and stops at an error of the callback.
+// Between yields messages with their offsets, in order, and ends with its caller's loop or the first error.
 func TestBetween(t *testing.T) {
 	client := newTestClient()
 	for _, key := range []string{"a", "b", "c", "d"} {
 		arrowtest.Must(client.Log.Append(t.Context(), "topic", 0, wire.Message{Key: key}))(t)
 	}
 	got := ""
-	err := client.Between(t.Context(), "topic", 0, 1, 3, func(m Message) error {
+	for m, err := range client.Between(t.Context(), "topic", 0, 1, 3) {
+		arrowtest.NoError(t, err)
 		got += m.Key + string('0'+rune(m.Offset))
-		return nil
-	})
-	if err != nil || got != "b1c2" {
-		t.Errorf("%q, %v", got, err)
+	}
+	if got != "b1c2" {
+		t.Errorf("%q", got)
 	}
 	n := 0
-	err = client.Remaining(t.Context(), "topic", 0, 0, math.MaxInt64, func(Message) error {
+	for _, err := range client.Remaining(t.Context(), "topic", 0, 0, math.MaxInt64) {
+		arrowtest.NoError(t, err)
 		if n++; n == 2 {
-			return io.ErrClosedPipe
+			break
 		}
-		return nil
-	})
-	if err != io.ErrClosedPipe || n != 2 {
-		t.Errorf("%d messages, %v", n, err)
+	}
+	if n != 2 {
+		t.Errorf("%d messages, expected the two before the loop ended", n)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	n = 0
+	for _, err := range client.Between(ended, "topic", 0, 0, 4) {
+		if n++; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d times, expected one error and no more", n)
 	}
 }

@@ -21,24 +21,25 @@ func (c *Client) Preserve(ctx context.Context, chain *Chain, age time.Duration) 
 		key    string
 		digest wire.Digest
 	}
+	failed := func(err error) error {
+		return fmt.Errorf("write the weights of run %s again before they expire: %w", chain.Run, err)
+	}
 	latest := map[message]int64{}
-	err = c.Remaining(ctx, topic, 0, chain.Plan.Since.Weights, math.MaxInt64, func(m Message) error {
+	for m, err := range c.Remaining(ctx, topic, 0, chain.Plan.Since.Weights, math.MaxInt64) {
+		if err != nil {
+			return failed(err)
+		}
 		if m.Run() == chain.Run && chain.Has(m.Digest()) {
 			latest[message{m.Key, m.Digest()}] = m.Offset
 		}
-		return nil
-	})
-	if err == nil {
-		err = c.Remaining(ctx, topic, 0, chain.Plan.Since.Weights, old[0], func(m Message) error {
-			if at, accepted := latest[message{m.Key, m.Digest()}]; !accepted || at != m.Offset {
-				return nil
-			}
-			_, err := c.Log.Append(ctx, topic, 0, m.Message)
-			return err
-		})
 	}
-	if err != nil {
-		return fmt.Errorf("write the weights of run %s again before they expire: %w", chain.Run, err)
+	for m, err := range c.Remaining(ctx, topic, 0, chain.Plan.Since.Weights, old[0]) {
+		if at, accepted := latest[message{m.Key, m.Digest()}]; err == nil && accepted && at == m.Offset {
+			_, err = c.Log.Append(ctx, topic, 0, m.Message)
+		}
+		if err != nil {
+			return failed(err)
+		}
 	}
 	return nil
 }

@@ -78,14 +78,19 @@ func ReadTopicProgress(ctx context.Context, client *Client, topic string, exampl
 	for offsets := int64(count); ; offsets *= 2 {
 		from, messages := max(examples.From, examples.To-offsets), 0
 		state = TopicProgress{}
-		err := client.Between(ctx, client.Topics.Examples, examples.Partition, from, examples.To, func(m Message) error {
+		for m, err := range client.Between(ctx, client.Topics.Examples, examples.Partition, from, examples.To) {
+			if err == nil {
+				err = state.Add(topic, m.Message)
+			}
+			if err != nil {
+				return state, err
+			}
 			if o, ok := schemas.OriginOf(m.Message); ok && o.Source == schemas.TopicSource(topic) {
 				messages++
 			}
-			return state.Add(topic, m.Message)
-		})
-		if err != nil || messages >= count || from == examples.From {
-			return state, err
+		}
+		if messages >= count || from == examples.From {
+			return state, nil
 		}
 	}
 }

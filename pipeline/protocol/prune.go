@@ -92,20 +92,22 @@ func (c *Client) RemoveVersion(ctx context.Context, place schemas.Place) error {
 func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (tombstones []wire.Message, whole bool, err error) {
 	var manifest, others []wire.Message
 	messages, there := int64(0), map[string]bool{}
-	err = c.Remaining(ctx, c.Topics.Versions, 0, from, to, func(m Message) error {
+	for m, err := range c.Remaining(ctx, c.Topics.Versions, 0, from, to) {
+		if err != nil {
+			return nil, false, err
+		}
 		messages++
 		switch {
 		case m.Run() != run || m.Value == nil || there[m.Key]:
-			return nil
+			continue
 		case m.Kind() == schemas.KindManifest:
 			manifest = append(manifest, m.Tombstone())
 		default:
 			others = append(others, m.Tombstone())
 		}
 		there[m.Key] = true
-		return nil
-	})
-	return append(manifest, others...), messages == to-from, err
+	}
+	return append(manifest, others...), messages == to-from, nil
 }
 
 // planAge is the retention of the plans and the ends of runs. No client writes a message again after so long.
@@ -233,18 +235,16 @@ func (c *Client) sweepVersions(ctx context.Context, l *Ledger, to int64) error {
 	}
 	var tombstones []wire.Message
 	for _, gap := range (coverage.Spans{{From: from, To: to}}).Without(places) {
-		err := c.Remaining(ctx, c.Topics.Versions, 0, gap.From, gap.To, func(m Message) error {
+		for m, err := range c.Remaining(ctx, c.Topics.Versions, 0, gap.From, gap.To) {
 			switch {
+			case err != nil:
+				return err
 			case m.Offset >= to || m.Value == nil || m.Run() == "" || counts[m.Run()]:
 			case unfinished[m.Run()]:
 				to = m.Offset // the next sweep checks again
 			default:
 				tombstones = append(tombstones, m.Tombstone())
 			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
 	}
 	_, err := c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...)

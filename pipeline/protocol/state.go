@@ -3,7 +3,6 @@ package protocol
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -69,27 +69,20 @@ func readWindow(ctx context.Context, c *Client, place schemas.StatePlace) (w *sc
 // compaction keeps the last copy.
 func read(ctx context.Context, c *Client, place schemas.StatePlace, kind wire.Kind,
 	with func(wire.Message) (whole bool, err error)) error {
-	enough := errors.New("the caller has all")
-	between := func(from, to int64) error {
-		return c.Remaining(ctx, c.Topics.State, 0, from, to, func(m Message) error {
+	for _, span := range []coverage.Span{{From: place.From, To: place.To}, {From: place.To, To: math.MaxInt64}} {
+		for m, err := range c.Remaining(ctx, c.Topics.State, 0, span.From, span.To) {
+			if err != nil {
+				return err
+			}
 			if m.Run() != place.Run || m.Kind() != kind || m.Value == nil {
-				return nil
+				continue
 			}
-			whole, err := with(m.Message)
-			if err == nil && whole {
-				err = enough
+			if whole, err := with(m.Message); whole || err != nil {
+				return err
 			}
-			return err
-		})
+		}
 	}
-	err := between(place.From, place.To)
-	if err == nil {
-		err = between(place.To, math.MaxInt64)
-	}
-	if errors.Is(err, enough) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // ReadStateRecords calls with for the records of a kind at a place of the state topic, or behind it, until with returns true.
@@ -170,14 +163,13 @@ func ReleaseState(ctx context.Context, c *Client, gone *StateWindow, kept ...*St
 		if r.kind != schemas.KindWindow {
 			continue
 		}
-		err := c.Remaining(ctx, c.Topics.State, 0, at.From, at.To, func(m Message) error {
+		for m, err := range c.Remaining(ctx, c.Topics.State, 0, at.From, at.To) {
+			if err != nil {
+				return fmt.Errorf("read the keys of a window: %w", err)
+			}
 			if m.Run() == r.run && m.Kind() == r.kind {
 				tombstones = append(tombstones, m.Tombstone())
 			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("read the keys of a window: %w", err)
 		}
 	}
 	_, err := c.Log.Append(ctx, c.Topics.State, 0, tombstones...)
@@ -194,19 +186,18 @@ func ReleaseOtherState(ctx context.Context, c *Client, kept *StateWindow) error 
 		}
 	}
 	tombstones := map[string]wire.Message{}
-	err := c.Remaining(ctx, c.Topics.State, 0, 0, math.MaxInt64, func(m Message) error {
-		if m.Value == nil {
+	for m, err := range c.Remaining(ctx, c.Topics.State, 0, 0, math.MaxInt64) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("read %s: %w", c.Topics.State, err)
+		case m.Value == nil:
 			delete(tombstones, m.Key)
-		} else if !runs[m.Run()] {
+		case !runs[m.Run()]:
 			tombstones[m.Key] = m.Tombstone()
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", c.Topics.State, err)
 	}
 	list := slices.SortedFunc(maps.Values(tombstones), func(a, b wire.Message) int { return strings.Compare(a.Key, b.Key) })
-	_, err = c.Log.Append(ctx, c.Topics.State, 0, list...)
+	_, err := c.Log.Append(ctx, c.Topics.State, 0, list...)
 	return err
 }
 

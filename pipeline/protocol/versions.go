@@ -153,14 +153,13 @@ const maxReportChunks = 16
 // weights. The error may be a *[GoneError].
 func (c *Client) Described(ctx context.Context, place schemas.Place) (f Finished, report *schemas.Report, err error) {
 	from := place.Manifest // the report was written just before the manifest, usually as one message
-	err = c.Remaining(ctx, c.Topics.Versions, 0, place.Manifest-1, place.Manifest, func(m Message) error {
+	for m, err := range c.Remaining(ctx, c.Topics.Versions, 0, place.Manifest-1, place.Manifest) {
+		if err != nil {
+			return f, nil, fmt.Errorf("read version %d: %w", place.Version, err)
+		}
 		if m.Run() == place.Run && m.Kind() == schemas.KindReport {
 			from -= min(int64(m.Chunk())+1, maxReportChunks)
 		}
-		return nil
-	})
-	if err != nil {
-		return f, nil, fmt.Errorf("read version %d: %w", place.Version, err)
 	}
 	v, err := c.readFrom(ctx, place, from, func(v *version) bool { return v.report != nil })
 	if err != nil {
@@ -211,14 +210,13 @@ type version struct {
 func (c *Client) readFrom(ctx context.Context, place schemas.Place, from int64, enough func(*version) bool) (*version, error) {
 	v := &version{topic: c.Topics.Versions, mem: c.Memory, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
 	for _, span := range []coverage.Span{{From: from, To: place.To}, {To: math.MaxInt64}} {
-		err := c.Remaining(ctx, v.topic, 0, span.From, span.To, func(m Message) error {
+		for m, err := range c.Remaining(ctx, v.topic, 0, span.From, span.To) {
+			if err != nil {
+				return nil, fmt.Errorf("read version %d: %w", place.Version, err)
+			}
 			if m.Run() == place.Run && m.Value != nil {
 				v.apply(m)
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read version %d: %w", place.Version, err)
 		}
 		if v.manifest != nil && enough(v) {
 			return v, nil

@@ -119,16 +119,18 @@ func Still(ctx context.Context, log Log, topic string, bounds coverage.Span, off
 	case offset < bounds.From:
 		return FoundDeleted, nil
 	}
-	err = each(ctx, log.Range(topic, bounds.Partition, offset, offset+1), func(m Message) error {
-		if found = FoundOther; is(m) {
-			found = FoundSame
+	for m, err := range between(ctx, log, topic, bounds.Partition, offset, offset+1) {
+		switch {
+		case errors.As(err, new(*kafkalog.DeletedError)): // after the bounds were read
+			return FoundDeleted, nil
+		case err != nil:
+			return found, err
+		case is(m):
+			return FoundSame, nil
 		}
-		return nil
-	})
-	if errors.As(err, new(*kafkalog.DeletedError)) { // after the bounds were read
-		return FoundDeleted, nil
+		found = FoundOther
 	}
-	return found, err
+	return found, nil
 }
 
 // Own returns the message with a copy of its value. A message that was read keeps its whole fetch response in memory.

@@ -64,18 +64,20 @@ func (s *Solver) readMissed(ctx context.Context) error {
 	s.missed = false
 	clear(s.read)
 	for partition, from := range s.plan.Since.Statistics {
-		err := s.Remaining(ctx, s.Topics.Statistics, partition, from, math.MaxInt64, func(m protocol.Message) error {
+		for m, err := range s.Remaining(ctx, s.Topics.Statistics, partition, from, math.MaxInt64) {
+			if errors.As(err, new(*kafkalog.DeletedError)) {
+				break // the subscription handles deletions
+			}
+			if err != nil {
+				return err
+			}
 			if m.Run() != s.run {
-				return nil
+				continue
 			}
 			s.see(partition, m)
 			if err := s.collect(m.Message); errors.As(err, new(*wire.EvictedError)) { // the others are already recorded
 				s.missed = true
 			}
-			return nil
-		})
-		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) { // the subscription handles deletions
-			return err
 		}
 	}
 	return nil

@@ -57,14 +57,13 @@ func (f *Following) checkLast(ctx context.Context, topic string, read schemas.To
 // digestAt returns a digest that identifies the message of the topic at an offset; "" if there is none, because it has
 // expired or was compacted.
 func (f *Following) digestAt(ctx context.Context, topic string, partition int, offset int64) (digest wire.Digest, err error) {
-	err = f.Between(ctx, topic, partition, offset, offset+1, func(m protocol.Message) error {
-		digest = digestOf(m)
-		return nil
-	})
-	if errors.As(err, new(*kafkalog.DeletedError)) || ingest.IsGap(err) {
-		return "", nil
+	for m, err := range f.Between(ctx, topic, partition, offset, offset+1) {
+		if errors.As(err, new(*kafkalog.DeletedError)) || ingest.IsGap(err) {
+			return "", nil
+		}
+		return digestOf(m), err
 	}
-	return digest, err
+	return "", nil
 }
 
 // digestOf returns a digest of a message of the topic; "" for one that only an archive has, whose bytes may be others.
@@ -90,9 +89,11 @@ func (f *Following) proven(ctx context.Context, topic string, bounds []coverage.
 	has := end >= read.Next
 	if !has && read.Partition < len(bounds) && f.decided() {
 		// Make certain: a leader that was just elected may report too low an end. A read waits for it.
-		err := f.Between(ctx, topic, read.Partition, read.Next-1, read.Next, func(protocol.Message) error { return nil })
-		if has = err == nil; err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
-			return read, nil, err
+		has = true
+		for _, err := range f.Between(ctx, topic, read.Partition, read.Next-1, read.Next) {
+			if has = err == nil; err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+				return read, nil, err
+			}
 		}
 	}
 	changed = &ChangedTopicError{Topic: topic, Partition: read.Partition, Last: read.Next - 1, Why: why}

@@ -401,12 +401,11 @@ func (f *Feed) isQuarantined(ctx context.Context, topic string, partition int, o
 			return false, err
 		}
 		f.there = map[string]bool{}
-		err = f.Remaining(ctx, f.Topics.Quarantine, 0, end-maxThere, end, func(m protocol.Message) error {
+		for m, err := range f.Remaining(ctx, f.Topics.Quarantine, 0, end-maxThere, end) {
+			if err != nil {
+				return false, fmt.Errorf("read %s: %w", f.Topics.Quarantine, err)
+			}
 			f.there[m.Key] = true
-			return nil
-		})
-		if err != nil {
-			return false, fmt.Errorf("read %s: %w", f.Topics.Quarantine, err)
 		}
 	}
 	return f.there[(&schemas.Quarantined{Topic: topic, Partition: partition, Offset: offset}).Message().Key], nil
@@ -502,10 +501,13 @@ func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 			return err
 		}
 	default:
-		err := f.Between(ctx, f.Topics.Examples, f.partition, f.end, at+1,
-			func(m protocol.Message) error { return f.Seen.Add(f.Topic, m.Message) })
-		if err != nil {
-			return fmt.Errorf("read what others have written to %s[%d]: %w", f.Topics.Examples, f.partition, err)
+		for m, err := range f.Between(ctx, f.Topics.Examples, f.partition, f.end, at+1) {
+			if err == nil {
+				err = f.Seen.Add(f.Topic, m.Message)
+			}
+			if err != nil {
+				return fmt.Errorf("read what others have written to %s[%d]: %w", f.Topics.Examples, f.partition, err)
+			}
 		}
 	}
 	f.end = at + 1

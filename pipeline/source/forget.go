@@ -202,12 +202,11 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 		bounds = f.named.Spans()
 	}
 	for _, s := range bounds {
-		err := p.Remaining(ctx, p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
+		for m, err := range p.Remaining(ctx, p.Topics.Examples, s.Partition, s.From, s.To) {
+			if err != nil {
+				return nil, nil, fmt.Errorf("read examples: %w", err)
+			}
 			f.look(s.Partition, m)
-			return nil
-		})
-		if err != nil {
-			return nil, nil, fmt.Errorf("read examples: %w", err)
 		}
 	}
 	for _, key := range what.Keys {

@@ -84,13 +84,17 @@ func (f *Forgotten) read(ctx context.Context, p *topics.Pipeline) (more bool, er
 	if err != nil || end == f.next {
 		return false, err
 	}
-	err = p.Remaining(ctx, topic, 0, f.next, end, func(m protocol.Message) error {
+	failed := func(err error) error { return fmt.Errorf("read forgotten rows: %w", err) }
+	for m, err := range p.Remaining(ctx, topic, 0, f.next, end) {
+		if err != nil {
+			return false, failed(err)
+		}
 		if m.Value == nil || m.Kind() != schemas.KindForget {
-			return nil
+			continue
 		}
 		said, err := schemas.DecodeJSON[schemas.Forget](m.Message)
 		if err != nil {
-			return fmt.Errorf("%s[0]@%d: %w", topic, m.Offset, err)
+			return false, failed(fmt.Errorf("%s[0]@%d: %w", topic, m.Offset, err))
 		}
 		more, f.entries[m.Key], f.last = true, true, m.Key
 		if said.Lost != nil {
@@ -104,10 +108,6 @@ func (f *Forgotten) read(ctx context.Context, p *topics.Pipeline) (more bool, er
 			f.Sources[said.Source] = true
 		}
 		f.newest = m.Time
-		return nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("read forgotten rows: %w", err)
 	}
 	f.next = end
 	return more, nil
@@ -298,12 +298,11 @@ func CompareForgotten(ctx context.Context, p *topics.Pipeline, f *Forgotten) err
 	}
 	checksums := map[coverage.Span]string{}
 	for _, s := range spans {
-		err := p.Remaining(ctx, p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
+		for m, err := range p.Remaining(ctx, p.Topics.Examples, s.Partition, s.From, s.To) {
+			if err != nil {
+				return fmt.Errorf("read the messages whose rows were forgotten: %w", err)
+			}
 			checksums[coverage.Span{Partition: s.Partition, From: m.Offset, To: m.Offset + 1}] = schemas.ForgetChecksum(m.Message)
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("read the messages whose rows were forgotten: %w", err)
 		}
 	}
 	var others []saidMessage

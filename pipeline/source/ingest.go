@@ -268,11 +268,13 @@ func origin(ctx context.Context, p *topics.Pipeline, partition int, at, first in
 	if at < first {
 		return found, false, nil
 	}
-	err = p.Between(ctx, p.Topics.Examples, partition, at, at+1, func(m protocol.Message) error {
+	for m, err := range p.Between(ctx, p.Topics.Examples, partition, at, at+1) {
+		if err != nil {
+			return found, false, err
+		}
 		found, ok = schemas.OriginOf(m.Message)
-		return nil
-	})
-	return found, ok, err
+	}
+	return found, ok, nil
 }
 
 // SealOf returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same

@@ -70,15 +70,14 @@ func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 		spans []coverage.Span
 	}{{f.Topic, f.Bounds}, {f.Job.Examples.Outcome.Topic, f.outcomes}} {
 		for _, s := range input.spans {
-			err := f.Remaining(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys), func(m protocol.Message) error {
+			for m, err := range f.Remaining(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys)) {
+				if err != nil {
+					return false, err
+				}
 				if m.Key != "" && len(m.Value) > 0 {
 					_, format := outcome.KeyEncoding(m.Key)
 					formats[format] = true
 				}
-				return nil
-			})
-			if err != nil {
-				return false, err
 			}
 		}
 	}
@@ -582,12 +581,11 @@ func (f *Following) latest(ctx context.Context, topic string) (time int64, err e
 		return time, err
 	}
 	for _, s := range spans {
-		err := f.Remaining(ctx, topic, s.Partition, max(s.From, s.To-lastOffsets), s.To, func(m protocol.Message) error {
+		for m, err := range f.Remaining(ctx, topic, s.Partition, max(s.From, s.To-lastOffsets), s.To) {
+			if err != nil {
+				return time, err
+			}
 			time = max(time, outcome.TimeOf(m.Time))
-			return nil
-		})
-		if err != nil {
-			return time, err
 		}
 	}
 	f.newest.Store(topic, newest{time, now})

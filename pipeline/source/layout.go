@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -72,12 +71,8 @@ func firstIngested(ctx context.Context, p *topics.Pipeline) (first *protocol.Mes
 			continue
 		}
 		for _, span := range seal.Spans {
-			err := p.Between(ctx, p.Topics.Examples, span.Partition, span.From, min(span.From+1, span.To), func(m protocol.Message) error {
-				first = &m
-				return nil
-			})
-			if err != nil || first != nil {
-				return first, err
+			for m, err := range p.Between(ctx, p.Topics.Examples, span.Partition, span.From, min(span.From+1, span.To)) {
+				return &m, err
 			}
 		}
 	}
@@ -124,20 +119,18 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 
 // addWords adds the words of the messages of a partition that are not deleted, until there are enough.
 func (f *Following) addWords(ctx context.Context, words *ingest.TopicWords, bound coverage.Span) error {
-	err := f.Remaining(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error {
-		if words.Enough() {
-			return errEnough
+	for m, err := range f.Remaining(ctx, f.Topic, bound.Partition, bound.From, bound.To) {
+		if err != nil || words.Enough() {
+			return err
 		}
 		value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message, m.Row)
-		return f.whileAway(ctx, func(context.Context) error { return nil }, func() error { return words.Add(ctx, value) })
-	})
-	if errors.Is(err, errEnough) {
-		return nil
+		err := f.whileAway(ctx, func(context.Context) error { return nil }, func() error { return words.Add(ctx, value) })
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
-
-var errEnough = errors.New("enough rows are read")
 
 // after returns the options for rows after those of the topic on the examples topic, or else after those of the chain, or of
 // ingested files.
@@ -171,14 +164,13 @@ func (f *Following) lastRows(ctx context.Context, spans []coverage.Span) (last *
 	for _, span := range spans {
 		for count := int64(lookBack); last == nil; count *= 2 {
 			from := max(span.From, span.To-count)
-			err := f.Between(ctx, f.Topics.Examples, span.Partition, from, span.To, func(m protocol.Message) error {
+			for m, err := range f.Between(ctx, f.Topics.Examples, span.Partition, from, span.To) {
+				if err != nil {
+					return nil, err
+				}
 				if origin, ok := schemas.OriginOf(m.Message); ok && origin.Source == schemas.TopicSource(f.Topic) {
 					last = ingest.RowsOf(m.Value, f.Topic).With(last)
 				}
-				return nil
-			})
-			if err != nil {
-				return nil, err
 			}
 			if from == span.From {
 				break

@@ -8,7 +8,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -31,10 +30,13 @@ func Quarantine(ctx context.Context, p *topics.Pipeline, values bool) ([]Quarant
 	at := map[kind]int{}
 	var reasons []QuarantineReason
 	for _, span := range spans {
-		err := p.Remaining(ctx, p.Topics.Quarantine, span.Partition, span.From, span.To, func(m protocol.Message) error {
+		for m, err := range p.Remaining(ctx, p.Topics.Quarantine, span.Partition, span.From, span.To) {
+			if err != nil {
+				return nil, err
+			}
 			q, err := schemas.QuarantinedOf(m.Message)
 			if err != nil {
-				return nil // other content of the topic is ignored
+				continue // other content of the topic is ignored
 			}
 			q.Value = nil
 			k := kind{q.Topic, schemas.WithoutValues(q.Reason)}
@@ -47,10 +49,6 @@ func Quarantine(ctx context.Context, p *topics.Pipeline, values bool) ([]Quarant
 				r.Reason = q.Reason
 			}
 			r.Messages++
-			return nil
-		})
-		if err != nil {
-			return nil, err
 		}
 	}
 	slices.SortStableFunc(reasons, func(a, b QuarantineReason) int { return cmp.Compare(b.Messages, a.Messages) })

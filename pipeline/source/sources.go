@@ -117,14 +117,13 @@ func knownIn(l *protocol.Ledger) map[string]knownSource {
 // name.
 func sealTimes(ctx context.Context, p *topics.Pipeline, before int64) (map[string]time.Time, error) {
 	times := map[string]time.Time{}
-	err := p.Remaining(ctx, p.Topics.Plans, 0, 0, before, func(m protocol.Message) error {
+	for m, err := range p.Remaining(ctx, p.Topics.Plans, 0, 0, before) {
+		if err != nil {
+			return nil, fmt.Errorf("read plans: %w", err)
+		}
 		if m.Kind() == schemas.KindSource || m.Kind() == schemas.KindSourceRemoval {
 			times[strings.TrimPrefix(m.Key, "source/")] = m.Time
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read plans: %w", err)
 	}
 	return times, nil
 }
@@ -133,7 +132,10 @@ func sealTimes(ctx context.Context, p *topics.Pipeline, before int64) (map[strin
 func unsealed(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span) (all []SourceState, err error) {
 	states, progress := map[string]*SourceState{}, map[string][]protocol.TopicProgress{} // by name, and by topic
 	for n, span := range bounds {
-		err := p.Between(ctx, p.Topics.Examples, n, max(span.From, span.To-lookBack), span.To, func(m protocol.Message) error {
+		for m, err := range p.Between(ctx, p.Topics.Examples, n, max(span.From, span.To-lookBack), span.To) {
+			if err != nil {
+				return nil, fmt.Errorf("read examples: %w", err)
+			}
 			origin, ingested := schemas.OriginOf(m.Message)
 			name := schemas.SourceName(origin.Source, origin.Attempt)
 			found := SourceState{ID: origin.Source, State: Unfinished, Rows: -1}
@@ -142,7 +144,7 @@ func unsealed(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bound
 				name = schemas.TopicSource(topic)
 				found = SourceState{ID: name, Split: examples.Train.String(), State: Followed, Rows: -1, Messages: -1, Left: -1}
 			} else if !ingested || m.Offset < span.To-1 || l.Sealed(name) || l.Incomplete(name) {
-				return nil
+				continue
 			}
 			s := states[name]
 			if s == nil {
@@ -154,15 +156,14 @@ func unsealed(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bound
 			if !followed {
 				written := origin.Sequence/int64(len(bounds)) + 1
 				s.Messages, s.Left = s.Messages+written, s.Left+min(written, span.Len())
-				return nil
+				continue
 			}
 			if progress[topic] == nil {
 				progress[topic] = make([]protocol.TopicProgress, len(bounds))
 			}
-			return progress[topic][n].Add(topic, m.Message)
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read examples: %w", err)
+			if err := progress[topic][n].Add(topic, m.Message); err != nil {
+				return nil, fmt.Errorf("read examples: %w", err)
+			}
 		}
 	}
 	for topic, of := range progress {

@@ -133,19 +133,17 @@ func offsetsAt(ctx context.Context, p *Pipeline, at time.Time, bounds []coverage
 	if err != nil {
 		return nil, err
 	}
-	found := errors.New("found")
 	for n := range min(len(offsets), len(bounds)) {
 		from := max(offsets[n], bounds[n].From)
 		offsets[n] = max(from, bounds[n].To)
-		err := p.Between(ctx, p.Topics.Examples, n, from, bounds[n].To, func(m protocol.Message) error {
-			if time.UnixMilli(schemas.TimeOf(m.Message, m.Time.UnixMilli())).Before(at) {
-				return nil
+		for m, err := range p.Between(ctx, p.Topics.Examples, n, from, bounds[n].To) {
+			if err != nil {
+				return nil, err
 			}
-			offsets[n] = m.Offset
-			return found
-		})
-		if err != nil && !errors.Is(err, found) {
-			return nil, err
+			if !time.UnixMilli(schemas.TimeOf(m.Message, m.Time.UnixMilli())).Before(at) {
+				offsets[n] = m.Offset
+				break
+			}
 		}
 	}
 	return offsets, nil

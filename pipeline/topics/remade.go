@@ -139,10 +139,13 @@ func (l *Remade) read(ctx context.Context) error {
 		clear(l.pieces)
 		clear(l.recorded)
 	}
-	return l.raw.Between(ctx, topic, 0, max(first, l.next), end, func(m protocol.Message) error {
+	for m, err := range l.raw.Between(ctx, topic, 0, max(first, l.next), end) {
+		if err != nil {
+			return err
+		}
 		l.next = m.Offset + 1
 		if m.Kind() != schemas.KindOrigins {
-			return nil
+			continue
 		}
 		o, err := schemas.DecodeJSON[schemas.Origins](m.Message)
 		if err != nil {
@@ -152,8 +155,8 @@ func (l *Remade) read(ctx context.Context) error {
 		l.recorded[n] = max(l.recorded[n], o.Span.To)
 		l.pieces[n] = append(l.pieces[n], piece{Span: o.Span, first: o.First, at: m.Offset})
 		slices.SortStableFunc(l.pieces[n], func(a, b piece) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
-		return nil
-	})
+	}
+	return nil
 }
 
 // originsAt returns the origins of the message at an offset of a partition of the examples; nil if there are none.
@@ -167,11 +170,13 @@ func (l *Remade) originsAt(ctx context.Context, partition int, offset int64) (o 
 	if p == nil {
 		return nil, nil
 	}
-	err = l.raw.Between(ctx, l.raw.Topics.Origins, 0, p.at, p.at+1, func(m protocol.Message) error {
-		o, err = schemas.DecodeJSON[schemas.Origins](m.Message)
-		return err
-	})
-	return o, err
+	for m, err := range l.raw.Between(ctx, l.raw.Topics.Origins, 0, p.at, p.at+1) {
+		if err != nil {
+			return nil, err
+		}
+		return schemas.DecodeJSON[schemas.Origins](m.Message)
+	}
+	return nil, nil
 }
 
 // pieceAt returns the piece with an offset that can be made again; nil if there is none.
@@ -350,18 +355,21 @@ func (r *maker) add(ctx context.Context, partition int, offset int64, s *schemas
 func (r *maker) forgotten(ctx context.Context, s *schemas.Stub, first, end int) (bool, error) {
 	if r.forgets == nil {
 		r.forgets = []schemas.Forget{}
-		err := r.raw.Remaining(ctx, r.raw.Topics.Forget, 0, 0, math.MaxInt64, func(m protocol.Message) error {
+		for m, err := range r.raw.Remaining(ctx, r.raw.Topics.Forget, 0, 0, math.MaxInt64) {
+			if errors.Is(err, kafkalog.ErrUnknownTopic) {
+				break
+			}
+			if err != nil {
+				return false, err
+			}
 			if m.Value == nil || m.Kind() != schemas.KindForget {
-				return nil
+				continue
 			}
 			f, err := schemas.DecodeJSON[schemas.Forget](m.Message)
-			if err == nil {
-				r.forgets = append(r.forgets, *f)
+			if err != nil {
+				return false, err
 			}
-			return err
-		})
-		if err != nil && !errors.Is(err, kafkalog.ErrUnknownTopic) {
-			return false, err
+			r.forgets = append(r.forgets, *f)
 		}
 	}
 	var rows coverage.Forgotten
@@ -433,7 +441,14 @@ func (l *Remade) Record(ctx context.Context, partition int, end int64) (lost cov
 	}
 	from := max(next, first)
 	w := originsWriter{Remade: l, Origins: schemas.Origins{Span: coverage.Span{Partition: partition, From: from, To: from}}}
-	err = l.raw.Between(ctx, l.topic, partition, w.Span.From, end, func(m protocol.Message) error { return w.add(ctx, m) })
+	for m, failed := range l.raw.Between(ctx, l.topic, partition, from, end) {
+		if err = failed; err == nil {
+			err = w.add(ctx, m)
+		}
+		if err != nil {
+			break
+		}
+	}
 	if err == nil {
 		err = w.flush(ctx)
 	}

@@ -289,13 +289,16 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		from = w.Plan.Since.Statistics[number]
 	}
 	collector, found := wire.Collector[float64]{}, map[sealDigest]*protocol.Written{}
-	err = w.Between(ctx, topic, number, min(max(first, from), end), end, func(m protocol.Message) error {
+	for m, err := range w.Between(ctx, topic, number, min(max(first, from), end), end) {
+		if err != nil {
+			return err
+		}
 		if m.Run() != w.ID || m.Kind() != statistics.KindSeal {
-			return nil
+			continue
 		}
 		id, err := wire.IdentityOf(m.Message)
 		if err != nil {
-			return nil // a damaged seal does not count
+			continue // a damaged seal does not count
 		}
 		key := sealDigest{id, m.Digest()}
 		if found[key] == nil {
@@ -304,25 +307,21 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		found[key].Add(m)
 		r, err := statistics.Collect(&collector, m.Message, w.Memory)
 		if err != nil || r == nil {
-			return nil
+			continue
 		}
 		whole := found[key]
 		delete(found, key)
 		// This worker may not have accepted the stage's final weights yet. Then it keeps the seal, and checks the seal's parent
 		// when it uses it.
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
-			return nil
+			continue
 		}
 		seal, err := wire.Read[statistics.Seal](r)
 		if err != nil {
-			return nil
+			continue
 		}
 		w.seals.add(seal)
 		w.written[whole.Identity] = whole
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	if w.seals.next == nil {
 		w.seals.next = map[int]int64{}

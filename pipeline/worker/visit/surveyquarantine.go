@@ -101,15 +101,14 @@ func (q *quarantine) read(ctx context.Context) error {
 	if end < from { // the topic was recreated
 		from = 0
 	}
-	err = q.Remaining(ctx, topics.Quarantine, 0, from, math.MaxInt64, func(m protocol.Message) error {
+	for m, err := range q.Remaining(ctx, topics.Quarantine, 0, from, math.MaxInt64) {
+		if err != nil {
+			return err
+		}
 		topic, number, offset, ok := schemas.QuarantineKey(m.Key)
 		if span, known := spans[number]; ok && topic == topics.Examples && known && span.From <= offset && offset < span.To {
 			there[[2]int64{int64(number), offset}] = true
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	q.there = there
 	return nil
