@@ -98,7 +98,7 @@ func limit(ctx context.Context, p *topics.Pipeline, job topics.Job, bytes int64)
 	}
 }
 
-// CheckCache empties a cache if the examples topic is or may be compacted: its messages may then no
+// CheckCache empties a cache if the examples topic is or may be compacted: the messages of its rows may then no
 // longer be on the topic.
 func CheckCache(ctx context.Context, p *topics.Pipeline, cache *visit.Cache) {
 	configs, err := p.Admin.Configs(ctx, p.Topics.Examples)

@@ -373,7 +373,7 @@ func (s *Solver) terms(stage int) (parts []*part) {
 type Visits interface {
 	// Begin begins the visits, with the accepted records of a chain, which grow between visits, and the version that the run starts
 	// from.
-	Begin(ctx context.Context, chain *protocol.Chain, earlier *model.Model) error
+	Begin(chain *protocol.Chain, earlier *model.Model)
 	// Visit makes a visit to all partitions, or sums the Gram matrices of its stage, and returns the records.
 	Visit(ctx context.Context, v protocol.Visit, grams bool) (*protocol.Records, error)
 	// End releases the memory of the visits.

@@ -152,9 +152,7 @@ func (s *Solver) solve(ctx context.Context) (*schemas.Place, error) {
 	defer s.subscription.Close()
 	if s.plan.Update().IsLocal() {
 		defer s.options.Local.End()
-		if err := s.options.Local.Begin(ctx, s.chain, earlier); err != nil {
-			return nil, err
-		}
+		s.options.Local.Begin(s.chain, earlier)
 	}
 	if err := s.survey(ctx, earlier); err != nil {
 		return nil, fmt.Errorf("survey: %w", err)

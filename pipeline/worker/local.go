@@ -30,7 +30,7 @@ func NewLocal(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, o 
 
 // Begin begins the visits, with the accepted records of a chain, which may grow between visits, and the version that the run
 // starts from.
-func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model.Model) error {
+func (l *Local) Begin(chain *protocol.Chain, earlier *model.Model) {
 	last := 0
 	for _, number := range l.plan.Partitions() {
 		last = max(last, number)
@@ -41,7 +41,6 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 	for i := range w.all {
 		w.shares = append(w.shares, w.share(i))
 	}
-	return w.begin(ctx, w.shares)
 }
 
 // Visit makes a visit, or sums the Gram matrices of its stage, and returns the records.

@@ -94,20 +94,15 @@ func (w *Worker) publications() int {
 }
 
 // reserveFound reserves the memory for the matrices of the columns and labels that the survey has found in a share so
-// far, if the cache lacks it. If it is too small, it drops the messages of surveyed segments, given by their number
-// in each share.
-func (w *Worker) reserveFound(columns, labels int, surveyed map[*visit.Share]int) {
+// far, if the cache lacks it.
+func (w *Worker) reserveFound(columns, labels int) {
 	need := protocol.SparseBytes(int64(columns), int64(labels), w.options.Solves)
 	if need <= w.reserved || w.Cache.Has(need-w.reserved) {
 		return
 	}
 	w.Cache.Give(w.reserved)
 	w.reserved = need
-	if !w.Cache.Reserve(need) {
-		for p, segments := range surveyed {
-			w.Cache.Rest(p.Segments[:segments]...)
-		}
-	}
+	w.Cache.Reserve(need)
 }
 
 // matricesOfTerms returns the number of p × k matrices for the terms of increments in a run of a chain: during a stage,
@@ -133,7 +128,7 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 }
 
 // reserve reserves the memory for the matrices of a visit. If the budget is too small, it drops blocks of the previous
-// stage and undecoded messages.
+// stage.
 func (w *Worker) reserve(v protocol.Visit) error {
 	known := w.matrices != nil
 	if !known {
@@ -157,7 +152,6 @@ func (w *Worker) reserve(v protocol.Visit) error {
 	}
 	for _, p := range w.shares {
 		p.DropBlocks(w.Cache)
-		w.Cache.Rest(p.Segments...)
 	}
 	scores := w.scoresOfSegment()
 	mostScores := scores >= minSegmentScores && 2*scores*int64(runtime.GOMAXPROCS(0)) > need

@@ -17,7 +17,7 @@ import (
 
 // survey finds the labels, counts the rows of each split, and quarantines unusable messages. Unless the run keeps the
 // preparation of the version that it starts from, the survey also sums the moments of columns and samples rows. A repeated
-// survey reads all messages again: those in memory lack the unusable ones, and the log may have changed.
+// survey reads all messages again, as the log may have changed.
 func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*visit.Share) error {
 	offered, err := w.offeredModel(ctx)
 	if err != nil {
@@ -28,7 +28,6 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*visit.S
 		return err
 	}
 	progress, outcomes := w.progress(v, shares), visit.Outcomes{}
-	surveyed := map[*visit.Share]int{} // number of segments
 	if err := w.claim(ctx); err != nil {
 		return err
 	}
@@ -52,9 +51,8 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*visit.S
 			if err := solve.CheckClasses(len(found.Labels)); err != nil {
 				return nil, err
 			}
-			surveyed[p] = at.Index + 1
 			if columns := len(found.ColumnRows); columns > 0 {
-				w.reserveFound(columns, len(found.Labels), surveyed)
+				w.reserveFound(columns, len(found.Labels))
 			}
 			switch {
 			case whole != nil:

@@ -356,26 +356,11 @@ func (w *Worker) adopt(ctx context.Context) error {
 	}
 	w.shares = shares
 	w.Cache.Retain(visit.Numbers(shares))
-	if err := w.begin(ctx, adopted); err != nil {
-		return err
-	}
 	if len(adopted) == 0 && len(held) == 0 {
 		return nil
 	}
 	w.rec.Record(event.Owned{Run: w.ID, Partitions: visit.Numbers(shares)})
 	return w.findSeals(ctx, adopted)
-}
-
-// begin drops data of earlier runs that the log no longer has.
-func (w *Worker) begin(ctx context.Context, shares []*visit.Share) error {
-	for _, p := range shares {
-		for _, part := range p.Parts {
-			if err := w.Cache.Begin(ctx, w.Log, w.Topics.Examples, part.Span); err != nil {
-				return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, part.Span.Partition, err)
-			}
-		}
-	}
-	return nil
 }
 
 // first returns the first partition that a share may have, which identifies it.

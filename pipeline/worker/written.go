@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -52,24 +51,13 @@ func (w *Worker) repeat(ctx context.Context) error {
 	}
 	for _, p := range w.shares {
 		if visits[w.first(p)] {
-			w.repeatVisit(p, v)
+			p.Visited, p.Grams = protocol.Visit{}, 0
 		}
 		if seals[w.first(p)] {
 			w.seals.forget(w.first(p), seal)
 		}
 	}
 	return nil
-}
-
-// repeatVisit makes a visit to a share due again.
-func (w *Worker) repeatVisit(p *visit.Share, v protocol.Visit) {
-	p.Visited = protocol.Visit{}
-	p.Grams = 0
-	if v.Stage == wire.Survey { // the survey reads the log again, as it may have changed
-		for _, part := range p.Parts {
-			w.Cache.Drop(part.Span.Partition)
-		}
-	}
 }
 
 // lost returns the shares, by first partition, of those wanted records that are no longer on the log where a solver reads them.

@@ -46,33 +46,21 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 	if segment.Batches != nil {
 		return nil
 	}
-	if !r.Whole {
-		l.Messages = r.Cache.Messages(segment)
-		l.inMemory = l.Messages != nil
-	}
 	topics := r.Topics
 	if segment.Past {
-		if l.Messages == nil {
-			if err := r.readPast(ctx, l); err != nil {
-				return fmt.Errorf("read examples %s%v again: %w", topics.Examples, segment.Span, err)
-			}
+		if err := r.readPast(ctx, l); err != nil {
+			return fmt.Errorf("read examples %s%v again: %w", topics.Examples, segment.Span, err)
 		}
 		return nil // an update computes its scores
 	}
 	replay := r.replayed(segment.Part)
-	if l.Messages == nil {
-		// Whether a message is a duplicate depends on all messages before it, so reading starts with the span, even if the first
-		// segments are in memory.
-		first := l.Index - segment.Index
-		for ; r.next <= segment.Index; r.next++ {
-			*l = Load{Share: l.Share, Index: l.Index}
-			read, err := r.readMessages(ctx, l, replay, r.share.Segments[first+r.next].Span)
-			if err != nil {
-				return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
-			}
-			if r.Whole && r.next == segment.Index {
-				r.Cache.Keep(segment, read)
-			}
+	// Whether a message is a duplicate depends on all messages before it, so reading starts with the span, even if the first
+	// segments are in memory.
+	first := l.Index - segment.Index
+	for ; r.next <= segment.Index; r.next++ {
+		*l = Load{Share: l.Share, Index: l.Index}
+		if err := r.readMessages(ctx, l, replay, r.share.Segments[first+r.next].Span); err != nil {
+			return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
 		}
 	}
 	if r.Scores == nil {
@@ -87,38 +75,35 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 	return nil
 }
 
-// readMessages reads the messages of the next segment, with the given span, and returns them. Those that count become the
-// messages of the load. Messages between segments do not belong to the run.
-func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.SpanCounting, span coverage.Span) (read []protocol.Message,
-	err error) {
+// readMessages reads the messages of the next segment, with the given span. Those that count become the messages of the
+// load. Messages between segments do not belong to the run.
+func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.SpanCounting, span coverage.Span) error {
 	if r.examples == nil || r.next > 0 && span.From-r.at >= wideGap {
 		if r.examples != nil {
 			r.examples.Close()
 		}
-		r.examples, r.ahead = r.Cache.Range(r.Log, r.Topics.Examples, coverage.Span{Partition: span.Partition,
-			From: span.From, To: r.part.Span.To}), nil
+		r.examples, r.ahead = r.Log.Range(r.Topics.Examples, span.Partition, span.From, r.part.Span.To), nil
 	}
 	r.at = span.To
 	for {
 		if r.ahead == nil {
 			m, err := r.examples.Next(ctx)
 			if err == io.EOF {
-				return read, nil
+				return nil
 			}
 			if err != nil {
-				return nil, err
+				return err
 			}
 			r.ahead = &m
 		}
 		m := *r.ahead
 		if m.Offset >= span.To {
-			return read, nil
+			return nil
 		}
 		r.ahead = nil
 		if m.Offset < span.From {
 			continue
 		}
-		read = append(read, m)
 		if reason := replay.AcceptAt(m.Offset, m.Message); reason != "" {
 			l.PassedOver.Count(reason, 1)
 			l.Skipped = append(l.Skipped, m.Offset)

@@ -65,7 +65,6 @@ type Load struct {
 	Share    *Share
 	Index    int // of the segment in its share
 	Messages []protocol.Message
-	inMemory bool // the messages are in memory also without the load
 	// PassedOver counts the messages that were read and do not count; in a whole scan also missing ones.
 	PassedOver coverage.PassedOver
 	Skipped    []int64                        // offsets of these messages
@@ -157,9 +156,7 @@ func (c Concurrent) compute(ctx context.Context, s *Scan, background func(*Share
 			for _, m := range p.Messages {
 				p.bytes += int64(len(m.Value))
 			}
-			if p.bytes = min(p.bytes, readAhead); p.inMemory {
-				p.bytes = 0
-			}
+			p.bytes = min(p.bytes, readAhead)
 			if err := ahead.Acquire(ctx, p.bytes); err != nil {
 				return err
 			}

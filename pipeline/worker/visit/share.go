@@ -105,7 +105,6 @@ func (s *Share) DropBlocks(cache *Cache) {
 
 // Release returns all memory of the share. The share must not be used afterwards.
 func (s *Share) Release(cache *Cache) {
-	cache.Rest(s.Segments...)
 	for _, segment := range s.Segments {
 		segment.dropBatches(cache)
 	}
@@ -164,9 +163,8 @@ func (s *Segment) has(batches []*Batch) bool {
 	})
 }
 
-// KeepBatches stores the batches of the segment in place of others, if there is room. Its messages are then idle.
+// KeepBatches stores the batches of the segment in place of others, if there is room.
 func (s *Segment) KeepBatches(batches []*Batch, cache *Cache) {
-	cache.Rest(s)
 	s.dropBatches(cache)
 	bytes := int64(0)
 	for _, b := range batches {

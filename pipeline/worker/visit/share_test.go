@@ -1,14 +1,11 @@
 package visit
 
 import (
-	"context"
-	"io"
 	"math/rand/v2"
 	"sync"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -65,13 +62,11 @@ func TestReserve(t *testing.T) {
 	if !b.Reserve(400) || left(b) != 600 {
 		t.Errorf("%d bytes left, expected 600", left(b))
 	}
-	s := segmentAt(0, 1)
-	keep(b, s, 300)
-	b.Rest(s)
+	b.KeepGram(0, "a", recordOf(300))
 	if !b.Reserve(400) || left(b) != 200 {
 		t.Errorf("%d bytes left, expected 200 without what was idle", left(b))
 	}
-	if s.counted = []counted{{}}; b.Messages(s) != nil {
+	if b.Gram(0, "a") != nil {
 		t.Error("what was idle is still there")
 	}
 	if b.Reserve(201) || b.tryReserve(1) || b.Has(0) {
@@ -96,15 +91,17 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 			segment := s.Segments[random.IntN(len(s.Segments))]
 			switch random.IntN(6) {
 			case 0:
-				budget.Keep(segment, []protocol.Message{{Message: wire.Message{Value: make([]byte, random.IntN(3000))}}})
+				budget.Leave(s, Made{}, func(stage int) bool { return stage > 0 })
 			case 1:
 				var batches []*Batch
+				segment.counted = []counted{}
 				for range random.IntN(3) {
 					batches = append(batches, newBatch(segment.Span.From, random.IntN(66), 3, 2))
+					segment.counted = append(segment.counted, counted{offset: segment.Span.From})
 				}
 				segment.KeepBatches(batches, budget)
 			case 2:
-				budget.Rest(segment)
+				budget.Return(s, Made{}, true)
 			case 3:
 				budget.Reserve(0)
 			default:
@@ -119,11 +116,6 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 				}
 			}
 			held := int64(0)
-			for _, e := range budget.entries {
-				if e.idle == nil {
-					held += e.bytes
-				}
-			}
 			for _, segment := range s.Segments {
 				for _, b := range segment.Batches {
 					held += b.bytes()
@@ -224,75 +216,62 @@ func TestBatchesComeBack(t *testing.T) {
 	}
 }
 
-// segmentAt returns the segment of so many messages at an offset.
-func segmentAt(from, n int64) *Segment {
-	return NewShare(n, &Part{Span: coverage.Span{From: from, To: from + n}}).Segments[0]
+// leave stores the only batch of a segment at an offset, at the end of a run, and returns its bytes.
+func leave(c *Cache, offset int64) int64 {
+	s := NewShare(1, &Part{Span: coverage.Span{From: offset, To: offset + 1}})
+	s.Segments[0].KeepBatches([]*Batch{newBatch(offset, 65, 3, 2)}, c)
+	bytes := s.Segments[0].Batches[0].bytes()
+	c.Leave(s, Made{}, func(int) bool { return true })
+	return bytes
 }
 
-// keep stores a message of a segment that takes so many bytes, and counts it.
-func keep(c *Cache, s *Segment, bytes int) {
-	m := protocol.Message{Message: wire.Message{Value: make([]byte, bytes-112)}, Offset: s.Span.From}
-	c.Keep(s, []protocol.Message{m})
-	s.counted = []counted{{offset: m.Offset}}
+// comesBack restores the batch of a segment at an offset, and leaves it again. It reports whether it was there.
+func comesBack(c *Cache, offset int64) bool {
+	s := NewShare(1, &Part{Span: coverage.Span{From: offset, To: offset + 1}})
+	s.Segments[0].counted = []counted{{offset: offset}}
+	c.Return(s, Made{}, true)
+	there := s.Segments[0].Batches != nil
+	c.Leave(s, Made{}, func(int) bool { return true })
+	return there
 }
 
-// What the run no longer uses is dropped when the run needs the memory, least recently used first, and nothing else is.
+// What no run uses is dropped when the run needs the memory, least recently used first, and nothing else is.
 func TestIdleGoes(t *testing.T) {
-	const n, bytes = 4, 1000
-	cache, segments := NewCache(n*bytes), []*Segment{}
-	for offset := range int64(n + 1) {
-		segments = append(segments, segmentAt(offset, 1))
-		keep(cache, segments[offset], bytes)
+	const n = 4
+	bytes := leave(NewCache(1<<20), 0)
+	cache := NewCache(n * bytes)
+	for offset := range int64(n) {
+		leave(cache, offset)
 	}
-	stored := func(want ...bool) {
-		t.Helper()
-		for i, s := range segments {
-			if got := cache.Messages(s) != nil; got != want[i] {
-				t.Errorf("segment %d is stored: %v", i, got)
-			}
-		}
+	if !comesBack(cache, 0) { // so offset 1 was used first
+		t.Error("what no run needed the memory of is gone")
 	}
-	stored(true, true, true, true, false) // all are used
-	if cache.tryReserve(1) {
-		t.Error("memory is given that the run uses")
-	}
-	cache.Rest(segments[2], segments[0], segments[2])
-	if !cache.Has(2*bytes) || cache.Has(2*bytes+1) || !cache.tryReserve(1) {
+	if !cache.Has(n*bytes) || cache.Has(n*bytes+1) || !cache.tryReserve(1) {
 		t.Error("the memory of what is idle is not given")
 	}
-	stored(false, true, true, true, false)
-	keep(cache, segments[4], bytes)
-	stored(false, true, false, true, true)
-	r := cache.Range(noLog{}, "", coverage.Span{From: 3, To: 6})
-	for _, want := range []int64{3, 4, -1} {
-		if m, err := r.Next(t.Context()); err == nil && m.Offset != want || err != nil && want >= 0 {
-			t.Errorf("offset %d, %v, expected %d", m.Offset, err, want)
+	for offset, want := range []bool{true, false, true, true} {
+		if got := comesBack(cache, int64(offset)); got != want {
+			t.Errorf("the batch at offset %d is stored: %v", offset, got)
 		}
 	}
 	cache.Drop(0)
-	if cache.Give(1); !cache.Has(n*bytes) || cache.Has(n*bytes+1) {
+	if cache.Give(1); comesBack(cache, 3) || !cache.Has(n*bytes) || cache.Has(n*bytes+1) {
 		t.Error("the cache has not its bytes")
 	}
 	single := NewRunCache(bytes)
-	keep(single, segments[0], bytes)
-	if single.Rest(segments[0]); single.Messages(segments[0]) != nil || !single.Has(bytes) {
+	if leave(single, 0); comesBack(single, 0) || !single.Has(bytes) {
 		t.Error("what a single run no longer uses is kept")
 	}
 }
 
-// noLog is a log without messages.
-type noLog struct{ protocol.Log }
-
-func (noLog) Range(string, int, int64, int64) protocol.Reader { return noReader{} }
-
-type noReader struct{}
-
-func (noReader) Next(context.Context) (protocol.Message, error) { return protocol.Message{}, io.EOF }
-func (noReader) Close() error                                   { return nil }
+// recordOf returns the record of a matrix that takes so many bytes.
+func recordOf(bytes int) *wire.Record[float32] {
+	return &wire.Record[float32]{Tensors: wire.Tensors[float32]{{Shape: []int{bytes / 4}, Data: make([]float32, bytes/4)}}}
+}
 
 // A Gram matrix stays for runs that need the same, while there is room besides everything else, and goes with the data of its partition.
 func TestGramMatricesStay(t *testing.T) {
-	record := &wire.Record[float32]{Tensors: wire.Tensors[float32]{{Shape: []int{10}, Data: make([]float32, 10)}}}
+	record := recordOf(40)
 	cache := NewCache(100)
 	cache.KeepGram(1, "a", record)
 	cache.KeepGram(1, "b", record)

@@ -104,7 +104,7 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 func (s *Survey) searchFirst(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool,
 	err error) {
 	replay := s.counting.Replay(span)
-	r := s.Cache.Range(s.Client.Log, s.Client.Topics.Examples, span)
+	r := s.Log.Range(s.Client.Topics.Examples, span.Partition, span.From, span.To)
 	defer r.Close()
 	for {
 		m, err := r.Next(ctx)
