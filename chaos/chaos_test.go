@@ -53,9 +53,6 @@ func through(p *proxy) (client, broker net.Conn) {
 	return client, broker
 }
 
-// unconnected is a proxy without a port.
-func unconnected() *proxy { return &proxy{connections: map[*connection]struct{}{}} }
-
 func send(t *testing.T, c net.Conn, frame []byte) {
 	t.Helper()
 	arrowtest.Must(c.Write(frame))(t)
@@ -390,7 +387,7 @@ func shell(t *testing.T, script string) *fleet {
 	folder := t.TempDir()
 	program := folder + "/program"
 	arrowtest.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
-	f := newFleet(folder, program, "", nil)
+	f := newFleet(folder, program, "", nil, map[role]int{})
 	t.Cleanup(f.close)
 	return f
 }

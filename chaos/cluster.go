@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/exec"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -28,9 +27,10 @@ const (
 
 // cluster is Kafka brokers, each with a proxy between it and its clients.
 type cluster struct {
-	dir     string
-	direct  []string // the brokers' addresses without proxies, for connections that faults must not reach
-	proxies []*proxy
+	dir       string
+	direct    []string // the brokers' addresses without proxies, for connections that faults must not reach
+	proxies   []*proxy
+	addresses []string // of the proxies, which clients connect to
 }
 
 // startCluster starts brokers whose data are in a folder, which close deletes. Also call close after an error.
@@ -42,12 +42,8 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 		if err != nil {
 			return c, err
 		}
-		c.proxies = append(c.proxies, p)
-		_, port, err := net.SplitHostPort(p.Addr())
-		if err != nil {
-			return c, err
-		}
-		ports = append(ports, port)
+		c.proxies, c.addresses = append(c.proxies, p), append(c.addresses, p.Addr())
+		ports = append(ports, strconv.Itoa(p.listener.Addr().(*net.TCPAddr).Port))
 	}
 	out, err := c.kafka(ctx, "start", "--nodes", strconv.Itoa(nodes), "--port", "free", "--heap", heap, "--wait", startTimeout,
 		"--advertise", strings.Join(ports, ","))
@@ -59,27 +55,14 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 		return c, fmt.Errorf("start Kafka: got %q, want %d addresses", out, nodes)
 	}
 	for i, p := range c.proxies {
-		host, port, err := net.SplitHostPort(c.direct[i])
+		direct, err := netip.ParseAddrPort(c.direct[i])
 		if err != nil {
-			return c, err
+			return c, fmt.Errorf("start Kafka: %w", err)
 		}
-		number, err := strconv.Atoi(port)
-		if err != nil {
-			return c, fmt.Errorf("start Kafka: port of %s: %w", c.direct[i], err)
-		}
-		broker := net.JoinHostPort(host, strconv.Itoa(number+proxiedOffset))
+		broker := netip.AddrPortFrom(direct.Addr(), direct.Port()+proxiedOffset).String()
 		p.Serve(func() (net.Conn, error) { return net.DialTimeout("tcp", broker, time.Second) })
 	}
 	return c, nil
-}
-
-// addresses returns the proxies' addresses, which clients connect to.
-func (c *cluster) addresses() []string {
-	var list []string
-	for _, p := range c.proxies {
-		list = append(list, p.Addr())
-	}
-	return list
 }
 
 // kill kills the process of a broker (0 is the first) with SIGKILL.
@@ -115,15 +98,7 @@ func (c *cluster) close(keep bool) error {
 
 // kafka runs scripts/kafka.sh, which owns the brokers' processes, and returns its output.
 func (c *cluster) kafka(ctx context.Context, action string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "scripts/kafka.sh", append([]string{action, "--dir", c.dir}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("kafka.sh %s: %w: %s", action, err, strings.TrimSpace(stderr.String()))
-	}
-	return string(out), nil
+	return output(ctx, append([]string{"scripts/kafka.sh", action, "--dir", c.dir}, args...)...)
 }
 
 // proxy is a TCP proxy between Kafka clients and one broker: it delays frames, resets connections and loses answers to Produce requests, as
@@ -132,10 +107,11 @@ func (c *cluster) kafka(ctx context.Context, action string, args ...string) (str
 type proxy struct {
 	listener net.Listener
 	group    sync.WaitGroup // the accept loop and all connections
+	running  context.Context
+	end      context.CancelFunc
 
 	mutex       sync.Mutex
 	connections map[*connection]struct{}
-	closed      bool
 	latency     time.Duration // of each frame, in both directions
 	lose        int           // how many answers to Produce requests are still to be lost
 }
@@ -147,7 +123,16 @@ func newProxy() (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &proxy{listener: listener, connections: map[*connection]struct{}{}}, nil
+	p := unconnected()
+	p.listener = listener
+	return p, nil
+}
+
+// unconnected returns a proxy without a port.
+func unconnected() *proxy {
+	p := &proxy{connections: map[*connection]struct{}{}}
+	p.running, p.end = context.WithCancel(context.Background())
+	return p
 }
 
 // Addr returns the host:port that clients connect to.
@@ -176,22 +161,19 @@ func (p *proxy) Serve(dial func() (net.Conn, error)) {
 
 // relay forwards frames in both directions until either side ends or the connection is broken.
 func (p *proxy) relay(client, broker net.Conn) {
-	c := &connection{proxy: p, client: client, broker: broker}
-	c.broken, c.end = context.WithCancel(context.Background())
+	c := &connection{proxy: p, client: client, broker: broker, produce: map[uint32]struct{}{}}
+	c.broken, c.end = context.WithCancel(p.running)
 	context.AfterFunc(c.broken, func() {
 		abort(client)
 		abort(broker)
 	})
 	p.mutex.Lock()
 	p.connections[c] = struct{}{}
-	if p.closed {
-		c.end()
-	}
 	p.mutex.Unlock()
 
 	var pumps sync.WaitGroup
-	pumps.Go(c.requests)
-	pumps.Go(c.answers)
+	pumps.Go(func() { c.pump(broker, client, requestHead, c.request) })
+	pumps.Go(func() { c.pump(client, broker, answerHead, c.answer) })
 	pumps.Wait()
 	p.mutex.Lock()
 	delete(p.connections, c)
@@ -226,10 +208,7 @@ func (p *proxy) LoseAnswers(count int) {
 // Close closes the port, ends all connections, and waits until all goroutines of the proxy have ended.
 func (p *proxy) Close() {
 	p.listener.Close()
-	p.mutex.Lock()
-	p.closed = true
-	p.mutex.Unlock()
-	p.Reset()
+	p.end()
 	p.group.Wait()
 }
 
@@ -239,9 +218,7 @@ type connection struct {
 	client, broker net.Conn
 	broken         context.Context
 	end            context.CancelFunc
-
-	mutex   sync.Mutex
-	produce map[uint32]struct{} // correlation ids of Produce requests without an answer yet
+	produce        map[uint32]struct{} // correlation ids of Produce requests without an answer yet, guarded by the proxy's mutex
 }
 
 // Kafka frames: a length of 4 bytes, then in a request the API key (2), its version (2) and the correlation id (4), in an
@@ -252,63 +229,49 @@ const (
 	produceKey  = 0
 )
 
-func (c *connection) requests() {
+// pump forwards frames, whose heads have a size, until either side ends, the connection is broken, or passes, called with a frame's head,
+// returns false.
+func (c *connection) pump(to io.Writer, from io.Reader, size int, passes func(head []byte) bool) {
 	defer c.end()
-	head := make([]byte, requestHead)
-	for c.frame(c.broker, c.client, head, func() bool {
-		if binary.BigEndian.Uint16(head[4:]) == produceKey {
-			c.mutex.Lock()
-			defer c.mutex.Unlock()
-			if c.produce == nil {
-				c.produce = map[uint32]struct{}{}
-			}
-			c.produce[binary.BigEndian.Uint32(head[8:])] = struct{}{}
+	for head := make([]byte, size); ; {
+		if _, err := io.ReadFull(from, head); err != nil {
+			return
 		}
-		return true
-	}) {
+		rest := int64(binary.BigEndian.Uint32(head)) - int64(len(head)-4)
+		if rest < 0 || !passes(head) || !c.wait() {
+			return
+		}
+		if _, err := to.Write(head); err != nil {
+			return
+		}
+		if _, err := io.CopyN(to, from, rest); err != nil {
+			return
+		}
 	}
 }
 
-func (c *connection) answers() {
-	defer c.end()
-	head := make([]byte, answerHead)
-	for c.frame(c.client, c.broker, head, func() bool { return !c.loses(binary.BigEndian.Uint32(head[4:])) }) {
+// request notes Produce requests, for their answers.
+func (c *connection) request(head []byte) bool {
+	if binary.BigEndian.Uint16(head[4:]) == produceKey {
+		c.proxy.mutex.Lock()
+		defer c.proxy.mutex.Unlock()
+		c.produce[binary.BigEndian.Uint32(head[8:])] = struct{}{}
 	}
+	return true
 }
 
-// frame reads a frame's head and, if allowed returns true, forwards the frame. It reports whether to go on.
-func (c *connection) frame(to io.Writer, from io.Reader, head []byte, allowed func() bool) bool {
-	if _, err := io.ReadFull(from, head); err != nil {
-		return false
-	}
-	rest := int64(binary.BigEndian.Uint32(head)) - int64(len(head)-4)
-	if rest < 0 || !allowed() || !c.wait() {
-		return false
-	}
-	if _, err := to.Write(head); err != nil {
-		return false
-	}
-	_, err := io.CopyN(to, from, rest)
-	return err == nil
-}
-
-// loses reports whether to lose the answer with this correlation id, and counts it.
-func (c *connection) loses(correlation uint32) bool {
-	c.mutex.Lock()
-	_, produce := c.produce[correlation]
-	delete(c.produce, correlation)
-	c.mutex.Unlock()
-	if !produce {
-		return false
-	}
-	p := c.proxy
+// answer reports whether an answer is to be forwarded, and counts it if it is to be lost.
+func (c *connection) answer(head []byte) bool {
+	p, correlation := c.proxy, binary.BigEndian.Uint32(head[4:])
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if p.lose == 0 {
-		return false
+	_, produce := c.produce[correlation]
+	delete(c.produce, correlation)
+	if !produce || p.lose == 0 {
+		return true
 	}
 	p.lose--
-	return true
+	return false
 }
 
 // wait waits for the latency and reports whether the connection is still intact.
@@ -317,12 +280,7 @@ func (c *connection) wait() bool {
 	latency := c.proxy.latency
 	c.proxy.mutex.Unlock()
 	if latency > 0 {
-		timer := time.NewTimer(latency)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-c.broken.Done():
-		}
+		sleep(latency, c.broken.Done())
 	}
 	return c.broken.Err() == nil
 }

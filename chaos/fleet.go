@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,10 +35,10 @@ type fleet struct {
 	unexpected chan *process
 }
 
-// newFleet returns a fleet without processes. command is that of the front.
-func newFleet(folder, program, command string, args []string) *fleet {
+// newFleet returns a fleet without processes. command is that of the front, and count the number of processes started before.
+func newFleet(folder, program, command string, args []string, count map[role]int) *fleet {
 	return &fleet{folder: folder, program: program, commands: map[role]string{worker: "work", solver: "solve", front: command}, args: args,
-		members: map[role][]*process{}, count: map[role]int{}, unexpected: make(chan *process, 100)}
+		members: map[role][]*process{}, count: count, unexpected: make(chan *process, 100)}
 }
 
 // start starts another process of a role, whose output goes to a file with its name. more is appended to its command line.
@@ -90,25 +91,38 @@ func (f *fleet) all(r role) []*process {
 
 // take returns a process of a role that no fault is in force on, or nil if there is none. target selects one of them.
 func (f *fleet) take(r role, target int) *process {
-	free := slices.DeleteFunc(f.all(r), (*process).isHeld)
+	free := slices.DeleteFunc(f.all(r), func(p *process) bool { return p.held.Load() })
 	if len(free) == 0 {
 		return nil
 	}
 	return free[target%len(free)]
 }
 
-// kill kills processes with SIGKILL and waits until they have ended.
+// kill kills processes, also held ones, with SIGKILL and waits until they have ended.
 func (f *fleet) kill(list ...*process) {
 	for _, p := range list {
 		f.drop(p)
-		p.kill()
+		p.signal(syscall.SIGKILL)
+		<-p.ended
 	}
 }
 
-// leave sends SIGTERM to a process and waits until it has ended.
+// leave sends SIGTERM to a process and waits until it has ended. It returns an error if the process is too slow or fails.
 func (f *fleet) leave(p *process) error {
 	f.drop(p)
-	return p.leave()
+	p.release()
+	began := time.Now()
+	p.signal(syscall.SIGTERM)
+	if sleep(leaveTime, p.ended) {
+		p.signal(syscall.SIGQUIT) // makes the Go runtime print all goroutines
+		sleep(time.Second, p.ended)
+		f.kill(p)
+		return fmt.Errorf("%s still runs %v after SIGTERM: see %s", p.name, leaveTime, p.log)
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s ended with %w, %v after SIGTERM: see %s", p.name, p.err, time.Since(began).Round(time.Millisecond), p.log)
+	}
+	return nil
 }
 
 // scale starts processes, or makes some leave at the same time, until as many of each role are running.
@@ -155,63 +169,20 @@ type process struct {
 	command *exec.Cmd
 	ended   chan struct{} // closed when the process has ended
 	err     error         // of the process; set before ended is closed
-
-	mutex sync.Mutex
-	held  bool // by SIGSTOP
-}
-
-// kill kills the process, also a held one, and waits until it has ended.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.ended
-}
-
-// leave sends SIGTERM and waits until the process has ended. It returns an error if the process is too slow or fails.
-func (p *process) leave() error {
-	p.release()
-	began := time.Now()
-	p.signal(syscall.SIGTERM)
-	timer := time.NewTimer(leaveTime)
-	defer timer.Stop()
-	select {
-	case <-p.ended:
-	case <-timer.C:
-		p.signal(syscall.SIGQUIT) // makes the Go runtime print all goroutines
-		select {
-		case <-p.ended:
-		case <-time.After(time.Second):
-			p.kill()
-		}
-		return fmt.Errorf("%s still runs %v after SIGTERM: see %s", p.name, leaveTime, p.log)
-	}
-	if p.err != nil {
-		return fmt.Errorf("%s ended with %w, %v after SIGTERM: see %s", p.name, p.err, time.Since(began).Round(time.Millisecond), p.log)
-	}
-	return nil
+	held    atomic.Bool   // by SIGSTOP
 }
 
 // hold suspends the process until release. It does nothing if the process has ended.
 func (p *process) hold() {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	p.held = true
 	p.signal(syscall.SIGSTOP)
+	p.held.Store(true) // after the signal, which release takes back
 }
 
 // release resumes a held process.
 func (p *process) release() {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.held {
-		p.held = false
+	if p.held.Swap(false) {
 		p.signal(syscall.SIGCONT)
 	}
-}
-
-func (p *process) isHeld() bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return p.held
 }
 
 func (p *process) signal(s syscall.Signal) {
@@ -234,26 +205,20 @@ const skewSource = `package time
 
 import "syscall"
 
-var chaosSkew = func() (seconds int64) {
+var chaosSkew = func() int64 {
 	text, _ := syscall.Getenv("` + skewVariable + `")
-	sign := int64(1)
-	if text != "" && text[0] == '-' {
-		sign, text = -1, text[1:]
-	}
-	for _, digit := range []byte(text) {
-		seconds = 10*seconds + int64(digit-'0')
-	}
-	return sign * seconds
+	seconds, _ := atoi(text)
+	return int64(seconds)
 }()
 `
 
 // buildSkewed builds the program with a clock that is ahead by skewVariable, in a folder, and returns its file.
 func buildSkewed(ctx context.Context, folder string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	root, err := output(ctx, "go", "env", "GOROOT")
 	if err != nil {
-		return "", fmt.Errorf("go env GOROOT: %w", err)
+		return "", err
 	}
-	original := filepath.Join(strings.TrimSpace(string(out)), "src", "time", "time.go")
+	original := filepath.Join(strings.TrimSpace(root), "src", "time", "time.go")
 	content, err := os.ReadFile(original)
 	if err != nil {
 		return "", err
@@ -276,8 +241,6 @@ func buildSkewed(ctx context.Context, folder string) (string, error) {
 			return "", err
 		}
 	}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-overlay", file, "-o", program, "./cmd/stagewise").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the program with a wrong clock: %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return program, nil
+	_, err = output(ctx, "go", "build", "-overlay", file, "-o", program, "./cmd/stagewise")
+	return program, err
 }

@@ -57,25 +57,25 @@ import (
 )
 
 func main() {
-	var o options
-	flag.IntVar(&o.runs, "runs", 10, "number of runs with faults")
-	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first run; each further run adds 1")
-	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "time limit of a run")
-	flag.StringVar(&o.program, "program", "bin/stagewise", "the `file` of the program to test")
-	flag.StringVar(&o.file, "config", "", "the configuration `file` of the runs (chaos/digits.yaml, with --chain chaos/chain.yaml)")
-	flag.BoolVar(&o.chain, "chain", false, "chains of versions, by stagewise run, instead of single runs")
-	flag.BoolVar(&o.embedded, "embedded", false, "chains of versions in one process with the embedded broker: no other brokers")
-	flag.BoolVar(&o.keep, "keep", false, "keep the logs of the processes even if all runs are correct")
+	var c campaign
+	flag.IntVar(&c.runs, "runs", 10, "number of runs with faults")
+	flag.Uint64Var(&c.seed, "seed", 1, "seed of the first run; each further run adds 1")
+	flag.DurationVar(&c.limit, "limit", 5*time.Minute, "time limit of a run")
+	flag.StringVar(&c.program, "program", "bin/stagewise", "the `file` of the program to test")
+	flag.StringVar(&c.file, "config", "", "the configuration `file` of the runs (chaos/digits.yaml, with --chain chaos/chain.yaml)")
+	flag.BoolVar(&c.chains, "chain", false, "chains of versions, by stagewise run, instead of single runs")
+	flag.BoolVar(&c.alone, "embedded", false, "chains of versions in one process with the embedded broker: no other brokers")
+	flag.BoolVar(&c.keep, "keep", false, "keep the logs of the processes even if all runs are correct")
 	flag.Parse()
-	if o.file == "" {
-		o.file = map[bool]string{false: "chaos/digits.yaml", true: "chaos/chain.yaml"}[o.chain || o.embedded]
+	if c.file == "" {
+		c.file = map[bool]string{false: "chaos/digits.yaml", true: "chaos/chain.yaml"}[c.chains || c.alone]
 	}
-	if flag.NArg() > 0 || o.runs < 1 {
+	if flag.NArg() > 0 || c.runs < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := execute(ctx, o, os.Stdout)
+	err := c.execute(ctx, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -83,43 +83,32 @@ func main() {
 	}
 }
 
-// options are the command-line flags.
-type options struct {
-	runs          int
-	seed          uint64
-	limit         time.Duration
-	program, file string
-	chain, keep   bool
-	embedded      bool
-}
-
-func execute(ctx context.Context, o options, out io.Writer) (err error) {
-	settings, err := config.Load(o.file, nil)
-	if err != nil {
+// execute makes the campaign that the flags ask for.
+func (c *campaign) execute(ctx context.Context, out io.Writer) (err error) {
+	if c.config, err = config.Load(c.file, nil); err != nil {
 		return err
 	}
-	folder, err := os.MkdirTemp("", "stagewise-chaos-")
-	if err != nil {
+	if c.folder, err = os.MkdirTemp("", "stagewise-chaos-"); err != nil {
 		return err
 	}
-	c := &campaign{options: o, config: settings, name: settings.Name, folder: folder}
-	events, err := os.Create(filepath.Join(folder, "campaign.log"))
+	c.name, c.count = c.config.Name, map[role]int{}
+	events, err := os.Create(filepath.Join(c.folder, "campaign.log"))
 	if err != nil {
 		return err
 	}
 	defer events.Close()
 	c.journal = log.New(events, "", log.LUTC|log.Lmicroseconds)
-	fmt.Fprintf(out, "chaos: seed %d, %d runs, logs in %s\n", o.seed, o.runs, folder)
+	fmt.Fprintf(out, "chaos: seed %d, %d runs, logs in %s\n", c.seed, c.runs, c.folder)
 	do := c.allRuns
 	switch {
-	case o.embedded:
+	case c.alone:
 		c.cluster = &cluster{}
 		do = c.embeddedChains
-	case o.chain:
+	case c.chains:
 		do = c.allChains
 	}
-	if !o.embedded {
-		if c.cluster, err = startCluster(ctx, filepath.Join(folder, "kafka")); err == nil {
+	if !c.alone {
+		if c.cluster, err = startCluster(ctx, filepath.Join(c.folder, "kafka")); err == nil {
 			c.log, err = kafkalog.Open(ctx, kafkalog.Options{Brokers: c.cluster.direct})
 		}
 	}
@@ -133,10 +122,10 @@ func execute(ctx context.Context, o options, out io.Writer) (err error) {
 		err = errors.New("interrupted")
 	}
 	err = errors.Join(err, c.close(), c.cluster.close(err != nil && ctx.Err() == nil))
-	if err == nil && !o.keep {
-		return os.RemoveAll(folder)
+	if err == nil && !c.keep {
+		return os.RemoveAll(c.folder)
 	}
-	fmt.Fprintf(out, "chaos: the logs of all processes are in %s\n", folder)
+	fmt.Fprintf(out, "chaos: the logs of all processes are in %s\n", c.folder)
 	return err
 }
 
@@ -149,7 +138,13 @@ const (
 
 // campaign is a series of runs or chains on the same brokers, so that each meets what those before it left behind.
 type campaign struct {
-	options
+	// flags
+	runs                int
+	seed                uint64
+	limit               time.Duration
+	program, file       string
+	chains, alone, keep bool
+
 	skewed string // the program with a clock that can be wrong; see buildSkewed
 	config *config.Config
 	name   string // of the pipeline
@@ -158,9 +153,10 @@ type campaign struct {
 	cluster *cluster
 	log     *kafkalog.Log // connected to the brokers without proxies
 	fleet   *fleet
-	journal *log.Logger // what the campaign does, for comparison with the logs of the processes
-	made    int         // runs so far
-	records int         // of weights, of the first run or chain, which has no faults
+	journal *log.Logger  // what the campaign does, for comparison with the logs of the processes
+	made    int          // runs so far
+	count   map[role]int // of all processes ever started: their logs have these numbers
+	records int          // of weights, of the first run or chain, which has no faults
 
 	reference *schemas.Report // of the single run without faults
 }
@@ -168,10 +164,12 @@ type campaign struct {
 // each makes runs with the seeds of the campaign by one, which counts the faults and returns what the run is. It prints a line for each,
 // and the sum.
 func (c *campaign) each(ctx context.Context, out io.Writer, one func(seed uint64, faults map[kind]int) (string, error)) error {
-	total, all, fewest := map[kind]int{}, 0, math.MaxInt
+	total, fewest := map[kind]int{}, math.MaxInt
 	sum := func(equal int) {
+		all := 0
 		for _, k := range slices.Sorted(maps.Keys(total)) {
 			fmt.Fprintf(out, "%6d  %s\n", total[k], k)
+			all += total[k]
 		}
 		fmt.Fprintf(out, "chaos: %d correct runs; %d faults, at least %d a run\n", equal, all, fewest)
 	}
@@ -184,7 +182,7 @@ func (c *campaign) each(ctx context.Context, out io.Writer, one func(seed uint64
 			count += n
 			total[k] += n
 		}
-		all, fewest = all+count, min(fewest, count)
+		fewest = min(fewest, count)
 		if err != nil {
 			c.dump(ctx)
 			sum(n)
@@ -215,17 +213,19 @@ func (c *campaign) close() error {
 }
 
 func (c *campaign) arguments() []string {
-	return []string{"-c", c.file, "--set", "brokers=" + strings.Join(c.cluster.addresses(), ",")}
+	return []string{"-c", c.file, "--set", "brokers=" + strings.Join(c.cluster.addresses, ",")}
 }
 
-// call runs a command of the program until it ends, and returns its output.
-func (c *campaign) call(ctx context.Context, command ...string) (string, error) {
-	return output(ctx, append(append([]string{c.program}, command...), c.arguments()...)...)
+// call runs a command of the program until it ends.
+func (c *campaign) call(ctx context.Context, command ...string) error {
+	_, err := output(ctx, append(append([]string{c.program}, command...), c.arguments()...)...)
+	return err
 }
 
 // output runs a command line, and returns its output. An error has what it says.
 func output(ctx context.Context, command ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -235,10 +235,15 @@ func output(ctx context.Context, command ...string) (string, error) {
 	return string(out), nil
 }
 
-// alone runs a command in one process with the embedded broker, and decodes its report.
-func (c *campaign) alone(ctx context.Context, report any, command ...string) error {
-	out, err := output(ctx, append([]string{c.program}, append(command, "-c", c.file, "--set", "data_dir="+filepath.Join(c.folder, "alone"),
-		"--quiet", "--report", "-")...)...)
+// embedded runs a command of the program with the embedded broker, whose log is in the folder data, and returns its output.
+func (c *campaign) embedded(ctx context.Context, data string, command ...string) (string, error) {
+	return output(ctx, append(command, "-c", c.file, "--set", "data_dir="+data)...)
+}
+
+// report runs a command in one process with the embedded broker, and decodes its report.
+func (c *campaign) report(ctx context.Context, report any, command ...string) error {
+	words := append(append([]string{c.program}, command...), "--quiet", "--report", "-")
+	out, err := c.embedded(ctx, filepath.Join(c.folder, "alone"), words...)
 	if err == nil {
 		err = json.Unmarshal([]byte(out), report)
 	}
@@ -248,10 +253,11 @@ func (c *campaign) alone(ctx context.Context, report any, command ...string) err
 	return nil
 }
 
-// underFaults injects faults, and returns when the processes of the front have ended and the faults are repaired.
-func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, faults []fault) error {
+// underFaults injects faults, which it counts, and returns when the processes of the front have ended and the faults are repaired. submit
+// starts another process of the front.
+func (c *campaign) underFaults(ctx context.Context, w *watch, submit func(again bool) error, faults []fault, count map[kind]int) error {
 	over, injected := make(chan struct{}), make(chan struct{})
-	i.cluster, i.fleet, i.watch, i.journal, i.over = c.cluster, c.fleet, w, c.journal, over
+	i := &injector{campaign: c, watch: w, submit: submit, over: over, done: count}
 	parts, running := errgroup.WithContext(ctx)
 	watching, stop := context.WithCancel(running)
 	defer stop()
@@ -263,7 +269,7 @@ func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, fault
 	})
 	parts.Go(func() error {
 		defer close(injected)
-		return i.run(running, faults)
+		return i.inject(running, faults)
 	})
 	parts.Go(func() error {
 		if w.chain { // which has no end of its own

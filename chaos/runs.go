@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,10 +29,10 @@ import (
 
 // allRuns makes the runs of a campaign.
 func (c *campaign) allRuns(ctx context.Context, out io.Writer) error {
-	if _, err := c.call(ctx, "ingest"); err != nil {
+	if err := c.call(ctx, "ingest"); err != nil {
 		return err
 	}
-	c.fleet = newFleet(c.folder, c.program, "train", c.arguments())
+	c.fleet = newFleet(c.folder, c.program, "train", c.arguments(), c.count)
 	if err := c.scale(); err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (c *campaign) allRuns(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("the run without faults: %w", err)
 	}
 	alone := &schemas.Report{}
-	if err := c.alone(ctx, alone, "train"); err != nil {
+	if err := c.report(ctx, alone, "train"); err != nil {
 		return err
 	}
 	if alone.WeightsDigest != c.reference.WeightsDigest {
@@ -77,8 +78,7 @@ func (c *campaign) run(ctx context.Context, list []fault, faults map[kind]int) e
 	if err := submit(false); err != nil {
 		return err
 	}
-	i := &injector{submit: submit, done: faults}
-	if err := c.underFaults(ctx, w, i, list); err != nil {
+	if err := c.underFaults(ctx, w, submit, list, faults); err != nil {
 		return err
 	}
 	if err := c.check(ctx, w, file); err != nil {
@@ -212,12 +212,7 @@ func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, fa
 	if err := c.ingest(ctx, in, named); err != nil {
 		return nil, err
 	}
-	counts := map[role]int{}
-	if c.fleet != nil {
-		counts = c.fleet.count // the logs of a process have its number
-	}
-	c.fleet = newFleet(c.folder, c.program, "run", append(c.arguments(), named...))
-	c.fleet.count = counts
+	c.fleet = newFleet(c.folder, c.program, "run", append(c.arguments(), named...), c.count)
 	defer c.fleet.close()
 	if in.skewed {
 		c.fleet.program = c.skewed
@@ -233,20 +228,20 @@ func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, fa
 		return nil, err
 	}
 	w.chain = true
-	i := &injector{submit: func(bool) error { return c.fleet.start(front, "--until", "end") }, done: faults}
+	submit := func(bool) error { return c.fleet.start(front, "--until", "end") }
 	if err := c.scale(); err != nil {
 		return nil, err
 	}
 	for range runners {
-		if err := i.submit(false); err != nil {
+		if err := submit(false); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.underFaults(ctx, w, i, list); err != nil {
+	if err := c.underFaults(ctx, w, submit, list, faults); err != nil {
 		return nil, err
 	}
 	if faults[electBehind] > 0 {
-		if _, err := c.call(ctx, append([]string{"run", "--until", "end", "--quiet"}, named...)...); err != nil {
+		if err := c.call(ctx, append([]string{"run", "--until", "end", "--quiet"}, named...)...); err != nil {
 			return nil, fmt.Errorf("after the brokers have lost messages: %w", err)
 		}
 	}
@@ -277,7 +272,7 @@ func (c *campaign) versions(ctx context.Context, all bool) (made []version, err 
 // chainAlone makes the chain in one process with the embedded broker, and compares the last version.
 func (c *campaign) chainAlone(ctx context.Context, want []version) error {
 	var report pipeline.Retraining
-	if err := c.alone(ctx, &report, "run", "--until", "end"); err != nil {
+	if err := c.report(ctx, &report, "run", "--until", "end"); err != nil {
 		return err
 	}
 	last := want[len(want)-1]
@@ -316,12 +311,9 @@ func (c circumstances) schedule(seed uint64, records int) []fault {
 	}
 	list = slices.DeleteFunc(list, func(f fault) bool { return f.kind.ofBrokers() })
 	at := c.draw.IntN(max(records*2/3, 1)) // so that the chain goes on after it
-	f := fault{kind: electBehind, at: at, lasts: between(c.draw, minBehind, maxBehind), target: c.draw.IntN(1 << 16)}
-	place := slices.IndexFunc(list, func(o fault) bool { return f.at < o.at })
-	if place < 0 {
-		place = len(list)
-	}
-	return slices.Insert(list, place, f)
+	list = append(list, fault{kind: electBehind, at: at, lasts: between(c.draw, minBehind, maxBehind), target: c.draw.IntN(1 << 16)})
+	slices.SortStableFunc(list, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
+	return list
 }
 
 // brokerSession is longer than a broker's session, broker.session.timeout.ms of kafka.sh.
@@ -332,7 +324,7 @@ const minBehind, maxBehind = brokerSession, 2 * brokerSession
 
 // ingest makes the topics of a chain and writes the examples.
 func (c *campaign) ingest(ctx context.Context, in circumstances, named []string) error {
-	if _, err := c.call(ctx, append([]string{"ingest"}, named...)...); err != nil || !in.behind {
+	if err := c.call(ctx, append([]string{"ingest"}, named...)...); err != nil || !in.behind {
 		return err
 	}
 	list, err := c.log.Topics(ctx, c.name+".")
@@ -390,7 +382,7 @@ func (c *campaign) embeddedChain(ctx context.Context, name string, draw *rand.Ra
 			}
 		}
 	}
-	if err := c.embedded(ctx, name); err != nil {
+	if err := c.learnAll(ctx, name); err != nil {
 		return nil, err
 	}
 	log, err := kafkalog.Open(ctx, kafkalog.Options{DataDir: c.data(name)})
@@ -403,10 +395,10 @@ func (c *campaign) embeddedChain(ctx context.Context, name string, draw *rand.Ra
 	return c.versions(ctx, true)
 }
 
-// embedded runs the program until all is learnt. before are words that come before its command, such as a shell that limits it.
-func (c *campaign) embedded(ctx context.Context, name string, before ...string) error {
-	_, err := output(ctx, append(before, c.program, "run", "-c", c.file, "--set", "data_dir="+c.data(name), "--until", "end",
-		"--quiet", "--report", filepath.Join(c.folder, "report.json"))...)
+// learnAll runs the program until all is learnt. before are words that come before its command, such as a shell that limits it.
+func (c *campaign) learnAll(ctx context.Context, name string, before ...string) error {
+	_, err := c.embedded(ctx, c.data(name), append(before, c.program, "run", "--until", "end", "--quiet",
+		"--report", filepath.Join(c.folder, "report.json"))...)
 	return err
 }
 
@@ -424,12 +416,12 @@ func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, 
 	defer cancel()
 	switch k {
 	case killProcess:
-		if err := c.embedded(living, name); err != nil && living.Err() == nil {
+		if err := c.learnAll(living, name); err != nil && living.Err() == nil {
 			return err
 		}
 		faults[k]++
 	case fillDisk, killFull:
-		err := c.embedded(living, name, "bash", "-c", `ulimit -f "$0"; exec "$@"`, strconv.Itoa(20+draw.IntN(2000)))
+		err := c.learnAll(living, name, "bash", "-c", `ulimit -f "$0"; exec "$@"`, strconv.Itoa(20+draw.IntN(2000)))
 		if err == nil {
 			return nil // no file has become so long
 		}
@@ -450,16 +442,16 @@ func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, 
 		c.journal.Printf("a byte of %s is another one", file)
 		faults[k]++
 		if k == killFlipped {
-			if err := c.embedded(living, name); err == nil || living.Err() == nil && !failed(err) {
+			if err := c.learnAll(living, name); err == nil || living.Err() == nil && !failed(err) {
 				return err
 			}
 		}
-		if err := c.embedded(ctx, name); err == nil {
+		if err := c.learnAll(ctx, name); err == nil {
 			return nil // it is in nothing that is read
 		} else if !failed(err) || !strings.Contains(err.Error(), "stagewise repair") {
 			return fmt.Errorf("with a flipped byte in %s: %w", file, err)
 		}
-		if _, err := output(ctx, c.program, "repair", "-c", c.file, "--set", "data_dir="+c.data(name)); err != nil {
+		if _, err := c.embedded(ctx, c.data(name), c.program, "repair"); err != nil {
 			return fmt.Errorf("repair %s: %w", file, err)
 		}
 	}

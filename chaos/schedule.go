@@ -7,11 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -74,18 +75,18 @@ var errNoTarget = errors.New("no target")
 func kinds() []weighted {
 	const ms = time.Millisecond
 	return []weighted{
-		{"kill a worker", 4, 0, 1500 * ms, false, kill(worker)},
-		{"kill a solver", 4, 0, 1500 * ms, false, kill(solver)},
-		{killFront, 4, 0, 1000 * ms, false, kill(front)},
+		{"kill a worker", 4, 0, 1500 * ms, false, one(worker, kill)},
+		{"kill a solver", 4, 0, 1500 * ms, false, one(solver, kill)},
+		{killFront, 4, 0, 1000 * ms, false, one(front, kill)},
 		{"kill all workers", 1, 0, 1000 * ms, false, killAll(worker)},
 		{"kill all solvers", 1, 0, 1000 * ms, false, killAll(solver)},
-		{"stop a worker", 4, 100 * ms, 4000 * ms, true, stop(worker)},
-		{"stop a solver", 4, 100 * ms, 4000 * ms, true, stop(solver)},
-		{stopFront, 4, 100 * ms, 4000 * ms, true, stop(front)},
+		{"stop a worker", 4, 100 * ms, 4000 * ms, true, one(worker, stop)},
+		{"stop a solver", 4, 100 * ms, 4000 * ms, true, one(solver, stop)},
+		{stopFront, 4, 100 * ms, 4000 * ms, true, one(front, stop)},
 		{"a worker joins", 2, 0, 0, false, func(_ context.Context, i *injector, _ fault) (func() error, error) {
 			return nil, i.fleet.start(worker)
 		}},
-		{"a worker leaves", 2, 0, 1500 * ms, false, leave},
+		{"a worker leaves", 2, 0, 1500 * ms, false, one(worker, leave)},
 		{killBroker, 2, 500 * ms, 4000 * ms, false, killNodes(1)},
 		{killBrokers, 1, 500 * ms, 4000 * ms, false, killNodes(2)},
 		{rollBrokers, 1, 0, 500 * ms, false, roll},
@@ -171,21 +172,17 @@ func between(draw *rand.Rand, low, high time.Duration) time.Duration {
 
 // injector injects the faults of a schedule into a run, and repairs each when its time is over.
 type injector struct {
-	cluster *cluster
-	fleet   *fleet
-	watch   *watch
-	journal *log.Logger
-	submit  func(again bool) error // starts another process of the front
+	*campaign
+	watch  *watch
+	submit func(again bool) error // starts another process of the front
 
 	over    <-chan struct{} // closed when the run has ended; all repairs happen then
-	repairs sync.WaitGroup
-	mutex   sync.Mutex
-	errs    []error
+	repairs errgroup.Group
 	done    map[kind]int // the faults injected
 }
 
-// run injects each fault at its moment, and returns when the run has ended and all faults are repaired.
-func (i *injector) run(ctx context.Context, faults []fault) error {
+// inject injects each fault at its moment, and returns when the run has ended and all faults are repaired.
+func (i *injector) inject(ctx context.Context, faults []fault) error {
 	all := kinds()
 	for _, f := range faults {
 		if !i.watch.await(ctx, f.at) {
@@ -198,7 +195,7 @@ func (i *injector) run(ctx context.Context, faults []fault) error {
 		case errors.Is(err, errNoTarget):
 			i.journal.Printf("%s: %v", f.kind, err)
 		case err != nil:
-			i.check(err)
+			i.repairs.Go(func() error { return err })
 		default:
 			i.done[f.kind]++
 			if repair != nil {
@@ -210,19 +207,23 @@ func (i *injector) run(ctx context.Context, faults []fault) error {
 	case <-i.over:
 	case <-ctx.Done():
 	}
-	i.repairs.Wait()
-	return errors.Join(i.errs...)
+	return i.repairs.Wait()
 }
 
-func kill(r role) injection {
+// one injects a fault into a process of a role that no fault is in force on.
+func one(r role, inject func(i *injector, f fault, p *process) (repair func() error)) injection {
 	return func(_ context.Context, i *injector, f fault) (func() error, error) {
 		p := i.fleet.take(r, f.target)
 		if p == nil {
 			return nil, errNoTarget
 		}
-		i.fleet.kill(p)
-		return func() error { return i.replace(r, 1, f.again) }, nil
+		return inject(i, f, p), nil
 	}
+}
+
+func kill(i *injector, f fault, p *process) func() error {
+	i.fleet.kill(p)
+	return func() error { return i.replace(p.role, 1, f.again) }
 }
 
 func killAll(r role) injection {
@@ -236,24 +237,14 @@ func killAll(r role) injection {
 	}
 }
 
-func stop(r role) injection {
-	return func(_ context.Context, i *injector, f fault) (func() error, error) {
-		p := i.fleet.take(r, f.target)
-		if p == nil {
-			return nil, errNoTarget
-		}
-		p.hold()
-		return func() error { p.release(); return nil }, nil
-	}
+func stop(_ *injector, _ fault, p *process) func() error {
+	p.hold()
+	return func() error { p.release(); return nil }
 }
 
-func leave(_ context.Context, i *injector, f fault) (func() error, error) {
-	p := i.fleet.take(worker, f.target)
-	if p == nil {
-		return nil, errNoTarget
-	}
-	i.repairs.Go(func() { i.check(i.fleet.leave(p)) })
-	return func() error { return i.replace(worker, 1, false) }, nil
+func leave(i *injector, _ fault, p *process) func() error {
+	i.repairs.Go(func() error { return i.fleet.leave(p) })
+	return func() error { return i.replace(p.role, 1, false) }
 }
 
 // killNodes kills brokers. They are revived with ctx, so that an interrupted campaign does not wait for them.
@@ -316,31 +307,27 @@ func (i *injector) replace(r role, count int, again bool) error {
 
 // later repairs a fault after its duration, or when the run has ended.
 func (i *injector) later(f fault, repair func() error) {
-	i.repairs.Go(func() {
+	i.repairs.Go(func() error {
 		i.sleep(f.lasts)
-		i.check(repair())
+		err := repair()
 		i.journal.Printf("%s (target %d): repaired", f.kind, f.target)
+		return err
 	})
 }
 
 // sleep waits for a duration, or until the run has ended.
-func (i *injector) sleep(d time.Duration) {
+func (i *injector) sleep(d time.Duration) { sleep(d, i.over) }
+
+// sleep waits for a duration, or until over is closed. It reports whether the time is up.
+func sleep(d time.Duration, over <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-i.over:
+		return true
+	case <-over:
+		return false
 	}
-}
-
-// check keeps an error for run to return.
-func (i *injector) check(err error) {
-	if err == nil {
-		return
-	}
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	i.errs = append(i.errs, err)
 }
 
 // watch follows a run on the topics, without the proxies, so that the injector knows how far it is.
