@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -42,16 +43,11 @@ func isPath(tag reflect.StructTag) bool { return tag.Get("path") == "file" }
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && !isValue(t) }
 
 // keysOf returns the fields that are the keys of a mapping; none for a value or a list. Those of an embedded struct are on the same level.
-func keysOf(t reflect.Type) (fields []reflect.StructField) {
+func keysOf(t reflect.Type) []reflect.StructField {
 	if isValue(t) || isList(t) {
 		return nil
 	}
-	for _, field := range reflect.VisibleFields(t) {
-		if field.IsExported() && !field.Anonymous && option.KeyOf(field) != "-" {
-			fields = append(fields, field)
-		}
-	}
-	return fields
+	return option.KeysOf(t)
 }
 
 // namesOf returns the names of the keys of a mapping.
@@ -66,17 +62,14 @@ func namesOf(t reflect.Type) (names []string) {
 func fieldAt(t reflect.Type, key string) (field reflect.StructField, ok bool) {
 	for name := range strings.SplitSeq(key, ".") {
 		if isList(t) {
-			field, ok = reflect.StructField{Type: t.Elem()}, true
+			field = reflect.StructField{Type: t.Elem()}
 		} else {
-			ok = false
-			for _, f := range keysOf(t) {
-				if option.KeyOf(f) == name {
-					field, ok = f, true
-				}
+			fields := keysOf(t)
+			at := slices.IndexFunc(fields, func(f reflect.StructField) bool { return option.KeyOf(f) == name })
+			if at < 0 {
+				return field, false
 			}
-		}
-		if !ok {
-			return field, false
+			field = fields[at]
 		}
 		t = behind(field.Type)
 	}

@@ -21,33 +21,31 @@ type fault struct {
 
 // parseYAML returns the root node of the one document in content, or nil if there is none.
 func parseYAML(content []byte) (*yaml.Node, *fault) {
-	if err := unreadable(content); err != nil {
+	documents, err := documentsOf(content)
+	switch {
+	case err != nil:
 		return nil, explain(content, err)
-	}
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	var document, next yaml.Node
-	if decoder.Decode(&document) != nil { // there is none
+	case len(documents) == 0:
 		return nil, nil
+	case len(documents) > 1:
+		return nil, &fault{documents[1].Line, "a second document", "one document in a file"}
 	}
-	if decoder.Decode(&next) == nil {
-		return nil, &fault{next.Line, "a second document", "one document in a file"}
-	}
-	return document.Content[0], nil
+	return documents[0].Content[0], nil
 }
 
-// unreadable returns why the library can't parse content, or expand its aliases.
-func unreadable(content []byte) error {
+// documentsOf parses content. The error says why the library can't, or can't expand the aliases.
+func documentsOf(content []byte) (documents []*yaml.Node, err error) {
 	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
-		var document yaml.Node
-		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-			return nil
+		document, left := &yaml.Node{}, maxValues
+		if err := decoder.Decode(document); errors.Is(err, io.EOF) {
+			return documents, nil
 		} else if err != nil {
-			return err
+			return nil, err
 		}
-		left := maxValues
-		if err := expand(&document, &left); err != nil {
-			return err
+		if err := expand(document, &left); err != nil {
+			return nil, err
 		}
+		documents = append(documents, document)
 	}
 }
 
@@ -158,7 +156,7 @@ func lineOf(lines [][]byte) int {
 	}
 	for n := len(lines); n > 0; n-- {
 		content = content[:len(content)-len(lines[n-1])]
-		if unreadable(content) == nil {
+		if _, err := documentsOf(content); err == nil {
 			return n
 		}
 	}

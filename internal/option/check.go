@@ -124,26 +124,14 @@ func Field(of reflect.Value, key string) reflect.Value {
 			of = of.Index(i)
 			continue
 		}
-		field, ok := fieldOf(of, name)
-		if !ok {
+		fields := KeysOf(of.Type())
+		at := slices.IndexFunc(fields, func(f reflect.StructField) bool { return KeyOf(f) == name })
+		if at < 0 {
 			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
 		}
-		of = field
+		of = of.FieldByIndex(fields[at].Index)
 	}
 	return of
-}
-
-// fieldOf returns the field of a struct, or of those embedded in it, that a key sets.
-func fieldOf(of reflect.Value, name string) (field reflect.Value, ok bool) {
-	for i := 0; i < of.NumField() && !ok; i++ {
-		switch f := of.Type().Field(i); {
-		case f.Anonymous:
-			field, ok = fieldOf(of.Field(i), name)
-		case f.IsExported() && KeyOf(f) == name:
-			return of.Field(i), true
-		}
-	}
-	return field, ok
 }
 
 // Key describes one key of the configuration. Each package has a table of its own keys, from which [Check] and docs/configuration.md are

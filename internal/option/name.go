@@ -28,6 +28,13 @@ func KeyOf(field reflect.StructField) string {
 	return key.String()
 }
 
+// KeysOf returns the fields of a struct that are keys, and those of structs that are embedded in it.
+func KeysOf(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+		return !f.IsExported() || f.Anonymous || KeyOf(f) == "-"
+	})
+}
+
 // maxMisspelled is the length in bytes beyond which a word is not compared with candidates: the comparison is quadratic.
 const maxMisspelled = 100
 
