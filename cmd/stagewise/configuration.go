@@ -305,6 +305,10 @@ type session struct {
 	with opener
 	// input are options that may name the standard input, which is copied to a temporary file for the session. nil means that it is not read.
 	input *ingest.Options
+	blas  *kernel.BLAS // what the screen says first is about; nil: it says nothing
+	page  pageFlag
+	// untilSignal means that the command works until a signal ends it, which is no failure.
+	untilSignal bool
 }
 
 // session opens the log of a configuration, calls do with it and with a recorder that shows what the command does, and closes it. finish
@@ -328,8 +332,18 @@ func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, of session,
 		}
 		defer stop()
 	}
-	err := of.with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error { return do(log, recorder, finish) })
-	if of.role != "" && terminated(cmd.Context()) {
+	err := of.with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+		if of.blas != nil && f.onScreen() {
+			screen.Describe(cmd.ErrOrStderr(), c, of.blas)
+		}
+		unshow, err := of.page.show(cmd.Context(), log, c, recorder)
+		if err != nil {
+			return err
+		}
+		defer unshow()
+		return do(log, recorder, finish)
+	})
+	if of.role != "" && terminated(cmd.Context()) || of.untilSignal && cmd.Context().Err() != nil {
 		return nil
 	}
 	return failed(err)

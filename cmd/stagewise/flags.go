@@ -11,7 +11,6 @@ import (
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/internal/option"
-	"github.com/stagewise/stagewise/page"
 )
 
 // wrongFlag returns an error of the command line in the form of an [option.Problem].
@@ -61,11 +60,6 @@ func choose(cmd *cobra.Command, value *string, name, usage string, names ...stri
 		return nil
 	}}, name, usage)
 	must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
-}
-
-// listenAt defines a flag whose value is an address for a page.
-func listenAt(cmd *cobra.Command, address *string, name, usage string) {
-	cmd.Flags().Var(checked{address, page.CheckListen}, name, usage)
 }
 
 // outputs are the flags of a command that name files to write. The zero value has none.

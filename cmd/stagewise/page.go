@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -17,55 +18,50 @@ import (
 
 func newPage() *cobra.Command {
 	var show displayFlags
-	listen := "127.0.0.1:0"
+	at := pageFlag{name: "listen", address: "127.0.0.1:0"}
 	cmd := new(configFlags).command(&cobra.Command{
 		Use: "page -c FILE", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		err := show.session(cmd, c, session{with: withLog}, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
-			stop, err := showPage(cmd.Context(), log, c, "--listen", listen, recorder)
-			if err != nil {
-				return err
-			}
+		of := session{with: withLog, page: at, untilSignal: true}
+		return show.session(cmd, c, of, func(*kafkalog.Log, event.Recorder, func()) error {
 			<-cmd.Context().Done()
-			return stop()
-		})
-		if cmd.Context().Err() != nil {
 			return nil
-		}
-		return err
+		})
 	})
-	listenAt(cmd, &listen, "listen", "serve the page at this `host:port` of the loopback interface; port 0: any free port")
+	at.add(cmd, "serve the page")
 	return cmd
 }
 
-// addPage defines the flag --page of a command that also shows what it does.
-func addPage(cmd *cobra.Command, address *string) {
-	listenAt(cmd, address, "page", "serve a live page at this `host:port` of the loopback interface; port 0: any free port")
+// pageFlag is the flag of a command with the address of the page; an empty address: it shows none.
+type pageFlag struct{ name, address string }
+
+// add defines the flag.
+func (f *pageFlag) add(cmd *cobra.Command, usage string) {
+	cmd.Flags().Var(checked{&f.address, page.CheckListen}, f.name,
+		usage+" at this `host:port` of the loopback interface; port 0: any free port")
 }
 
-// showPage shows a pipeline at an address, which a flag has, until ctx ends or stop is called; an empty address: it
-// shows nothing. stop returns when nothing is read any more.
-func showPage(ctx context.Context, log *kafkalog.Log, c *config.Config, flag, address string,
-	recorder event.Recorder) (stop func() error, err error) {
-	if address == "" {
-		return func() error { return nil }, nil
+// show shows a pipeline at the address until stop is called, which returns when nothing is read any more. What the command does beside it
+// is what counts: the page's own end is no error.
+func (f pageFlag) show(ctx context.Context, log *kafkalog.Log, c *config.Config, recorder event.Recorder) (stop func(), err error) {
+	if f.address == "" {
+		return func() {}, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", f.address)
 	if err != nil {
-		return nil, option.Problem{Key: flag, Value: address, Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}
+		return nil, option.Problem{Key: "--" + f.name, Value: f.address, Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	board, read, served := page.NewBoard(), make(chan struct{}), make(chan error, 1)
-	go func() {
-		defer close(read)
+	board := page.NewBoard()
+	var shown sync.WaitGroup
+	shown.Go(func() {
 		page.Read(ctx, log, page.Options{Name: c.Name, Examples: c.Examples.Topic, Source: c.Examples.FromTopic,
 			Brokers: screen.Brokers(c), Values: c.Logs.Values}, board)
-	}()
-	go func() { served <- page.NewServer(board).Serve(ctx, listener) }()
+	})
+	shown.Go(func() { _ = page.NewServer(board).Serve(ctx, listener) })
 	recorder.Record(event.PageServed{URL: fmt.Sprintf("http://%s/", listener.Addr())})
-	return func() error {
+	return func() {
 		cancel()
-		<-read
-		return <-served
+		shown.Wait()
 	}, nil
 }

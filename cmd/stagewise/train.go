@@ -41,8 +41,8 @@ func newTrain() *cobra.Command {
 		detach            bool
 		supersede         bool
 		trigger           bool
-		pageAt            string
 	)
+	at := pageFlag{name: "page"}
 	cmd := from.command(&cobra.Command{
 		Use: "train -c FILE", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
@@ -55,25 +55,17 @@ func newTrain() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		of := session{with: withPipeline}
+		of := session{with: withPipeline, blas: blas, page: at}
 		if attach == "" {
-			of = session{with: withLog, input: &c.Examples}
+			of.with, of.input = withLog, &c.Examples
 		}
 		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-			if show.onScreen() {
-				screen.Describe(cmd.ErrOrStderr(), c, blas)
-			}
 			var (
 				result  *schemas.Report
 				trained *model.Model
 				id      = attach
 				options = dispatch.TrainOptions{Supersede: supersede, Trigger: trigger}
 			)
-			unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = unshow() }() // the run is what counts
 			if detach {
 				if id, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
 					return err
@@ -128,7 +120,7 @@ func newTrain() *cobra.Command {
 		"cancel other unfinished runs of the pipeline, which otherwise go first; always on with the embedded broker")
 	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel waiting runs that were also submitted with "+
 		"--trigger; active runs continue")
-	addPage(cmd, &pageAt)
+	at.add(cmd, "serve a live page")
 	return cmd
 }
 
@@ -137,8 +129,8 @@ func newRun() *cobra.Command {
 		show   displayFlags
 		until  string
 		report string
-		pageAt string
 	)
+	at := pageFlag{name: "page"}
 	cmd := new(configFlags).command(&cobra.Command{
 		Use: "run -c FILE", Args: cobra.NoArgs,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
@@ -149,19 +141,11 @@ func newRun() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		of := session{role: protocol.RoleRun, with: withLog, input: &c.Examples}
+		of := session{role: protocol.RoleRun, with: withLog, input: &c.Examples, blas: blas, page: at}
 		if until != "" {
 			of.role = "" // it ends by itself
 		}
 		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-			if show.onScreen() {
-				screen.Describe(cmd.ErrOrStderr(), c, blas)
-			}
-			unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = unshow() }() // the versions are what counts
 			if err := createFollowed(cmd.Context(), c, log); err != nil {
 				return err
 			}
@@ -177,7 +161,7 @@ func newRun() *cobra.Command {
 	})
 	choose(cmd, &until, "until", "`end`: stop at the current end of the examples topic and of examples.from_topic", untilEnd)
 	new(outputs).add(cmd, &report, "report", "", "write the report as JSON to a `file` (-: standard output)")
-	addPage(cmd, &pageAt)
+	at.add(cmd, "serve a live page")
 	return cmd
 }
 
@@ -223,13 +207,10 @@ func newRole(role string,
 		if err != nil {
 			return err
 		}
-		err = show.session(cmd, c, session{role: role, with: withLog}, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+		of := session{role: role, with: withLog, untilSignal: true}
+		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 			return serve(cmd.Context(), log, blas, c.Job(), recorder)
 		})
-		if cmd.Context().Err() != nil {
-			return nil
-		}
-		return err
 	})
 }
 
