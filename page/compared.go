@@ -315,13 +315,18 @@ type Order struct {
 	By    string // one of [Orders]; "": the first
 }
 
-// orders are the measures that runs may be sorted by, with their names in tables. With the sign −1, the greatest is the best.
+// orders are the measures that runs may be sorted by, with their names in tables. With the sign −1, the greatest is the best. Numbers have
+// no log loss: they are sorted by the loss of the last stage.
 var orders = []struct {
 	name, words string
 	sign        float64
+	of          func(s schemas.SplitReport) *float64 // nil: the rows have none
 }{
-	{"error", "error", 1}, {"loss", "log loss", 1}, {"auc", "AUC", -1}, {"average_precision", "average precision", -1},
-	{"balanced_error", "balanced error", 1},
+	{"error", "error", 1, func(s schemas.SplitReport) *float64 { return &s.Error }},
+	{"loss", "log loss", 1, func(s schemas.SplitReport) *float64 { return cmp.Or(s.LogLoss, &s.Loss) }},
+	{"auc", "AUC", -1, func(s schemas.SplitReport) *float64 { return s.AUC }},
+	{"average_precision", "average precision", -1, func(s schemas.SplitReport) *float64 { return s.AveragePrecision }},
+	{"balanced_error", "balanced error", 1, func(s schemas.SplitReport) *float64 { return s.BalancedError }},
 }
 
 // Orders returns the measures that runs may be sorted by: error, loss, and those that only rows of one label have.
@@ -341,24 +346,17 @@ func (o Order) at() int { return max(slices.Index(Orders(), o.By), 0) }
 // Measure returns the name of the order's measure in tables.
 func (o Order) Measure() string { return orders[o.at()].words }
 
-// value returns a measure of a run's rows; nil if it has none.
-func (o Order) value(at int, r *schemas.Report, split string) *float64 {
+// valueOf returns a measure of a run's rows; nil if it has none.
+func valueOf(at int, r *schemas.Report, split string) *float64 {
 	if r == nil || r.Splits[split].Rows == 0 {
 		return nil
 	}
-	s := r.Splits[split]
-	switch orders[at].name {
-	case "error":
-		return &s.Error
-	case "loss":
-		return cmp.Or(s.LogLoss, &s.Loss) // numbers have no log loss: they are sorted by the loss of the last stage
-	}
-	return option.Field(reflect.ValueOf(s), orders[at].name).Interface().(*float64)
+	return orders[at].of(r.Splits[split])
 }
 
 // Text returns the measure of a report's rows, of the order's split, or None.
 func (o Order) Text(r *schemas.Report) string {
-	if v := o.value(o.at(), r, o.Split); v != nil {
+	if v := valueOf(o.at(), r, o.Split); v != nil {
 		return number(*v)
 	}
 	return None
@@ -388,7 +386,7 @@ func (o Order) split(runs []Compared) string {
 // are sorted by the log loss, or else by the error.
 func (o Order) Ranks(runs []Compared) (ranks []int, ranked int) {
 	split, also := o.split(runs), 1
-	if o.at() == 1 {
+	if o.at() == also {
 		also = 0
 	}
 	keys := make([][2]float64, len(runs))
@@ -396,7 +394,7 @@ func (o Order) Ranks(runs []Compared) (ranks []int, ranked int) {
 		ranks = append(ranks, i)
 		for k, at := range []int{o.at(), also} {
 			keys[i][k] = math.Inf(1)
-			if v := o.value(at, r.Report, split); v != nil {
+			if v := valueOf(at, r.Report, split); v != nil {
 				keys[i][k] = orders[at].sign * *v
 			}
 		}

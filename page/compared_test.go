@@ -25,6 +25,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // made returns a run of equal stages with a ridge, that has made a version.
@@ -335,8 +336,8 @@ func TestAnyNumbersAreShown(t *testing.T) {
 		s := &State{}
 		s.Versions, s.Quality = r.versions()
 		board := NewBoard()
-		if board.Put(s); !json.Valid(board.json()) || s.Versions[0].ServedError == nil && n == 1 || len(s.Quality.Curve) != 2 {
-			t.Errorf("state %s", board.json())
+		if board.Put(s); !json.Valid(wire.JSON(board.State())) || s.Versions[0].ServedError == nil && n == 1 || len(s.Quality.Curve) != 2 {
+			t.Errorf("state %s", wire.JSON(board.State()))
 		}
 	}
 }

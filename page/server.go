@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -13,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,7 +126,7 @@ func (s *Server) show(w http.ResponseWriter, _ *http.Request) {
 // state answers with the state as one document.
 func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(s.board.json()) // the browser may have disconnected
+	_, _ = w.Write(append(wire.JSON(s.board.State()), '\n')) // the browser may have disconnected
 }
 
 // heartbeat is the time without a change after which a stream sends a comment, which detects browsers that have disconnected.
@@ -208,10 +208,10 @@ func NewBoard() *Board {
 
 // Put replaces the state. The caller must not change s afterwards.
 func (b *Board) Put(s *State) {
-	sections := []section{
-		{name: "summary", json: wire.JSON(s.Summary)}, {name: "topics", json: wire.JSON(s.Topics)}, {name: "run", json: wire.JSON(s.Run)},
-		{name: "versions", json: wire.JSON(s.Versions)}, {name: "quality", json: wire.JSON(s.Quality)}, {name: "staff", json: wire.JSON(s.Staff)},
-		{name: "quarantine", json: wire.JSON(s.Quarantine)},
+	state := reflect.ValueOf(*s)
+	sections := make([]section, state.NumField())
+	for i := range sections {
+		sections[i] = section{name: state.Type().Field(i).Tag.Get("json"), json: wire.JSON(state.Field(i).Interface())}
 	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -236,17 +236,6 @@ func (b *Board) State() *State {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.state
-}
-
-// json returns the sections of the newest state as one document.
-func (b *Board) json() []byte {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	all := map[string]json.RawMessage{}
-	for _, s := range b.sections {
-		all[s.name] = s.json
-	}
-	return append(wire.JSON(all), '\n')
 }
 
 // after returns the sections that have changed after a change, the number of the newest change, and a channel that is closed at the next.

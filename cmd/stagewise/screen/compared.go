@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,21 +71,51 @@ const maxValue = 24
 // WriteCompared writes how runs went, and then in what their plans differ: a column for each run. On a terminal runs that do not fit beside
 // the others are below them.
 func WriteCompared(w io.Writer, runs []page.Compared, by page.Order) error {
-	results, differences := append([]page.Row{rank(runs, by)}, page.Measures(runs)...), page.Differences(runs)
-	columns, most := 0, 0
+	rows, differ := comparison(runs, by)
+	columns, most := 0, math.MaxInt
 	if width := terminalWidth(w); width != nil {
 		columns, most = width(), maxValue
 	}
-	lists := beside(runs, append(slices.Clone(results), differences...), columns, most)
-	for i, list := range lists {
+	for i, list := range beside(rows, columns, most) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := writeCompared(w, runs, list, results, differences, most); err != nil {
+		table := tableOf(rows, list, most)
+		if !differ {
+			table.Row()
+			table.Row("the plans are identical")
+		}
+		if err := table.Write(w); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// comparison returns the rows of a comparison, and whether the plans differ.
+func comparison(runs []page.Compared, by page.Order) (rows []page.Row, differ bool) {
+	var titles []string
+	for _, r := range runs {
+		titles = append(titles, r.Title)
+	}
+	rows = append([]page.Row{{Name: "result", Values: titles}, rank(runs, by)}, page.Measures(runs)...)
+	differences := page.Differences(runs)
+	if len(differences) > 0 {
+		rows = append(rows, page.Row{Values: make([]string, len(runs))}, page.Row{Name: "plan", Values: titles})
+	}
+	return append(rows, differences...), len(differences) > 0
+}
+
+// tableOf returns the table of some columns of rows, whose cells have at most so many characters.
+func tableOf(rows []page.Row, list []int, most int) (table Table) {
+	for _, r := range rows {
+		cells := []any{r.Name}
+		for _, i := range list {
+			cells = append(cells, Cut(r.Values[i], most))
+		}
+		table.Row(cells...)
+	}
+	return table
 }
 
 // rank returns the ranks of runs, 1 for the best; a run without predictions has none.
@@ -97,18 +128,18 @@ func rank(runs []page.Compared, by page.Order) page.Row {
 	return row
 }
 
-// beside groups runs that fit beside each other on a terminal with this number of columns. 0 means no limit.
-func beside(runs []page.Compared, rows []page.Row, columns, most int) (lists [][]int) {
+// beside groups the columns of rows that fit beside each other on a terminal of this width. 0 means no limit.
+func beside(rows []page.Row, columns, most int) (lists [][]int) {
 	const gap = 2
 	names := 0
 	for _, row := range rows {
 		names = max(names, utf8.RuneCountInString(row.Name)+gap)
 	}
 	width := 0
-	for i, r := range runs {
-		own := utf8.RuneCountInString(r.Title) + gap
+	for i := range rows[0].Values {
+		own := 0
 		for _, row := range rows {
-			own = max(own, utf8.RuneCountInString(shown(row.Values[i], most))+gap)
+			own = max(own, utf8.RuneCountInString(Cut(row.Values[i], most))+gap)
 		}
 		if width += own; i == 0 || columns > 0 && names+width > columns {
 			lists, width = append(lists, nil), own
@@ -116,42 +147,6 @@ func beside(runs []page.Compared, rows []page.Row, columns, most int) (lists [][
 		lists[len(lists)-1] = append(lists[len(lists)-1], i)
 	}
 	return lists
-}
-
-// shown cuts a text after a number of characters. 0 means no limit.
-func shown(text string, most int) string {
-	if most == 0 {
-		return text
-	}
-	return Cut(text, most)
-}
-
-// writeCompared writes some of the runs.
-func writeCompared(w io.Writer, runs []page.Compared, list []int, results, differences []page.Row, most int) error {
-	var table Table
-	row := func(r page.Row) {
-		cells := []any{r.Name}
-		for _, i := range list {
-			cells = append(cells, shown(r.Values[i], most))
-		}
-		table.Row(cells...)
-	}
-	var titles []string
-	for _, r := range runs {
-		titles = append(titles, r.Title)
-	}
-	for _, r := range slices.Concat([]page.Row{{Name: "result", Values: titles}}, results) {
-		row(r)
-	}
-	if table.Row("", ""); len(differences) == 0 {
-		table.Row("the plans are identical")
-	} else {
-		row(page.Row{Name: "plan", Values: titles})
-	}
-	for _, r := range differences {
-		row(r)
-	}
-	return table.Write(w)
 }
 
 // WriteRun writes the results, the stages and the plan of a run.

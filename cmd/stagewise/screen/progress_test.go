@@ -266,19 +266,19 @@ func TestRunsFitATerminal(t *testing.T) {
 	if want := []string{"3", "1", "2", "5", "4", "-"}; ranked.Name != "rank by error of the test rows" || !slices.Equal(ranked.Values, want) {
 		t.Errorf("%+v, expected %v", ranked, want)
 	}
-	rows := append(page.Measures(runs), ranked)
-	rows = append(rows, page.Differences(runs)...)
+	rows, _ := comparison(runs, page.Order{})
 	for _, columns := range []int{20, 80, 120, 0} {
-		most := 0
+		most := math.MaxInt
 		if columns > 0 {
 			most = maxValue
 		}
 		var all []int
-		lists := beside(runs, rows, columns, most)
+		lists := beside(rows, columns, most)
 		for _, list := range lists {
 			all = append(all, list...)
 			var text strings.Builder
-			arrowtest.NoError(t, writeCompared(&text, runs, list, rows, page.Differences(runs), most))
+			table := tableOf(rows, list, most)
+			arrowtest.NoError(t, table.Write(&text))
 			for line := range strings.Lines(text.String()) {
 				if width := utf8.RuneCountInString(strings.TrimRight(line, " \n")); columns > 0 && width > columns && len(list) > 1 {
 					t.Errorf("%d columns: %d in %q", columns, width, line)
