@@ -165,21 +165,15 @@ func (c *Config) owns(topic string) bool {
 // isListenAddress accepts an empty host, which is every address of the machine, and port 0, which is any free port.
 func isListenAddress(address string) bool {
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
+	_, wrong := strconv.ParseUint(port, 10, 16)
+	return err == nil && wrong == nil
 }
 
 // isBrokerAddress requires a host and a port from 1.
 func isBrokerAddress(broker string) bool {
-	host, port, err := net.SplitHostPort(broker)
-	if err != nil || host == "" || strings.ContainsAny(host, " /") {
-		return false
-	}
+	host, port, _ := net.SplitHostPort(broker)
 	n, err := strconv.ParseUint(port, 10, 16)
-	return err == nil && n > 0
+	return host != "" && !strings.ContainsAny(host, " /") && err == nil && n > 0
 }
 
 // CheckChained returns what a chain of versions can't do with the stages.

@@ -31,22 +31,23 @@ func ParseOver(text string) (Over, error) {
 		return o, option.Problem{Key: "--over", Value: quoted(text), Want: "a key under stages or prepare, or average, seed, " +
 			"intercept or examples.class_weight: runs with other rows can't be compared"}
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal([]byte(list), &root); err == nil && len(root.Content) == 1 && root.Content[0].Kind == yaml.SequenceNode {
-		for _, item := range root.Content[0].Content {
-			switch item.Kind {
-			case yaml.ScalarNode:
-				o.Values = append(o.Values, item.Value)
-			case yaml.MappingNode: // as numbers by label
-				item.Style = yaml.FlowStyle
-				if line, err := yaml.Marshal(item); err == nil {
-					o.Values = append(o.Values, strings.TrimSpace(string(line)))
-				}
+	var items []yaml.Node
+	if yaml.Unmarshal([]byte(list), &items) != nil {
+		items = nil
+	}
+	for _, item := range items {
+		switch item.Kind {
+		case yaml.ScalarNode:
+			o.Values = append(o.Values, item.Value)
+		case yaml.MappingNode: // as numbers by label
+			item.Style = yaml.FlowStyle
+			if line, err := yaml.Marshal(&item); err == nil {
+				o.Values = append(o.Values, strings.TrimSpace(string(line)))
 			}
 		}
-		if len(o.Values) > 0 && len(o.Values) == len(root.Content[0].Content) {
-			return o, nil
-		}
+	}
+	if len(o.Values) > 0 && len(o.Values) == len(items) {
+		return o, nil
 	}
 	return o, option.Problem{Key: "--over", Value: quoted(text), Want: "a list of values after the key, as in stages.0.ridge=[1e-4, 1e-3]"}
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -179,11 +181,7 @@ func (at origin) lineOf(y *yaml.Node) origin {
 
 // reset takes back what was set for a key and for all keys below it.
 func (s *settings) reset(key string) {
-	for k := range s.set {
-		if k == key || strings.HasPrefix(k, key+".") {
-			delete(s.set, k)
-		}
-	}
+	maps.DeleteFunc(s.set, func(k string, _ setting) bool { return k == key || strings.HasPrefix(k, key+".") })
 }
 
 // has reports whether a key has a value.
@@ -268,14 +266,12 @@ func (s *settings) failure() error {
 	if len(s.problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(s.problems, func(a, b Problem) int {
-		switch inFile := a.Source == s.path; {
-		case inFile == (b.Source == s.path):
-			return cmp.Compare(a.Line, b.Line)
-		case inFile:
-			return -1
+	place := func(p Problem) int {
+		if p.Source == s.path {
+			return p.Line
 		}
-		return 1
-	})
+		return math.MaxInt
+	}
+	slices.SortStableFunc(s.problems, func(a, b Problem) int { return cmp.Compare(place(a), place(b)) })
 	return &Error{s.problems}
 }

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"reflect"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/page"
@@ -235,20 +235,17 @@ func meanOf[T any](of []T, measure func(T) *float64) *float64 {
 // after returns the standard deviation of a measure of the holdout rows over the folds with a format, to stand behind the mean; "" if there
 // are not two.
 func (f folds) after(format string, measure func(*schemas.SplitReport) *float64) string {
-	n, mean, squares := 0.0, 0.0, 0.0
+	var values []float64
 	for _, made := range f {
 		if made.Report == nil {
 			continue
 		}
 		if s, ok := made.Report.Splits[examples.Holdout.String()]; ok && measure(&s) != nil {
-			n++
-			d := *measure(&s) - mean
-			mean += d / n
-			squares += d * (*measure(&s) - mean)
+			values = append(values, *measure(&s))
 		}
 	}
-	if n < 2 {
+	if len(values) < 2 {
 		return ""
 	}
-	return fmt.Sprintf(" ± "+format, math.Sqrt(squares/(n-1)))
+	return fmt.Sprintf(" ± "+format, stat.StdDev(values, nil))
 }

@@ -452,16 +452,19 @@ func table() []metric {
 	}
 }
 
-// registered is the metrics of a process by name, with the rows of the table. Metrics that it does not have are ignored.
-type registered struct {
-	rows     map[string]metric
-	gauges   map[string]*prometheus.GaugeVec
-	counters map[string]*prometheus.CounterVec
+// registered is the metrics of a process by name. Metrics that it does not have are ignored.
+type registered map[string]vector
+
+// vector is a row of the table, and its values: a gauge or a counter.
+type vector struct {
+	metric
+	gauge   *prometheus.GaugeVec
+	counter *prometheus.CounterVec
 }
 
 // register registers the metrics of a role.
 func register(role string, to prometheus.Registerer) registered {
-	r := registered{map[string]metric{}, map[string]*prometheus.GaugeVec{}, map[string]*prometheus.CounterVec{}}
+	r := registered{}
 	for _, row := range table() {
 		if row.roles != nil && !slices.Contains(row.roles, role) {
 			continue
@@ -474,14 +477,15 @@ func register(role string, to prometheus.Registerer) registered {
 				begin = append(begin, []string{value})
 			}
 		}
-		r.rows[row.name] = row
+		v := vector{metric: row}
 		if strings.HasSuffix(row.name, "_total") {
-			r.counters[row.name] = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: row.name, Help: row.help}, labels)
-			to.MustRegister(r.counters[row.name])
+			v.counter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: row.name, Help: row.help}, labels)
+			to.MustRegister(v.counter)
 		} else {
-			r.gauges[row.name] = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: row.name, Help: row.help}, labels)
-			to.MustRegister(r.gauges[row.name])
+			v.gauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: row.name, Help: row.help}, labels)
+			to.MustRegister(v.gauge)
 		}
+		r[row.name] = v
 		for _, values := range begin {
 			if r.add(row.name, 0, values...); row.until == always {
 				r.set(row.name, 0, values...)
@@ -493,31 +497,30 @@ func register(role string, to prometheus.Registerer) registered {
 
 // set sets a gauge.
 func (r registered) set(name string, value float64, label ...string) {
-	if g := r.gauges[name]; g != nil {
+	if g := r[name].gauge; g != nil {
 		g.WithLabelValues(label...).Set(value)
 	}
 }
 
 // add adds to a counter.
 func (r registered) add(name string, value float64, label ...string) {
-	if values := r.rows[name].values; r.counters[name] == nil || values != nil && !slices.Contains(values, label[0]) {
-		return
+	if v := r[name]; v.counter != nil && (v.values == nil || slices.Contains(v.values, label[0])) {
+		v.counter.WithLabelValues(label...).Add(value)
 	}
-	r.counters[name].WithLabelValues(label...).Add(value)
 }
 
 // clear removes the values of gauges.
 func (r registered) clear(scopes ...scope) {
-	for name, g := range r.gauges {
-		if slices.Contains(scopes, r.rows[name].until) {
-			g.Reset()
+	for name, v := range r {
+		if slices.Contains(scopes, v.until) {
+			r.remove(name)
 		}
 	}
 }
 
 // remove removes a value of a gauge with a label, or all of them.
 func (r registered) remove(name string, label ...string) {
-	switch g := r.gauges[name]; {
+	switch g := r[name].gauge; {
 	case g == nil:
 	case len(label) == 0:
 		g.Reset()
