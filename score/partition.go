@@ -109,18 +109,20 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *j
 		}
 	}
 	take := func(m protocol.Message) error { return send(&job{message: m}) }
-	for end := p.bounds[p.number].To; next < end; { // messages that the topic had when scoring began
-		first, last, err := p.client.Log.Bounds(ctx, p.From, p.number)
-		if err != nil {
-			return err
-		}
-		if last < next {
-			return p.lostExamples()
-		}
-		if end = min(end, last); next >= end {
-			break
-		}
-		if from := next; first > from {
+	// Messages that the topic had when scoring began.
+	_, last, err := p.client.Log.Bounds(ctx, p.From, p.number)
+	if err != nil {
+		return err
+	}
+	if last < next {
+		return p.lostExamples()
+	}
+	end := min(p.bounds[p.number].To, last)
+	for m, err := range p.client.Between(ctx, p.From, p.number, next, end) {
+		first, deleted := protocol.Deleted(err)
+		switch {
+		case deleted:
+			from := next
 			if begin.Row > 0 && from == begin.Next {
 				if err := send(&job{message: protocol.Message{Offset: from}, gone: true}); err != nil {
 					return err
@@ -130,20 +132,17 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *j
 				event.Notice(p.rec, "the offsets %d to %d of %s[%d] were deleted before they had predictions", from, first-1, p.From, p.number)
 			}
 			next = first
-		}
-		deleted := false
-		for m, err := range p.client.Between(ctx, p.From, p.number, next, end) {
-			if err == nil {
-				err = take(m)
+		case errors.As(err, new(*kafkalog.DeletedError)):
+			return p.lostExamples()
+		case err != nil:
+			return fmt.Errorf("read %s[%d]: %w", p.From, p.number, err)
+		default:
+			if err := take(m); err != nil {
+				return err
 			}
-			if deleted = errors.As(err, new(*kafkalog.DeletedError)); err != nil && !deleted {
-				return fmt.Errorf("read %s[%d]: %w", p.From, p.number, err)
-			}
-		}
-		if !deleted {
-			next = end // behind the last message there may be offsets without one
 		}
 	}
+	next = max(next, end) // behind the last message there may be offsets without one
 	if p.UntilEnd {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"iter"
 	"sync/atomic"
 	"time"
@@ -67,7 +66,8 @@ func (c *Client) Beside(name string) *Client {
 	return &beside
 }
 
-// Between yields the messages of a partition with offsets in [from, to), in order. It ends with the first error.
+// Between yields the messages of a partition with offsets in [from, to), in order. It ends with the first error, unless messages were
+// deleted: after an error for which [Deleted] returns true, a caller that goes on gets the remaining messages.
 func (c *Client) Between(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return between(ctx, c.Log, topic, partition, from, to)
 }
@@ -80,16 +80,9 @@ func (c *Client) Remaining(ctx context.Context, topic string, partition int, fro
 			yield(Message{}, err)
 			return
 		}
-		end = min(to, end)
-		for from, more := max(first, from), true; more; {
-			more = false
-			for m, err := range c.Between(ctx, topic, partition, from, end) {
-				deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
-				if more = ok && deleted.Wanted < deleted.First; more {
-					from = deleted.First
-				} else if !yield(m, err) {
-					return
-				}
+		for m, err := range c.Between(ctx, topic, partition, max(first, from), min(to, end)) {
+			if _, deleted := Deleted(err); !deleted && !yield(m, err) {
+				return
 			}
 		}
 	}

@@ -2,10 +2,12 @@ package protocol
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -78,16 +80,46 @@ type Delivery struct {
 	Message
 }
 
-// between yields the messages of a partition with offsets in [from, to), in order. It ends with the first error.
+// between is [Client.Between] on a log.
 func between(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		r := log.Range(topic, partition, from, to)
-		defer r.Close()
+		defer func() { _ = r.Close() }() // only read from
 		for {
 			m, err := r.Next(ctx)
-			if err == io.EOF || !yield(m, err) || err != nil {
+			if err == io.EOF || !yield(m, err) {
+				return
+			}
+			first, deleted := Deleted(err)
+			switch {
+			case deleted:
+				_ = r.Close()
+				r = log.Range(topic, partition, first, to)
+			case err != nil:
 				return
 			}
 		}
 	}
+}
+
+// Deleted reports whether an error of a reader means that the next messages were deleted, as by retention, and returns the offset after
+// them. It returns false if the partition has lost its last messages.
+func Deleted(err error) (first int64, deleted bool) {
+	gone, ok := errors.AsType[*kafkalog.DeletedError](err)
+	if !ok || gone.Wanted >= gone.First {
+		return 0, false
+	}
+	return gone.First, true
+}
+
+// Empty reports whether a partition has no messages in a span: compaction, aborted transactions, and their markers leave offsets
+// without messages. It returns false if messages were deleted there.
+func Empty(ctx context.Context, log Log, topic string, span coverage.Span) (bool, error) {
+	for _, err := range between(ctx, log, topic, span.Partition, span.From, span.To) {
+		if errors.As(err, new(*kafkalog.DeletedError)) {
+			return false, nil
+		}
+		return false, err
+	}
+	return true, nil
 }

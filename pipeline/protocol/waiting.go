@@ -2,10 +2,7 @@ package protocol
 
 import (
 	"context"
-	"errors"
-	"io"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -41,7 +38,7 @@ func (w *Waiting) Count(ctx context.Context, next func(partition int) int64) (me
 		}
 		if before := w.tails[n]; before.span == now.span {
 			if now = before; !now.checked {
-				if now.empty, err = w.empty(ctx, now.span); err != nil {
+				if now.empty, err = Empty(ctx, w.log, w.topic, now.span); err != nil {
 					return 0, 0, err
 				}
 				now.checked = true
@@ -52,18 +49,4 @@ func (w *Waiting) Count(ctx context.Context, next func(partition int) int64) (me
 		}
 	}
 	return messages, len(bounds), nil
-}
-
-// empty reports whether a span has no messages.
-func (w *Waiting) empty(ctx context.Context, span coverage.Span) (bool, error) {
-	r := w.log.Range(w.topic, span.Partition, span.From, span.To)
-	defer r.Close()
-	_, err := r.Next(ctx)
-	if err == io.EOF {
-		return true, nil
-	}
-	if errors.As(err, new(*kafkalog.DeletedError)) { // after the bounds were read
-		return false, nil
-	}
-	return false, err
 }

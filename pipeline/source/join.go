@@ -1,10 +1,11 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -411,105 +411,71 @@ func (f *Following) recordJoined() {
 type partitionReader struct {
 	*input
 	next, to int64
-	reader   protocol.Reader
+	read     func() (protocol.Message, error, bool) // nil: not begun
 	head     protocol.Message
 	time     int64 // latest timestamp so far
 }
 
 // inOrder processes the messages of partitions in timestamp order.
 func (f *Feed) inOrder(ctx context.Context, readers ...*partitionReader) error {
-	defer func() {
-		for _, r := range readers {
-			r.close()
-		}
-	}()
 	var open []*partitionReader
-	read := func(r *partitionReader) error {
-		more, err := f.readHead(ctx, r)
+	for _, r := range readers {
+		var stop func()
+		r.read, stop = iter.Pull2(f.Between(ctx, r.topic, r.Partition, r.next, r.to))
+		defer stop()
+		more, err := f.readHead(r)
+		if err != nil {
+			return err
+		}
 		if more {
 			open = append(open, r)
 		}
-		return err
-	}
-	for _, r := range readers {
-		if err := read(r); err != nil {
-			return err
-		}
 	}
 	for len(open) > 0 {
-		first := 0
-		for i, r := range open {
-			if r.before(open[first]) {
-				first = i
-			}
-		}
-		r := open[first]
-		open = slices.Delete(open, first, first+1)
-		if err := f.handle(ctx, r.input, r.head); err != nil {
+		first := slices.MinFunc(open, (*partitionReader).compare)
+		if err := f.handle(ctx, first.input, first.head); err != nil {
 			return err
 		}
-		if err := read(r); err != nil {
+		more, err := f.readHead(first)
+		if err != nil {
 			return err
+		}
+		if !more {
+			open = slices.DeleteFunc(open, func(r *partitionReader) bool { return r == first })
 		}
 	}
 	return nil
 }
 
-// before reports whether the next message of a partition precedes that of another one.
-func (r *partitionReader) before(other *partitionReader) bool {
-	switch {
-	case r.time != other.time:
-		return r.time < other.time
-	case r.rows != other.rows:
-		return r.rows
+// compare orders partitions by their next messages.
+func (r *partitionReader) compare(other *partitionReader) int {
+	if order := cmp.Compare(r.time, other.time); order != 0 || r.rows == other.rows {
+		return cmp.Or(order, cmp.Compare(r.Partition, other.Partition))
 	}
-	return r.Partition < other.Partition
-}
-
-func (r *partitionReader) close() {
-	if r.reader != nil {
-		_ = r.reader.Close() // only read from
-		r.reader = nil
+	if r.rows {
+		return -1
 	}
-}
-
-// skip continues at an offset, before which messages are deleted.
-func (f *Feed) skip(r *partitionReader, first int64) {
-	if first = min(first, r.to); first > r.next && r.next > 0 {
-		f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.Partition, From: r.next, To: first})
-	}
-	r.next = max(r.next, first)
-	r.close()
+	return 1
 }
 
 // readHead reads the next message of a partition that is not deleted; false: there is none.
-func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
-	for r.next < r.to {
-		if r.reader == nil {
-			first, _, err := f.Log.Bounds(ctx, r.topic, r.Partition)
-			if err != nil {
-				return false, err
+func (f *Feed) readHead(r *partitionReader) (bool, error) {
+	for {
+		m, err, more := r.read()
+		first, deleted := protocol.Deleted(err)
+		switch {
+		case deleted:
+			if first = min(first, r.to); first > r.next && r.next > 0 {
+				f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.Partition, From: r.next, To: first})
 			}
-			if f.skip(r, first); r.next >= r.to {
-				return false, nil
-			}
-			r.reader = f.Log.Range(r.topic, r.Partition, r.next, r.to)
-		}
-		m, err := r.reader.Next(ctx)
-		if err == nil {
+			r.next = max(r.next, first)
+		case err != nil || !more:
+			return false, err
+		default:
 			r.head, r.next, r.time = m, m.Offset+1, max(r.time, outcome.TimeOf(m.Time))
 			return true, nil
 		}
-		if err == io.EOF {
-			return false, nil
-		}
-		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
-		if !ok || deleted.Wanted >= deleted.First {
-			return false, err
-		}
-		f.skip(r, deleted.First)
 	}
-	return false, nil
 }
 
 // passEvery is the interval of checks for silent partitions.
@@ -595,18 +561,10 @@ func (f *Following) latest(ctx context.Context, topic string) (time int64, err e
 // ended reports whether a partition has no messages that were not read.
 func (f *Feed) ended(ctx context.Context, in *input) (bool, error) {
 	_, end, err := f.Log.Bounds(ctx, in.topic, in.Partition)
-	if err != nil || in.Next >= end {
-		return err == nil, err
+	if err != nil {
+		return false, err
 	}
-	r := f.Log.Range(in.topic, in.Partition, in.Next, end)
-	defer r.Close()
-	if _, err = r.Next(ctx); err == io.EOF {
-		return true, nil
-	}
-	if errors.As(err, new(*kafkalog.DeletedError)) {
-		return false, nil
-	}
-	return false, err
+	return protocol.Empty(ctx, f.Log, in.topic, coverage.Span{Partition: in.Partition, From: in.Next, To: end})
 }
 
 // noticeWaiting reports the number of rows that still wait at the end.
