@@ -244,8 +244,7 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here sc
 	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
 		backlog: newBacklog(p, forgotten, firstLabels(job)), forgotten: forgotten,
 		settings: job.Settings(), report: &Retraining{Name: job.Name, Updates: []*schemas.RetrainReport{}},
-		passed: map[int]bool{}, windowBytes: schemas.WindowBytes,
-		pause: func(ctx context.Context, wait time.Duration) error { return topics.PauseFor(ctx, p, wait) }}
+		passed: map[int]bool{}, windowBytes: schemas.WindowBytes, pause: protocol.Pause}
 }
 
 // run makes one version after the other, while this process is the active one of its group.

@@ -148,6 +148,12 @@ func (s *simulation) startRunner(i int) *actor {
 			job.Examples.Format = "csv" // its plans have other ids, and change no bits
 		}
 		r := newRunner(p, job, m, simArithmetic, join, event.Ignore{})
+		r.pause = func(ctx context.Context, wait time.Duration) error {
+			subscription := p.Log.Subscribe(ctx, nil) // to nothing: others go on until it is late
+			defer subscription.Close()
+			_, _, err := subscription.Next(ctx, wait)
+			return err
+		}
 		if s.windowBytes > 0 {
 			r.windowBytes = s.windowBytes
 		}

@@ -57,19 +57,3 @@ func AwaitTurn(ctx context.Context, p *Pipeline, owner protocol.Owner, role stri
 
 // firstWait is how long a process waits for its turn before it reports that.
 const firstWait = time.Second
-
-// PauseFor waits for a duration, ignoring messages on the plans topic.
-func PauseFor(ctx context.Context, p *Pipeline, wait time.Duration) error {
-	_, end, err := p.Log.Bounds(ctx, p.Topics.Plans, 0)
-	if err != nil {
-		return err
-	}
-	subscription := p.Log.Subscribe(ctx, nil, protocol.Position{Topic: p.Topics.Plans, Offset: end, Compacted: true})
-	defer subscription.Close()
-	for late := false; !late; {
-		if _, late, err = subscription.Next(ctx, wait); err != nil {
-			return err
-		}
-	}
-	return nil
-}
