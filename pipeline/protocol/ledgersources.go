@@ -3,6 +3,7 @@ package protocol
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -51,6 +52,14 @@ func (l *Ledger) Seals(source string) (seals []*schemas.SourceSeal) {
 
 // Removed returns the seals of the sources that were removed and not ingested again, in order of removal.
 func (l *Ledger) Removed() []*schemas.SourceSeal { return l.gone }
+
+// SourceChanged returns when the source of a seal was sealed or removed last, by the clock of the writer.
+func (l *Ledger) SourceChanged(seal *schemas.SourceSeal) (t time.Time) {
+	if m := l.lines[seal.Message().Key]; m != nil {
+		t = m.Time
+	}
+	return t
+}
 
 // Sealed reports whether the named source is sealed or was removed, so that nothing may be added to it.
 func (l *Ledger) Sealed(source string) bool {

@@ -64,10 +64,6 @@ func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
 	if err != nil {
 		return nil, err
 	}
-	since, err := sealTimes(ctx, p, l.Next)
-	if err != nil {
-		return nil, err
-	}
 	states, err := unsealed(ctx, p, l, bounds)
 	if err != nil {
 		return nil, err
@@ -78,7 +74,7 @@ func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
 			s.state = forgottenSource
 		}
 		states = append(states, SourceState{
-			ID: id, Files: seal.Files, Split: seal.Split, State: s.state, Since: since[seal.Name()], Rows: seal.Rows,
+			ID: id, Files: seal.Files, Split: seal.Split, State: s.state, Since: l.SourceChanged(seal), Rows: seal.Rows,
 			Messages: seal.Messages, Left: seal.Left(bounds),
 		})
 	}
@@ -111,21 +107,6 @@ func knownIn(l *protocol.Ledger) map[string]knownSource {
 		}
 	}
 	return sources
-}
-
-// sealTimes returns the timestamps of the last seals or removals of sources before an offset of the plans topic, by source
-// name.
-func sealTimes(ctx context.Context, p *topics.Pipeline, before int64) (map[string]time.Time, error) {
-	times := map[string]time.Time{}
-	for m, err := range p.Remaining(ctx, p.Topics.Plans, 0, 0, before) {
-		if err != nil {
-			return nil, fmt.Errorf("read plans: %w", err)
-		}
-		if m.Kind() == schemas.KindSource || m.Kind() == schemas.KindSourceRemoval {
-			times[strings.TrimPrefix(m.Key, "source/")] = m.Time
-		}
-	}
-	return times, nil
 }
 
 // unsealed returns the sources without a seal: those that the examples partitions end with, and the topics of their last messages.
