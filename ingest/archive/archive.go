@@ -63,7 +63,13 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 	}
 	a.columns = a.layout.columnsOf(o)
 	if columns != nil {
-		a.wanted = wanted(columns, a.columns)
+		paths := slices.Clone(columns)
+		if a.layout.value != "" {
+			for _, c := range columns {
+				paths = append(paths, a.layout.value+"."+c)
+			}
+		}
+		a.wanted = wanted(a.columns, paths...)
 	}
 	if a.layout.of == nil {
 		err = a.index(ctx, found)
@@ -144,7 +150,7 @@ const maxPartitions = 100_000
 
 // index finds partitions and offsets in the rows of files.
 func (a *Archive) index(ctx context.Context, files []dataFile) error {
-	needed := wanted(nil, a.columns)
+	needed := wanted([properties][]string{atPartition: a.columns[atPartition], atOffset: a.columns[atOffset]})
 	for _, f := range files {
 		c, err := a.open(ctx, f, needed)
 		if err != nil {
@@ -174,7 +180,7 @@ func (c *contents) index(of dataFile) (map[int]*file, error) {
 			return found, nil
 		case err != nil:
 			return nil, err
-		case !r.numbered || r.partition < 0 || r.partition >= maxPartitions:
+		case !r.numbered || !r.located || r.partition >= maxPartitions:
 			return nil, c.fail(fmt.Errorf("row %d, counted from 0: no partition and offset: set examples.archive.partition and "+
 				"examples.archive.offset to the columns that have them", c.row-1))
 		}
@@ -243,7 +249,7 @@ func (a *Archive) Bounds(ctx context.Context, number int) (first, end int64, err
 
 // findEnd finds where a file ends.
 func (a *Archive) findEnd(ctx context.Context, number int, f *file) error {
-	c, err := a.open(ctx, f.dataFile, wanted(nil, a.columns))
+	c, err := a.open(ctx, f.dataFile, wanted(a.columns))
 	if err != nil {
 		return err
 	}
@@ -252,7 +258,7 @@ func (a *Archive) findEnd(ctx context.Context, number int, f *file) error {
 		return c.Close()
 	}
 	_ = c.Close() // only read
-	r := &Range{archive: a, partition: number, files: []*file{f}, wanted: wanted(nil, a.columns), to: -1}
+	r := &Range{archive: a, partition: number, files: []*file{f}, wanted: wanted(a.columns), to: -1}
 	defer r.Close()
 	for err == nil {
 		_, err = r.row(ctx)

@@ -109,6 +109,8 @@ func TestFiles(t *testing.T) {
 			"a.jsonl": "{\"partition\":0,\"offset\":3}\n{\"partition\":1,\"offset\":9}\n{\"partition\":0,\"offset\":1}\n",
 			"b.jsonl": "{\"partition\":0,\"offset\":2}\n"},
 			"1 2 3"},
+		"a column in an envelope of schema and payload": {Options{Offset: "at"}, map[string]string{
+			"t+0+0.json": "{\"schema\":{},\"payload\":{\"at\":0}}\n{\"schema\":{},\"payload\":{\"at\":2}}\n"}, "0 2"},
 		"blank lines":    {files: map[string]string{"t+0+0.json": "\n\n\n\n{\"x\":1}\n", "t+0+1.json": "\n"}, want: "0"},
 		"truncated JSON": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":"}, want: "t+0+0.json: line 2: not JSON: it ends too early"},
 		"truncated Avro": {files: map[string]string{"t+0+0.avro": whole[:len(whole)-9]},
@@ -163,6 +165,44 @@ func TestRangesFromGaps(t *testing.T) {
 		if rows, err := read(t, o, files, from); err != nil || strings.Join(rows, " ") != want {
 			t.Errorf("from %d: %v %v, expected %s", from, rows, err, want)
 		}
+	}
+}
+
+// The time of a message, which a column may have at a path, is exact to the millisecond, whatever the format of the file.
+func TestTimes(t *testing.T) {
+	type stamped struct {
+		Meta struct {
+			At time.Time `parquet:"at,timestamp(millisecond)"`
+		} `parquet:"meta"`
+	}
+	first := time.UnixMilli(clock(0) + 1).UTC()
+	var parquets []stamped
+	var avros bytes.Buffer
+	w, err := ocf.NewWriter(&avros, avro.MustParse(`{"type":"record","name":"r","fields":[{"name":"meta","type":{"type":"record","name":"m",`+
+		`"fields":[{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}}]}}]}`))
+	arrowtest.NoError(t, err)
+	lines := ""
+	for i := range 1000 {
+		at := first.Add(time.Duration(i) * time.Millisecond)
+		parquets = append(parquets, stamped{})
+		parquets[i].Meta.At = at
+		arrowtest.NoError(t, w.Encode(map[string]any{"meta": map[string]any{"at": at}}))
+		lines += fmt.Sprintf("{\"meta\":{\"at\":%q}}\n", at.Format(time.RFC3339Nano))
+	}
+	arrowtest.NoError(t, w.Close())
+	folder := t.TempDir()
+	writeParquet(t, filepath.Join(folder, "t+0+0.parquet"), parquets)
+	writeFile(t, filepath.Join(folder, "t+1+0.avro"), avros.Bytes())
+	writeFile(t, filepath.Join(folder, "t+2+0.json"), []byte(lines))
+	a := arrowtest.Must(Open(t.Context(), Options{Files: folder, Timestamp: "meta.at"}, "t", nil))(t)
+	for partition := range a.Partitions() {
+		r := a.Range(partition, 0, 1000, 1000)
+		for i := range int64(1000) {
+			if row := arrowtest.Must(r.Next(t.Context()))(t); row.Time != first.UnixMilli()+i {
+				t.Fatalf("%s: the time of row %d is %d, expected %d", filepath.Base(row.File), i, row.Time, first.UnixMilli()+i)
+			}
+		}
+		arrowtest.NoError(t, r.Close())
 	}
 }
 
@@ -413,7 +453,7 @@ func TestColumnsThatAreRead(t *testing.T) {
 	}
 	name := filepath.Join(t.TempDir(), "a.parquet")
 	writeParquet(t, name, []nested{{Items: []item{{"a"}}, ByKey: map[string]item{"k": {"b"}}}})
-	read := parquetformat.Columns{Wanted: wanted([]string{"items.0.title", "by.k.title", "place.y"}, [properties][]string{})}
+	read := parquetformat.Columns{Wanted: wanted([properties][]string{}, "items.0.title", "by.k.title", "place.y")}
 	err := eachParquet(tableOf(t, name), name, read, func(row arrow.Nested) error {
 		const want = `{"by":[{"key":"k","value":{"title":"b"}}],"items":[{"title":"a"}],"place":{"y":0}}`
 		if got := string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)); got != want {

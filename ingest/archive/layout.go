@@ -15,6 +15,8 @@ type layout struct {
 	of *regexp.Regexp
 	// columns are the columns that rows may have, each by its possible names.
 	columns [properties][]string
+	// value is the name of the column with the value of the message; "": a row is the value.
+	value string
 	// live returns the files of a table that are live. Nil means that all files are, as they are listed.
 	live func(t *table, at snapshotName) ([]dataFile, error)
 }
@@ -25,7 +27,6 @@ const (
 	atOffset
 	atTimestamp
 	atKey
-	atValue // the row itself, if it is not all columns
 	properties
 )
 
@@ -37,13 +38,13 @@ func layouts() []layout {
 	for i, name := range []string{"partition", "offset", "timestamp", "key"} {
 		columns[i] = []string{"$$" + name, name, "kafka_" + name}
 	}
-	envelope := [properties][]string{atOffset: {"offset"}, atTimestamp: {"timestamp"}, atKey: {"key"}, atValue: {"value"}}
+	envelope := [properties][]string{atOffset: {"offset"}, atTimestamp: {"timestamp"}, atKey: {"key"}}
 	const tables = "the live rows of such a table, with such columns"
 	return []layout{
 		{name: "confluent", meaning: "`TOPIC+PARTITION+OFFSET.EXT`, with the first offset",
 			of: regexp.MustCompile(`^(.+)\+(\d+)\+(\d+)\.([^+]+)$`)},
-		{name: "aiven", meaning: "`TOPIC-PARTITION-OFFSET`, of rows with `key`, `value`, `offset` and `timestamp`", columns: envelope,
-			of: regexp.MustCompile(`^(.+)-(\d+)-(\d+)(\.[^-]+)?$`)},
+		{name: "aiven", meaning: "`TOPIC-PARTITION-OFFSET`, of rows with `key`, `value`, `offset` and `timestamp`",
+			columns: envelope, value: "value", of: regexp.MustCompile(`^(.+)-(\d+)-(\d+)(\.[^-]+)?$`)},
 		{name: inColumns, meaning: "rows with the columns `partition`, `offset`, `timestamp` and `key`, or the same with `$$` before them",
 			columns: columns},
 		{name: "iceberg", meaning: tables, columns: columns, live: iceberg},

@@ -23,7 +23,7 @@ type Range struct {
 	wanted    func(path string) bool
 	open      []*cursor
 	begun     bool
-	ahead     Row    // the next row, also one before the range
+	ahead     *Row   // the next row, also one before the range
 	failed    error  // there is none
 	end       int64  // offset after the last row, or of the next one after a gap
 	file      string // of the last row; "": there was none
@@ -32,10 +32,10 @@ type Range struct {
 // cursor is an open file with its next row.
 type cursor struct {
 	*contents
-	head Row
+	head *Row
 	of   *file
-	next int64 // offset of the next row of a file whose rows do not have theirs
-	rows []Row // of a file that is not sorted: those after head; nil: it is sorted
+	next int64  // offset of the next row of a file whose rows do not have theirs
+	rows []*Row // of a file that is not sorted: those after head; nil: it is sorted
 }
 
 // Range returns a reader of the rows of a partition with offsets in [from, to). Those before the offset needed must not be missing.
@@ -69,7 +69,7 @@ func (r *Range) choose(likely bool) {
 
 // Next returns the next row, with its copies; io.EOF after the last. An error is a *[GapError] if no file has the offsets before the next
 // row, or before the end, and rows before the offset needed are missing. The next call continues after them.
-func (r *Range) Next(ctx context.Context) (Row, error) {
+func (r *Range) Next(ctx context.Context) (*Row, error) {
 	for {
 		row, err := r.next(ctx)
 		gap, is := errors.AsType[*GapError](err)
@@ -96,7 +96,7 @@ func (r *Range) Next(ctx context.Context) (Row, error) {
 }
 
 // next returns the next row. An error is a *[GapError] if the rows before it are not there, which the next call returns.
-func (r *Range) next(ctx context.Context) (Row, error) {
+func (r *Range) next(ctx context.Context) (*Row, error) {
 	if !r.begun {
 		r.ahead, r.failed = r.row(ctx)
 		r.begun, r.end = true, r.from
@@ -110,7 +110,7 @@ func (r *Range) next(ctx context.Context) (Row, error) {
 		another, end := row.File != r.file, max(r.end, r.from)
 		r.file, r.end = row.File, row.Offset
 		if another && end < row.Offset {
-			return Row{}, &GapError{Topic: r.archive.Topic, Partition: r.partition, From: end, To: row.Offset}
+			return nil, &GapError{Topic: r.archive.Topic, Partition: r.partition, From: end, To: row.Offset}
 		}
 		r.end++
 		for r.ahead, r.failed = r.row(ctx); r.failed == nil && r.ahead.Offset == row.Offset; r.ahead, r.failed = r.row(ctx) {
@@ -120,7 +120,7 @@ func (r *Range) next(ctx context.Context) (Row, error) {
 			return row, nil
 		}
 	}
-	return Row{}, r.failed
+	return nil, r.failed
 }
 
 // GapError means that neither an archive nor the topic has some messages.
@@ -137,7 +137,7 @@ func (e *GapError) Error() string {
 }
 
 // row returns the next row of all open files, and opens those that may have it.
-func (r *Range) row(ctx context.Context) (Row, error) {
+func (r *Range) row(ctx context.Context) (*Row, error) {
 	for {
 		first := -1
 		for i, c := range r.open {
@@ -147,22 +147,22 @@ func (r *Range) row(ctx context.Context) (Row, error) {
 		}
 		if len(r.files) > 0 && (first < 0 || r.files[0].first <= r.open[first].head.Offset) {
 			if r.to >= 0 && r.files[0].first >= r.to && first < 0 {
-				return Row{}, io.EOF
+				return nil, io.EOF
 			}
 			if err := r.begin(ctx, r.files[0]); err != nil {
-				return Row{}, err
+				return nil, err
 			}
 			r.files = r.files[1:]
 			continue
 		}
 		if first < 0 {
-			return Row{}, io.EOF
+			return nil, io.EOF
 		}
 		c := r.open[first]
 		row := c.head
 		more, err := r.advance(c)
 		if err != nil {
-			return Row{}, err
+			return nil, err
 		}
 		if !more {
 			_ = c.Close() // only read
@@ -195,8 +195,8 @@ func (r *Range) begin(ctx context.Context, f *file) error {
 
 // load reads all rows of a file that is not sorted.
 func (r *Range) load(c *cursor) (more bool, err error) {
-	var rows []Row
-	for c.head.Offset = -1; ; c.head.Offset = -1 {
+	var rows []*Row
+	for {
 		if more, err = r.advance(c); err != nil || !more {
 			break
 		}
@@ -205,7 +205,7 @@ func (r *Range) load(c *cursor) (more bool, err error) {
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.Offset, b.Offset) })
+	slices.SortStableFunc(rows, func(a, b *Row) int { return cmp.Compare(a.Offset, b.Offset) })
 	c.head, c.rows = rows[0], rows[1:]
 	return true, nil
 }
@@ -228,7 +228,7 @@ func (r *Range) advance(c *cursor) (more bool, err error) {
 			return false, err
 		}
 		indexed := r.archive.layout.of == nil
-		if row.partition >= 0 && row.partition != r.partition {
+		if row.located && row.partition != r.partition {
 			if indexed {
 				continue
 			}
@@ -256,19 +256,7 @@ func (r *Range) Close() error {
 	return nil
 }
 
-// wanted returns a function that reports whether the values at some paths, and the columns of a layout, need a column at a path.
-func wanted(paths []string, columns [properties][]string) func(path string) bool {
-	all := slices.Clone(paths)
-	for property, names := range columns {
-		for _, name := range names {
-			if property != atValue {
-				all = append(all, name)
-				continue
-			}
-			for _, path := range paths {
-				all = append(all, name+"."+path)
-			}
-		}
-	}
-	return parquet.Wanted(all)
+// wanted returns a function that reports whether the properties in some columns, and the values at some paths, need a column at a path.
+func wanted(columns [properties][]string, paths ...string) func(path string) bool {
+	return parquet.Wanted(slices.Concat(append(columns[:], paths)...))
 }

@@ -2,11 +2,13 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
@@ -27,9 +29,11 @@ type Row struct {
 	Decoded *tabular.Cell // nil: Value is the value on the topic
 	File    string
 	// Copies are further rows with the offset.
-	Copies []Row
+	Copies []*Row
 
-	partition int  // -1: unknown
+	cell      tabular.Cell
+	partition int
+	located   bool // the row has its partition
 	numbered  bool // the row has its offset
 }
 
@@ -38,29 +42,22 @@ func (r *Row) set(property int, v tabular.Cell) error {
 	if v.Null() {
 		return nil
 	}
-	if property == atKey {
+	switch property {
+	case atKey:
 		r.Key, _ = v.Text()
+		return nil
+	case atTimestamp:
+		r.Time = timeOf(&v)
 		return nil
 	}
 	n, err := v.Whole()
-	if err != nil && property == atTimestamp {
-		n, err = timeOf(&v), nil
-	}
-	if err == nil {
-		err = r.setWhole(property, n)
-	}
-	return err
-}
-
-// setWhole sets a property to a whole number.
-func (r *Row) setWhole(property int, n int64) error {
 	switch {
-	case property == atTimestamp:
-		r.Time = n
+	case err != nil:
+		return err
 	case n < 0:
 		return fmt.Errorf("%d as partition or offset: expected at least 0", n)
 	case property == atPartition:
-		r.partition = int(min(n, maxPartitions))
+		r.partition, r.located = int(min(n, maxPartitions)), true
 	case property == atOffset:
 		r.Offset, r.numbered = n, true
 	}
@@ -69,7 +66,13 @@ func (r *Row) setWhole(property int, n int64) error {
 
 // timeOf returns a time in milliseconds since 1970; 0 if it is none.
 func timeOf(v *tabular.Cell) int64 {
-	text, err := v.Time()
+	if seconds, is := v.Seconds(); is {
+		return int64(math.Round(seconds * 1000)) // a sum of a second and milliseconds is not exact
+	}
+	if n, err := v.Whole(); err == nil {
+		return n
+	}
+	text, err := v.Text()
 	if err != nil {
 		return 0
 	}
@@ -82,8 +85,8 @@ func timeOf(v *tabular.Cell) int64 {
 
 // rows are the rows of a file in a format.
 type rows interface {
-	// next sets the value and the properties of a row; io.EOF after the last.
-	next(r *Row) error
+	// next returns the next rows, at least one; io.EOF after the last. They are valid after the next call too.
+	next() ([]Row, error)
 	io.Closer
 }
 
@@ -93,6 +96,7 @@ type contents struct {
 	file    openFile
 	content *input.Content
 	rows    rows
+	ahead   []Row
 	row     int64   // number of rows that were read
 	deleted []int64 // numbers of later rows that are deleted
 }
@@ -122,16 +126,16 @@ func (a *Archive) open(ctx context.Context, of dataFile, wanted func(path string
 	case string(magic) == "PAR1" && c.content.Kind == "":
 		of.Wanted = wanted
 		reader, err := parquet.Open(c.file, c.file.Size(), of.Columns)
-		c.rows = &records{Reader: reader, columns: a.columns}
+		c.rows = &records{Reader: reader, columns: a.columns, value: a.layout.value}
 		return c, err
 	case of.Names != nil || len(of.Values) > 0:
 		return c, errors.New("a file of a table that is not in Parquet: rewrite the table's files as Parquet")
 	case string(magic) == "Obj\x01":
 		reader, err := typed.OpenAvro(c.content)
-		c.rows = &container{reader, a.columns}
+		c.rows = &container{reader, newFound(a.columns), a.layout.value}
 		return c, err
 	case len(text) == 0 || slices.Contains([]byte("{[\""), text[0]):
-		c.rows = &lines{input.LineReader{Content: c.content}, a.columns}
+		c.rows = &lines{input.LineReader{Content: c.content}, newFound(a.columns), a.layout.value, a.columns[atOffset]}
 		return c, nil
 	}
 	return c, errors.New("rows of no format of archives: expected an Avro container file, Parquet, or JSON with a row in each line")
@@ -157,15 +161,18 @@ func (c *contents) fail(err error) error {
 }
 
 // next returns the next row that is not deleted; io.EOF after the last.
-func (c *contents) next() (r Row, err error) {
+func (c *contents) next() (r *Row, err error) {
 	for {
-		r = Row{File: c.name, partition: -1}
-		if err = c.rows.next(&r); err != nil {
-			if !errors.As(err, new(*input.Error)) && err != io.EOF {
-				err = fmt.Errorf("row %d, counted from 0: %w", c.row, err)
+		if len(c.ahead) == 0 {
+			if c.ahead, err = c.rows.next(); err != nil {
+				if !errors.As(err, new(*input.Error)) && err != io.EOF {
+					err = fmt.Errorf("row %d, counted from 0: %w", c.row, err)
+				}
+				return nil, c.fail(err)
 			}
-			return r, c.fail(err)
 		}
+		r, c.ahead = &c.ahead[0], c.ahead[1:]
+		r.File = c.name
 		c.row++
 		if len(c.deleted) == 0 || c.deleted[0] != c.row-1 {
 			return r, nil
@@ -174,180 +181,49 @@ func (c *contents) next() (r Row, err error) {
 	}
 }
 
-// records are the rows of a Parquet file.
-type records struct {
-	*parquet.Reader
-	columns [properties][]string
-
-	rows  arrow.Nested                   // the next row of the batch
-	left  int                            // number of rows in the batch that were not read
-	as    []tabular.Cell                 // the rows of the batch
-	found [properties]*arrowvalue.Values // of the batch
-}
-
-// batchRows is the number of rows that are decoded at a time.
-const batchRows = 1024
-
-func (d *records) next(r *Row) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil { // the library does not validate files
-			err = fmt.Errorf("the file is damaged: %v", cause)
-		}
-	}()
-	if d.left == 0 {
-		batch, err := d.Reader.Next(batchRows, nil)
-		if err != nil {
-			return err
-		}
-		d.rows, d.left, d.as = arrow.Nested{Of: arrow.RowsOf(batch)}, int(batch.NumRows()), make([]tabular.Cell, batch.NumRows())
-		for property, names := range d.columns {
-			d.found[property] = nil
-			for _, name := range slices.Backward(names) {
-				if of := d.rows.Of.Named(name); of != nil {
-					d.found[property] = of
-				}
-			}
-		}
-	}
-	row := d.rows
-	d.left, d.rows.Row = d.left-1, row.Row+1
-	for property, of := range d.found {
-		if of == nil || property == atValue {
-			continue
-		}
-		if of.Type == arrowvalue.Whole && property != atKey && !of.Null(row.Row) {
-			n, _ := of.Whole(row.Row)
-			err = r.setWhole(property, n)
-		} else {
-			err = r.set(property, arrow.Nested{Of: of, Row: row.Row}.Cell())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if of := d.found[atValue]; of != nil {
-		row.Of = of
-		if cell := row.Cell(); isBytes(r, &cell) {
-			return nil
-		}
-	}
-	d.as[row.Row] = row.Cell()
-	r.Decoded = &d.as[row.Row]
-	return nil
-}
-
-// isBytes sets the value of a row to the bytes of the message on the topic, if a cell has those, or none.
-func isBytes(r *Row, cell *tabular.Cell) bool {
-	text, is := cell.Word()
-	if is {
+// setValue sets the value of the message.
+func (r *Row) setValue(v tabular.Cell) {
+	if text, isText := v.Word(); isText {
 		r.Value = []byte(text)
+	} else if !v.Null() {
+		r.cell = v
+		r.Decoded = &r.cell
 	}
-	return is || cell.Null()
 }
 
-// container are the rows of an Avro container file.
-type container struct {
-	*typed.AvroRows
-	columns [properties][]string
+// found are the columns of a row that have properties.
+type found struct {
+	*tabular.Paths
+	of    []int // the property of each column
+	cells []tabular.Cell
 }
 
-func (d *container) next(r *Row) error {
-	members, row, err := d.AvroRows.Next()
-	if err != nil {
+func newFound(columns [properties][]string) (f found) {
+	var names []string
+	for property, all := range columns {
+		names, f.of = append(names, all...), append(f.of, slices.Repeat([]int{property}, len(all))...)
+	}
+	f.Paths, f.cells = tabular.NewPaths(names), make([]tabular.Cell, len(names))
+	return f
+}
+
+// set sets the properties that columns of a row have.
+func (f *found) set(r *Row, row tabular.Cell) error {
+	if len(f.of) == 0 {
+		return nil
+	}
+	if err := f.Read(row, f.cells); err != nil {
 		return err
 	}
-	for property, names := range d.columns {
-		for _, name := range names {
-			v, found := members[name]
-			if !found {
-				continue
-			}
-			cell := typed.AvroCell(v)
-			if property != atValue {
-				err = r.set(property, cell)
-			} else if row = cell; isBytes(r, &cell) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			break
+	before := -1
+	for column, property := range f.of {
+		if property == before || !f.Has(column) {
+			continue
 		}
-	}
-	r.Decoded = &row
-	return nil
-}
-
-// lines are the rows of a file with JSON in each line.
-type lines struct {
-	input.LineReader
-	columns [properties][]string
-}
-
-// Close implements io.Closer. The content is closed by its owner.
-func (d *lines) Close() error { return nil }
-
-func (d *lines) next(r *Row) error {
-	line := []byte(nil)
-	for text := ""; text == "" || text == "[" || text == "]"; text = string(line) {
-		var err error
-		if line, err = d.ReadLine(); err != nil {
+		before = property
+		if err := r.set(property, f.cells[column]); err != nil {
 			return err
 		}
-		line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(",")) // of an array with an item in each line
-	}
-	if err := value.CheckJSON(line); err != nil {
-		return d.FailLine(err)
-	}
-	if err := d.read(r, value.Cell(bytes.Clone(line))); err != nil {
-		return d.FailLine(err)
-	}
-	return nil
-}
-
-// read reads a row, which may be in an envelope of `schema` and `payload`, or of columns beside its value.
-func (d *lines) read(r *Row, row value.Cell) error {
-	var members [properties]value.Cell
-	payload, others := value.Cell(nil), 0
-	if row[0] == '{' {
-		err := row.Each(func(name []byte, member value.Cell) error {
-			switch string(name) {
-			case "schema":
-			case "payload":
-				payload = member
-			default:
-				others++
-			}
-			for property, names := range d.columns {
-				if at := slices.Index(names, string(name)); at >= 0 && (members[property] == nil || at == 0) {
-					members[property] = member
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for property, member := range members[:atValue] {
-		if err := r.set(property, tabular.JSON(member)); err != nil {
-			return err
-		}
-	}
-	enveloped := payload != nil && others == 0
-	switch {
-	case enveloped:
-		row = payload
-	case members[atValue] != nil && (members[atOffset] != nil || others == 1):
-		row = members[atValue]
-	}
-	switch {
-	case row.Null():
-	case row[0] == '"' && !enveloped: // the text of the message
-		r.Value = bytesOf(row.Name())
-	default:
-		cell := tabular.JSON(row)
-		r.Value, r.Decoded = row, &cell
 	}
 	return nil
 }
@@ -359,4 +235,149 @@ func bytesOf(text []byte) []byte {
 		return decoded
 	}
 	return text
+}
+
+// records are the rows of a Parquet file.
+type records struct {
+	*parquet.Reader
+	columns [properties][]string
+	value   string // name of the column with the value; "": the row is the value
+	failed  error  // of the row after those that were returned
+}
+
+// batchRows is the number of rows that are decoded at a time.
+const batchRows = 1024
+
+func (d *records) next() (rows []Row, err error) {
+	defer func() {
+		if cause := recover(); cause != nil { // the library does not validate files
+			err = fmt.Errorf("the file is damaged: %v", cause)
+		}
+	}()
+	if d.failed != nil {
+		return nil, d.failed
+	}
+	batch, err := d.Reader.Next(batchRows, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := arrow.RowsOf(batch)
+	rows = make([]Row, batch.NumRows())
+	of := all
+	if d.value != "" {
+		of = cmp.Or(all.Named(d.value), all)
+	}
+	for i := range rows {
+		rows[i].setValue(arrow.Nested{Of: of, Row: i}.Cell())
+	}
+	for property, names := range d.columns {
+		var column *arrowvalue.Values
+		for _, name := range names {
+			column = cmp.Or(column, all.Named(name), arrow.At(all, name))
+		}
+		for i := 0; i < len(rows) && column != nil; i++ {
+			if err := rows[i].set(property, arrow.Nested{Of: column, Row: i}.Cell()); err != nil {
+				rows, d.failed = rows[:i], err
+				break
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil, d.failed
+	}
+	return rows, nil
+}
+
+// container are the rows of an Avro container file.
+type container struct {
+	*typed.AvroRows
+	found
+	value string // as of records
+}
+
+func (d *container) next() ([]Row, error) {
+	members, row, err := d.AvroRows.Next()
+	if err != nil {
+		return nil, err
+	}
+	of := row
+	if member, has := members[d.value]; has && d.value != "" {
+		of = typed.AvroCell(member)
+	}
+	rows := make([]Row, 1)
+	rows[0].setValue(of)
+	if err := d.set(&rows[0], row); err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// lines are the rows of a file with JSON in each line.
+type lines struct {
+	input.LineReader
+	found
+	value  string   // as of records
+	offset []string // names of the column with the offset
+}
+
+// Close implements io.Closer. The content is closed by its owner.
+func (d *lines) Close() error { return nil }
+
+func (d *lines) next() ([]Row, error) {
+	line := []byte(nil)
+	for text := ""; text == "" || text == "[" || text == "]"; text = string(line) {
+		var err error
+		if line, err = d.ReadLine(); err != nil {
+			return nil, err
+		}
+		line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(",")) // of an array with an item in each line
+	}
+	rows := make([]Row, 1)
+	row, of, err := d.parse(bytes.Clone(line))
+	if err == nil {
+		err = d.set(&rows[0], tabular.JSON(row))
+	}
+	if err != nil {
+		return nil, d.FailLine(err)
+	}
+	rows[0].setValue(tabular.JSON(of))
+	if rows[0].Decoded == nil {
+		rows[0].Value = bytesOf(rows[0].Value)
+	} else {
+		rows[0].Value = of
+	}
+	return rows, nil
+}
+
+// parse returns a row, which may be in an envelope of `schema` and `payload`, and the value of the message, which may be in a column.
+func (d *lines) parse(line value.Cell) (row, of value.Cell, err error) {
+	if err := value.CheckJSON(line); err != nil {
+		return nil, nil, err
+	}
+	var payload, inColumn value.Cell
+	others, hasOffset := 0, false
+	if line[0] == '{' {
+		err = line.Each(func(name []byte, member value.Cell) error {
+			switch name := string(name); {
+			case name == "schema":
+				return nil
+			case name == "payload":
+				payload = member
+				return nil
+			case name == d.value:
+				inColumn = member
+			case slices.Contains(d.offset, name):
+				hasOffset = true
+			}
+			others++
+			return nil
+		})
+	}
+	switch {
+	case payload != nil && others == 0:
+		return payload, payload, err
+	case inColumn != nil && (hasOffset || others == 1):
+		return line, inColumn, err
+	}
+	return line, line, err
 }

@@ -105,22 +105,27 @@ type overlayReader struct {
 // ahead reads messages, and holds the next one.
 type ahead struct {
 	protocol.Reader
-	head *protocol.Message // nil: not read yet
+	head protocol.Message
+	read bool // head is the next message
 }
 
-// peek returns the next message; nil: there is none.
-func (a *ahead) peek(ctx context.Context) (*protocol.Message, error) {
-	if a.head == nil {
-		m, err := a.Next(ctx)
-		if err == io.EOF {
+// peek returns the next message, which is valid until the next call; nil: there is none.
+func (a *ahead) peek(ctx context.Context) (_ *protocol.Message, err error) {
+	if !a.read {
+		if a.head, err = a.Next(ctx); err == io.EOF {
 			return nil, nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return nil, err
 		}
-		a.head = &m
+		a.read = true
 	}
-	return a.head, nil
+	return &a.head, nil
+}
+
+// take returns the message that peek has returned.
+func (a *ahead) take() protocol.Message {
+	a.read = false
+	return a.head
 }
 
 // Next implements protocol.Reader.
@@ -156,11 +161,12 @@ func (r *overlayReader) Next(ctx context.Context) (m protocol.Message, err error
 		case earlier == nil && written == nil:
 			return m, io.EOF
 		case written == nil || earlier != nil && earlier.Offset < written.Offset: // the topic is compacted
-			m, r.below.head = *earlier, nil
+			m = r.below.take()
 		default:
-			m, r.written.head = *written, nil
+			m = r.written.take()
 			if earlier != nil && earlier.Offset == m.Offset {
-				m.Copy, r.below.head = earlier, nil
+				archived := r.below.take()
+				m.Copy = &archived
 			}
 		}
 		r.next = m.Offset + 1
@@ -299,7 +305,7 @@ func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error)
 		row, err := r.open.Next(ctx)
 		if err == nil {
 			r.next = row.Offset + 1
-			return *messageOf(row), nil
+			return messageOf(row), nil
 		}
 		gap, missing := errors.AsType[*archive.GapError](err)
 		if !missing {
@@ -319,8 +325,8 @@ func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error)
 }
 
 // messageOf returns the message that a row was, with its copies.
-func messageOf(row archive.Row) *protocol.Message {
-	m := &protocol.Message{Message: wire.Message{Key: row.Key, Value: row.Value}, Offset: row.Offset, File: row.File}
+func messageOf(row *archive.Row) protocol.Message {
+	m := protocol.Message{Message: wire.Message{Key: row.Key, Value: row.Value}, Offset: row.Offset, File: row.File}
 	if row.Decoded != nil {
 		m.Row = row.Decoded
 	}
@@ -329,7 +335,7 @@ func messageOf(row archive.Row) *protocol.Message {
 	}
 	for _, c := range slices.Backward(row.Copies) {
 		of := messageOf(c)
-		of.Copy, m.Copy = m.Copy, of
+		of.Copy, m.Copy = m.Copy, &of
 	}
 	return m
 }

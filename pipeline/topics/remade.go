@@ -383,7 +383,7 @@ func (r *maker) forgotten(ctx context.Context, s *schemas.Stub, first, end int) 
 // wideGap is the maximum number of messages that are read and discarded. Across a wider gap, the reader seeks.
 const wideGap = 64
 
-// followed returns the message at an offset of the followed topic; nil: there is none.
+// followed returns the message at an offset of the followed topic, which is valid until the next call; nil: there is none.
 func (r *maker) followed(ctx context.Context, partition int, offset int64) (*protocol.Message, error) {
 	s := r.following[partition]
 	if s == nil || offset < s.asked || offset-s.asked > wideGap {
@@ -397,7 +397,7 @@ func (r *maker) followed(ctx context.Context, partition int, offset int64) (*pro
 		s = &following{ahead: ahead{Reader: r.Log.Range(r.options.FromTopic, partition, offset, end)}}
 		r.following[partition] = s
 	}
-	for s.asked = offset; ; s.head = nil {
+	for s.asked = offset; ; s.take() {
 		m, err := s.peek(ctx)
 		if err != nil {
 			delete(r.following, partition) // its errors are final

@@ -277,6 +277,11 @@ func (s *source) column(i int) *arrowvalue.Values {
 	return at(s.rows, s.fields[i].Name, func(of *arrowvalue.Values) bool { return of.Column.NullN() == 0 })
 }
 
+// At returns the values at a path in rows, of which a member of a null is null, as in Parquet; nil if there are none.
+func At(rows *arrowvalue.Values, path string) *arrowvalue.Values {
+	return at(rows, path, func(*arrowvalue.Values) bool { return true })
+}
+
 // at returns the values at a path in structs; nil if there are none, or if one of the structs is not valid.
 func at(rows *arrowvalue.Values, path string, valid func(of *arrowvalue.Values) bool) *arrowvalue.Values {
 	for _, name := range tabular.Path(path) {
@@ -382,7 +387,7 @@ func Fill(b *tabular.Block, rows *arrowvalue.Values, paths []string) (ok bool) {
 	b.Reset(len(paths))
 	b.Rows = rows.Column.Len()
 	for i, path := range paths {
-		of := at(rows, path, func(*arrowvalue.Values) bool { return true })
+		of := At(rows, path)
 		if of == nil {
 			return false
 		}

@@ -308,6 +308,9 @@ func (c *Cell) Text() (string, error) {
 	return "", nil
 }
 
+// Seconds returns a time with a type, in seconds since 1970.
+func (c *Cell) Seconds() (seconds float64, ok bool) { return c.float(), c.kind == cellInstant }
+
 // Time returns a text that [value.Time] parses.
 func (c *Cell) Time() (string, error) {
 	if c.kind != cellInstant {
