@@ -147,7 +147,7 @@ func (c *contributor) ofCodes(m *Model) (places []int) {
 }
 
 // contributedRows is how many rows have their contributions computed together.
-const contributedRows = 256
+const contributedRows = 1024
 
 // Contributions calls do for each row, which it leaves as it is, with what at most n columns add to each score (k), valid until it returns.
 // The contributions of trees are path-dependent Shapley values. Those of other features are integrated gradients from the mean row; of
@@ -178,10 +178,11 @@ func (p *Predictor) Contributions(rows *examples.Rows, n int, do func(row int, s
 }
 
 // denseContributions is Contributions for the rows whose scores, inputs and codes the predictor has.
-func (p *Predictor) denseContributions(c *contributor, first, n int, scores []Contributions, do func(int, []Contributions)) {
+func (p *Predictor) denseContributions(c *contributor, first, most int, scores []Contributions, do func(int, []Contributions)) {
 	m, k := p.model, len(c.base)
-	width, sloped := len(c.names)*k, false
-	results := make([]float64, p.score.Rows*width)
+	n, sloped := p.score.Rows, false
+	result := make([]float64, len(c.names)*k)
+	results := make([]float64, len(result)*n) // of all rows
 	for t := range m.stages {
 		if c.trees[t] != nil {
 			c.trees[t].Add(results, p.codes)
@@ -190,8 +191,10 @@ func (p *Predictor) denseContributions(c *contributor, first, n int, scores []Co
 		}
 	}
 	overflowed := p.Overflowed()
-	for i := range p.score.Rows {
-		result := results[i*width:][:width]
+	for i := range n {
+		for at := range result {
+			result[at] = results[at*n+i]
+		}
 		if _, over := slices.BinarySearch(overflowed, i); over {
 			clear(result)
 		} else if sloped {
@@ -202,7 +205,7 @@ func (p *Predictor) denseContributions(c *contributor, first, n int, scores []Co
 			for column := range c.names {
 				p.contributed = append(p.contributed, contribution{column, result[column*k+out]})
 			}
-			p.finish(c, &scores[out], i, out, n)
+			p.finish(c, &scores[out], i, out, most)
 		}
 		do(first+i, scores)
 	}

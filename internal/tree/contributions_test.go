@@ -1,10 +1,13 @@
 package tree
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -59,8 +62,8 @@ func shapley(columns int, value func(known uint) float64) (base float64, values 
 	return value(0), values
 }
 
-// Contributions are the Shapley values by definition, also of trees of one chain, of rows that no cover has, and of columns that share a
-// place.
+// Contributions are the Shapley values by definition, also of trees of one chain, of rows that no cover has, of columns that share a
+// place, and without memory for tables.
 func TestContributionsAreShapleyValues(t *testing.T) {
 	for _, c := range []struct {
 		columns, words, outputs, leaves int
@@ -87,6 +90,7 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 				places[j] = j * 2 / 3 // some share a place
 			}
 			contributions := arrowtest.Must(NewContributions(f, places, weights, c.outputs))(t)
+			withoutTables := arrowtest.Must(newContributions(f, places, weights, c.outputs, 0))(t)
 			const n = 12
 			codes, width := s.codes[:n*c.columns], (places[c.columns-1]+1)*c.outputs
 			for i := range codes[:c.columns] {
@@ -94,7 +98,7 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 			}
 			results := make([]float64, n*width)
 			contributions.Add(results, codes)
-			contributions.Add(results, codes) // from memory
+			withoutTables.Add(results, codes) // to what is there
 			for i := range n {
 				for out := range c.outputs {
 					want, wantBase := make([]float64, width/c.outputs), 0.0
@@ -117,7 +121,7 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 						t.Fatalf("output %d: base %g, want %g", out, got, wantBase)
 					}
 					for place, v := range want {
-						if got := results[i*width+place*c.outputs+out] / 2; math.Abs(got-v) > 1e-6 {
+						if got := results[(place*c.outputs+out)*n+i] / 2; math.Abs(got-v) > 1e-6 {
 							t.Fatalf("row %d, output %d, place %d: %g, want %g", i, out, place, got, v)
 						}
 					}
@@ -127,10 +131,72 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 	}
 }
 
+// Contributions are those of the package shap: testdata/contributions.py wrote its own.
+func TestContributionsAreThoseOfShap(t *testing.T) {
+	t.Parallel()
+	var want struct {
+		Trees []struct {
+			Columns, Covers []int32
+			Cuts, Lefts     []int
+			Weights         [][]float32
+		}
+		Rows   [][]int
+		Base   []float64
+		Values [][][]float64
+	}
+	arrowtest.NoError(t, json.Unmarshal(arrowtest.Must(os.ReadFile("testdata/shap.json"))(t), &want))
+	columns, k := len(want.Rows[0]), len(want.Base)
+	f, weights := Forest{Leaves: 32}, []float32(nil)
+	for j := range columns {
+		f.Orders.Columns = append(f.Orders.Columns, int32(j))
+	}
+	places := make([]int, columns)
+	for j := range places {
+		places[j] = j
+	}
+	for _, tree := range want.Trees {
+		f.Sizes, f.Compared = append(f.Sizes, uint8(len(tree.Cuts))), append(f.Compared, tree.Columns...)
+		for i, cut := range tree.Cuts {
+			f.Cuts, f.Lefts = append(f.Cuts, uint8(cut)), append(f.Lefts, uint8(tree.Lefts[i]))
+		}
+		for _, cover := range tree.Covers {
+			f.Covers = append(f.Covers, float32(cover))
+		}
+		of := make([]float32, f.Leaves*k)
+		copy(of, slices.Concat(tree.Weights...))
+		weights = append(weights, of...)
+	}
+	arrowtest.NoError(t, f.Check(columns))
+	contributions := arrowtest.Must(NewContributions(f, places, weights, k))(t)
+	for out, base := range want.Base {
+		if got := contributions.Base()[out]; math.Abs(got-base) > 1e-6 {
+			t.Errorf("output %d: base %g, want %g", out, got, base)
+		}
+	}
+	var codes []uint8
+	for _, row := range want.Rows {
+		for _, code := range row {
+			codes = append(codes, uint8(code))
+		}
+	}
+	n := len(want.Rows)
+	results := make([]float64, n*columns*k)
+	contributions.Add(results, codes)
+	for i, values := range want.Values {
+		for j, of := range values {
+			for out, v := range of {
+				if got := results[(j*k+out)*n+i]; math.Abs(got-v) > 1e-6*max(1, math.Abs(v)) {
+					t.Errorf("row %d, column %d, output %d: %g, want %g", i, j, out, got, v)
+				}
+			}
+		}
+	}
+}
+
 func BenchmarkContributions(b *testing.B) {
 	for _, outputs := range []int{1, 2} {
 		b.Run(fmt.Sprintf("outputs=%d", outputs), func(b *testing.B) {
-			const n, stages = 4096, 22
+			const n, stages = 1024, 22
 			s := sampleOf(8, 8192, 28, outputs, false)
 			var all []*Contributions
 			for stage := range uint64(stages) {

@@ -14,16 +14,11 @@ import (
 // column rule out, in all trees, depend on the column's code alone. So a table holds them, as bitmasks: one word per
 // tree, or per two trees of up to 32 leaves. A row takes one bitwise AND of such words per column.
 type Finder struct {
-	trees, leaves int
-	tables
-}
+	trees, leaves, columns int
 
-// tables hold bitmasks of the codes of columns. A row takes the AND of those of its codes.
-type tables struct {
-	columns int
-	words   int      // of a bitmask
-	kept    []uint64 // the bitmasks of all tables
-	tables  []table
+	words  int      // of a bitmask
+	kept   []uint64 // the bitmasks of all tables
+	tables []table
 }
 
 // table holds the bits that the codes of a column keep.
@@ -38,37 +33,22 @@ func NewFinder(forest Forest, columns int) *Finder {
 	if err := forest.Check(columns); err != nil || columns < 1 {
 		panic(fmt.Sprintf("tree: NewFinder: a forest over %d columns: %v", columns, err))
 	}
-	f := &Finder{trees: forest.Trees(), leaves: forest.Leaves}
-	rules := make(rules)
+	f := &Finder{trees: forest.Trees(), leaves: forest.Leaves, columns: columns}
+	f.words = (f.trees*f.leafBits() + 63) / 64
+	rules := make(map[int32][]rule) // of each column
 	first := 0
 	for t, size := range forest.Sizes {
 		shift := t * f.leafBits() % 64
 		walk(forest.Lefts[first:][:size], func(node, leaf, left, _ int) {
-			ruled := (uint64(1)<<(left+1) - 1) << leaf << shift
-			rules.add(forest, first+node, rule{word: t * f.leafBits() / 64, kept: ^ruled})
+			order, ruled := int(forest.Compared[first+node]), (uint64(1)<<(left+1)-1)<<leaf<<shift
+			column := forest.Orders.Columns[order]
+			rules[column] = append(rules[column], rule{t * f.leafBits() / 64, ^ruled, forest.Orders.RanksOf(order), forest.Cuts[first+node]})
 		})
 		first += int(size)
 	}
-	f.tables = rules.tables(columns, (f.trees*f.leafBits()+63)/64)
-	return f
-}
-
-// rules are those of each column.
-type rules map[int32][]rule
-
-// add adds the rule of a node.
-func (all rules) add(f Forest, node int, r rule) {
-	order := int(f.Compared[node])
-	r.ranks, r.cut = f.Orders.RanksOf(order), f.Cuts[node]
-	column := f.Orders.Columns[order]
-	all[column] = append(all[column], r)
-}
-
-// tables returns the tables of rules. Neighbouring codes that keep the same bits share a bitmask.
-func (all rules) tables(columns, words int) tables {
-	f, row := tables{columns: columns, words: words}, make([]uint64, words)
-	for _, column := range slices.Sorted(maps.Keys(all)) {
-		t, rules := table{column: int(column)}, all[column]
+	row := make([]uint64, f.words)
+	for _, column := range slices.Sorted(maps.Keys(rules)) {
+		t, rules := table{column: int(column)}, rules[column]
 		for code := range Codes {
 			for i := range row {
 				row[i] = ^uint64(0)
@@ -78,10 +58,10 @@ func (all rules) tables(columns, words int) tables {
 					row[r.word] &= r.kept
 				}
 			}
-			if code == 0 || !slices.Equal(row, f.kept[len(f.kept)-words:]) {
+			if code == 0 || !slices.Equal(row, f.kept[len(f.kept)-f.words:]) { // neighbouring codes share a bitmask
 				f.kept = append(f.kept, row...)
 			}
-			t.offsets[code] = int32(len(f.kept) - words)
+			t.offsets[code] = int32(len(f.kept) - f.words)
 		}
 		f.tables = append(f.tables, t)
 	}
@@ -96,11 +76,10 @@ func (f *Finder) leafBits() int {
 	return 64
 }
 
-// rule is a node: the bits of a word that a row of a rank above the cut keeps, or with below one of a rank up to it.
+// rule is a node: the bits of a word that a row of a rank above the cut keeps.
 type rule struct {
 	word  int
 	kept  uint64
-	below bool
 	ranks []uint8 // of the codes; nil: each code is its own rank
 	cut   uint8
 }
@@ -110,7 +89,7 @@ func (r *rule) fails(code int) bool {
 	if r.ranks != nil {
 		code = int(r.ranks[code])
 	}
-	return (code > int(r.cut)) != r.below
+	return code > int(r.cut)
 }
 
 // Leaves are the leaves of rows in each tree (trees × rows): a byte each, numbered within the tree.
@@ -118,7 +97,8 @@ type Leaves struct {
 	Rows, Trees int
 	Data        []uint8
 
-	conjunction
+	kept    []uint64 // scratch for one row
+	offsets []int32
 }
 
 // Reshape resizes l. It reuses its memory. The values are unspecified.
@@ -131,10 +111,13 @@ func (l Leaves) Tree(t int) []uint8 { return l.Data[t*l.Rows:][:l.Rows:l.Rows] }
 
 // Find writes the leaves of rows, given their codes (rows × columns, row-major), into dst, whose memory it reuses.
 func (f *Finder) Find(dst *Leaves, codes []uint8) {
-	n := f.rows(codes)
+	n := len(codes) / f.columns
+	if len(codes) != n*f.columns {
+		panic(fmt.Sprintf("tree: %d codes of %d columns", len(codes), f.columns))
+	}
 	dst.Reshape(n, f.trees)
 	for i := range n {
-		kept := f.conjoin(&dst.conjunction, codes[i*f.columns:][:f.columns])
+		kept := f.conjoin(dst, codes[i*f.columns:][:f.columns])
 		if f.leaves > 32 {
 			for t := range f.trees {
 				dst.Data[t*n+i] = uint8(bits.TrailingZeros64(kept[t]))
@@ -153,39 +136,24 @@ func (f *Finder) Find(dst *Leaves, codes []uint8) {
 	}
 }
 
-// rows returns the number of rows with these codes.
-func (f *tables) rows(codes []uint8) int {
-	n := len(codes) / f.columns
-	if len(codes) != n*f.columns {
-		panic(fmt.Sprintf("tree: %d codes of %d columns", len(codes), f.columns))
-	}
-	return n
-}
-
-// conjunction is scratch of [tables.conjoin] for one row.
-type conjunction struct {
-	kept    []uint64
-	offsets []int32
-}
-
-// conjoin returns the bits that all codes of a row keep, valid until the next call.
-func (f *tables) conjoin(c *conjunction, row []uint8) []uint64 {
-	c.kept, c.offsets = slices.Grow(c.kept[:0], f.words)[:f.words], c.offsets[:0]
+// conjoin returns the bits that all codes of a row keep, in the scratch of l.
+func (f *Finder) conjoin(l *Leaves, row []uint8) []uint64 {
+	l.kept, l.offsets = slices.Grow(l.kept[:0], f.words)[:f.words], l.offsets[:0]
 	for j := range f.tables {
 		t := &f.tables[j]
-		c.offsets = append(c.offsets, t.offsets[row[t.column]])
+		l.offsets = append(l.offsets, t.offsets[row[t.column]])
 	}
 	at := 0
 	for ; at+8 <= f.words; at += 8 {
-		conjoin8((*[8]uint64)(c.kept[at:]), f.kept[min(at, len(f.kept)):], c.offsets)
+		conjoin8((*[8]uint64)(l.kept[at:]), f.kept[min(at, len(f.kept)):], l.offsets)
 	}
 	for ; at < f.words; at++ {
-		c.kept[at] = ^uint64(0)
-		for _, from := range c.offsets {
-			c.kept[at] &= f.kept[int(from)+at]
+		l.kept[at] = ^uint64(0)
+		for _, from := range l.offsets {
+			l.kept[at] &= f.kept[int(from)+at]
 		}
 	}
-	return c.kept
+	return l.kept
 }
 
 // conjoin8 writes eight words of the conjunction. It is a separate function so that they stay in registers.
