@@ -757,7 +757,7 @@ func (s *simulation) startSolver(i int) {
 			return s.join(a, s.solvers,
 				i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-			local := worker.NewLocal(p.Client, s.blas, plan, worker.Options{Cache: cache, Executor: sequential{}}, event.Ignore{})
+			local := worker.Options{Cache: cache, Executor: sequential{}}
 			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}

@@ -136,8 +136,7 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	m.together(role(func() error {
 		return UnlessStopped(working, m.work(working, plan, l.Next, rec))
 	}), role(func() error {
-		local := worker.NewLocal(m.Client, m.BLAS, plan, m.resources(), rec)
-		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, local, m.Solves, plan, l.Next, rec))
+		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, m.resources(), m.Solves, plan, l.Next, rec))
 	}), role(func() error {
 		defer stop()
 		var err error

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/solver"
@@ -56,8 +57,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 			cache.Retain(nil) // the matrices of the run may take all memory
 		}
 		CheckCache(ctx, p, cache)
-		local := worker.NewLocal(p.Client, blas, plan, worker.Options{Cache: cache, Solves: true}, rec)
-		if err := SolveWhenOwner(ctx, p, blas, local, o, plan, watch, rec); err != nil {
+		if err := SolveWhenOwner(ctx, p, blas, worker.Options{Cache: cache, Solves: true}, o, plan, watch, rec); err != nil {
 			return err
 		}
 		if owner, err := protocol.Owns(o, 0); err != nil || !owner {
@@ -275,9 +275,9 @@ func next(ctx context.Context, plans *protocol.Plans, group protocol.Owner, rec 
 	}
 }
 
-// SolveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended. local makes the visits if the
-// run is an update that is too small to distribute.
-func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, local *worker.Local, o protocol.Owner, plan *schemas.Plan,
+// SolveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended. local is the resources of the
+// visits if the run is an update that is too small to distribute.
+func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, local worker.Options, o protocol.Owner, plan *schemas.Plan,
 	watch int64, rec event.Recorder) error {
 	id := plan.Run()
 	for {
@@ -286,10 +286,12 @@ func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, 
 			return err
 		}
 		rec.Record(event.Solving{Run: id, Active: true})
-		options := solver.Options{Local: local, Store: p.Sums, Retention: func(ctx context.Context) (time.Duration,
-			error) {
-			return topics.WeightsRetention(ctx, p)
-		}}
+		options := solver.Options{
+			Store: p.Sums, Retention: func(ctx context.Context) (time.Duration, error) { return topics.WeightsRetention(ctx, p) },
+			Local: func(chain *protocol.Chain, earlier *model.Model) solver.Visits {
+				return worker.NewLocal(p.Client, blas, plan, chain, earlier, local, rec)
+			},
+		}
 		if err := solver.New(p.Client, blas, plan, watch, o, options, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}

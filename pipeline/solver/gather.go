@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -263,8 +262,11 @@ func (s *Solver) isSealed(id wire.Identity) bool {
 func (s *Solver) failure(g *gathering) *schemas.Failure {
 	for i := range g.shares {
 		failure := s.failures[g.shares[i].First]
+		if failure == nil || failure.Parent != s.chain.Head() {
+			continue
+		}
 		for _, p := range g.parts {
-			if failure != nil && p.has(&g.shares[i]) && !s.inbox.has(s.identityOf(g, p, &g.shares[i])) {
+			if p.has(&g.shares[i]) && !s.inbox.has(s.identityOf(g, p, &g.shares[i])) {
 				return failure
 			}
 		}
@@ -371,12 +373,9 @@ func (s *Solver) terms(stage int) (parts []*part) {
 
 // Visits makes the visits of an update that is too small to distribute.
 type Visits interface {
-	// Begin begins the visits, with the accepted records of a chain, which grow between visits, and the version that the run starts
-	// from.
-	Begin(chain *protocol.Chain, earlier *model.Model)
 	// Visit makes a visit to all partitions, or sums the Gram matrices of its stage, and returns the records.
 	Visit(ctx context.Context, v protocol.Visit, grams bool) (*protocol.Records, error)
-	// End releases the memory of the visits.
+	// End ends the visits, and releases their memory.
 	End()
 }
 
@@ -403,7 +402,7 @@ func (s *Solver) visitLocal(ctx context.Context, g *gathering) (err error) {
 	if grams { // of the first visit to the stage
 		v = protocol.Visit{Stage: g.Stage}
 	}
-	records, err := s.options.Local.Visit(ctx, v, grams)
+	records, err := s.visits.Visit(ctx, v, grams)
 	if err != nil {
 		return fmt.Errorf("visit %d: %w", g.Number, err)
 	}

@@ -24,19 +24,19 @@ type failureError struct{ schemas.Failure }
 // Error returns the worker's reason.
 func (e *failureError) Error() string { return e.Reason }
 
-// fail records a failure. It is effective if it concerns the due visit, or comes from a worker that can't know the due
-// visit because the weights have expired. It is deferred if the weights of its visit, which are on another topic, have not
-// arrived. Otherwise the worker is out of date, and the failure is ignored.
+// fail records a failure. It is effective while its visit is due: a worker that can't know the due visit, because the weights have expired,
+// concerns that one, and the weights of a visit, which are on another topic, may arrive later. A failure of an earlier visit is ignored, as
+// the worker is out of date.
 func (s *Solver) fail(failure *schemas.Failure) {
-	to := s.early
-	switch {
-	case failure.Parent == s.chain.Head(), failure.Expired:
-		to = s.failures
-	case s.chain.Has(failure.Parent):
+	head := s.chain.Head()
+	if failure.Expired {
+		failure.Parent = head
+	}
+	if failure.Parent != head && s.chain.Has(failure.Parent) {
 		return
 	}
-	for _, partition := range failure.Partitions {
-		to[partition] = failure
+	for _, share := range failure.Partitions {
+		s.failures[share] = failure
 	}
 }
 

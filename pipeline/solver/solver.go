@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -38,8 +39,7 @@ type Solver struct {
 
 	subscription protocol.Subscription
 	inbox        inbox
-	failures     map[int]*schemas.Failure  // of the due visit, by share
-	early        map[int]*schemas.Failure  // of visits whose weights have not arrived, by share
+	failures     map[int]*schemas.Failure  // by share, the last of the due visit or a later one
 	read         map[int]*protocol.Written // last record, by partition of the statistics topic
 	missed       bool                      // the statistics may have missing records: see readMissed
 	claims       int                       // number of claims
@@ -49,13 +49,15 @@ type Solver struct {
 	visited      []schemas.Share // that visits to stages read
 	surveyed     []schemas.Share // that the survey reads
 	options      Options
+	visits       Visits // of an update that is too small to distribute
 	chained      chained
 }
 
 // Options are the resources of a solver besides its client.
 type Options struct {
-	// Local makes the visits of an update that is too small to distribute; nil: the run is none.
-	Local Visits
+	// Local begins the visits of an update that is too small to distribute, with the accepted records of a chain, which grow between visits,
+	// and the version that the run starts from; nil: the run is none.
+	Local func(chain *protocol.Chain, earlier *model.Model) Visits
 	// Store is the in-memory state of the previous run of the chain; nil: it is read from the state topic.
 	Store *Store
 	// Retention returns the retention of the weights topic, or 0 if it is unlimited. The weights of a run that exceeds it are
@@ -75,7 +77,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 		visited: plan.Shares(plan.Partitions()), surveyed: plan.Shares(plan.Surveyed()), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
 		began: client.Clock.Now(), preserved: client.Clock.Now(),
-		inbox: newInbox(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},
+		inbox: newInbox(), failures: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},
 	}
 }
 
@@ -151,8 +153,8 @@ func (s *Solver) solve(ctx context.Context) (*schemas.Place, error) {
 	s.subscription = s.Log.Subscribe(ctx, s.owner.Changed(), s.positions(next)...)
 	defer s.subscription.Close()
 	if s.plan.Update().IsLocal() {
-		defer s.options.Local.End()
-		s.options.Local.Begin(s.chain, earlier)
+		s.visits = s.options.Local(s.chain, earlier)
+		defer s.visits.End()
 	}
 	if err := s.survey(ctx, earlier); err != nil {
 		return nil, fmt.Errorf("survey: %w", err)
@@ -207,26 +209,12 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 		s.collectOrSkip(m)
 		return false, nil
 	case d.Topic == s.Topics.Weights:
-		grown, err := s.chain.Follow(d.Message)
-		if grown {
-			s.grown()
-		}
+		_, err := s.chain.Follow(d.Message)
 		return false, err
 	case protocol.Ends(m, s.run):
 		return false, errEnded
 	}
 	return false, nil
-}
-
-// grown is called after a record is accepted: then another visit is due.
-func (s *Solver) grown() {
-	clear(s.failures)
-	for partition, failure := range s.early {
-		if s.chain.Has(failure.Parent) {
-			delete(s.early, partition)
-			s.fail(failure)
-		}
-	}
 }
 
 // checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has a
@@ -239,16 +227,11 @@ func (s *Solver) checkGoesOn(ctx context.Context) error {
 	if !goesOn {
 		return errEnded
 	}
-	head := s.chain.Head()
-	differs, err := s.chain.Renew(ctx, s.Client)
-	if err == nil && differs {
-		err = errDiffers
-	}
-	if s.chain.Head() != head {
-		s.grown()
-	}
-	if err != nil {
+	switch differs, err := s.chain.Renew(ctx, s.Client); {
+	case err != nil:
 		return err
+	case differs:
+		return errDiffers
 	}
 	return s.preserve(ctx)
 }

@@ -213,17 +213,18 @@ func (w *Worker) publishTerms(ctx context.Context, v *visit.Visit, p *visit.Shar
 	return publish(ctx, w, wire.RecordOf[float64](&dense))
 }
 
-// seals are the known seals of a run, by this and other workers. The zero value is empty. A scan reads the seals of the
-// previous stage while it writes those of its own, so of, add and forget are safe for concurrent use.
+// seals are the known seals of a run, by this and other workers. A scan reads the seals of the previous stage while it writes those of its
+// own, so of, add and forget are safe for concurrent use. Create one with [newSeals].
 type seals struct {
 	mutex sync.Mutex
 	known map[sealed]*statistics.Seal
-
-	next map[int]int64 // by statistics partition: offset of the next message to read
+	next  map[int]int64 // by statistics partition: offset of the next message to read
 }
 
 // sealed is a share, by its first partition, and a stage.
 type sealed struct{ share, stage int }
+
+func newSeals() *seals { return &seals{known: map[sealed]*statistics.Seal{}, next: map[int]int64{}} }
 
 // of returns the seal of a share after a stage, or nil.
 func (s *seals) of(share, stage int) *statistics.Seal {
@@ -236,9 +237,6 @@ func (s *seals) of(share, stage int) *statistics.Seal {
 func (s *seals) add(seal *statistics.Seal) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.known == nil {
-		s.known = map[sealed]*statistics.Seal{}
-	}
 	s.known[sealed{seal.Partition, seal.Stage}] = seal
 }
 
@@ -322,9 +320,6 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		}
 		w.seals.add(seal)
 		w.written[whole.Identity] = whole
-	}
-	if w.seals.next == nil {
-		w.seals.next = map[int]int64{}
 	}
 	w.seals.next[number] = end
 	return nil

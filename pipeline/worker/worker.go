@@ -34,7 +34,7 @@ type Worker struct {
 	chain    *protocol.Chain
 	all      []schemas.Share // of the plan
 	shares   []*visit.Share  // owned shares, in the plan's order
-	seals    seals
+	seals    *seals
 	matrices *matrices // nil: not known yet
 	reserved int64     // bytes of the cache reserved for the matrices
 	executor visit.Executor
@@ -76,7 +76,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	}
 	return &Worker{
 		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, watch: watch, owner: owner, chain: chain,
-		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()), written: map[wire.Identity]*protocol.Written{},
+		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()), written: map[wire.Identity]*protocol.Written{}, seals: newSeals(),
 	}
 }
 
@@ -95,12 +95,7 @@ func (w *Worker) Work(ctx context.Context) error {
 var errDiffers = errors.New("the weights topic has other accepted weights")
 
 func (w *Worker) work(ctx context.Context) error {
-	defer func() {
-		for _, p := range w.shares {
-			p.Release(w.Cache)
-		}
-		w.Cache.Give(w.reserved)
-	}()
+	defer w.release()
 	err := w.visits(ctx)
 	if err == nil || ctx.Err() != nil {
 		w.leave()
@@ -124,6 +119,14 @@ func (w *Worker) work(ctx context.Context) error {
 		w.Cache.Drop(number) // the stored data may be what does not match the log
 	}
 	return &StoppedError{Err: err, worker: w, failure: failure}
+}
+
+// release releases the memory of the worker.
+func (w *Worker) release() {
+	for _, p := range w.shares {
+		p.Release(w.Cache)
+	}
+	w.Cache.Give(w.reserved)
 }
 
 // StoppedError means that a worker can't make the due visit. The role then leaves its partitions to other workers, which
