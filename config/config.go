@@ -61,7 +61,7 @@ type Config struct {
 	Serve        serve.Options
 	Score        Score
 
-	untuned  bool     // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
+	untuned  bool     // stages are left out, or the columns of examples, and no key but a link says how they are prepared and fitted
 	unlinked bool     // no key says the link of the first stage
 	ignored  []string // environment variables with the prefix of keys that Kubernetes sets
 }

@@ -62,10 +62,11 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	return c, nil
 }
 
-// untuned reports whether the one stage has the features that suit sparse rows, and no other key than its link says how they are
-// prepared and fitted.
+// untuned reports whether the one stage, if stages are not left out, has the features that suit sparse rows, and no other key than its
+// link says how they are prepared and fitted.
 func (s *settings) untuned(c *Config) bool {
-	if len(c.Stages) != 1 || !slices.Contains(stages.KindOf(c.Stages[0].Features).Suits, stages.SparseRows) || s.hasBelow("prepare") {
+	unsuited := func(s Stage) bool { return !slices.Contains(stages.KindOf(s.Features).Suits, stages.SparseRows) }
+	if len(c.Stages) > 1 || slices.ContainsFunc(c.Stages, unsuited) || s.hasBelow("prepare") {
 		return false
 	}
 	for key := range s.set {

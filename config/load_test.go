@@ -170,7 +170,7 @@ func TestFileWithEveryKey(t *testing.T) {
 func TestFileWithOnlyAName(t *testing.T) {
 	c := loaded(t, "empty.yaml", nil, nil)
 	want := Defaults()
-	want.Name = "a"
+	want.Name, want.untuned, want.unlinked = "a", true, true
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, expected %+v", c, want)
 	}

@@ -152,7 +152,7 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			continue
 		}
 		shared, link := len(job.Stages) == 0 || job.Untuned, schemas.Link("")
-		if job.Untuned {
+		if job.Untuned && !job.Unlinked {
 			link = job.Stages[0].Link
 		}
 		of, known := chosen[link]
@@ -165,7 +165,7 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			chosen[link] = of
 		}
 		switch {
-		case len(job.Stages) > 0:
+		case job.Untuned || len(job.Stages) > 0:
 			job.Prepare = of.Prepare
 		case job.Prepare.Scale == stages.ScaleAuto:
 			job.Prepare.Scale = of.Prepare.Scale

@@ -637,8 +637,11 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 	sparse := sparseChainJob(t, link.Softmax)
 	sparse.Stages, sparse.Untuned, sparse.Unlinked = sparse.Stages[:1], true, true
 	sparse.Prepare = schemas.Prepare{Scale: stages.ScaleAuto}
+	bare := sparse
+	bare.Stages = nil
 	for name, job := range map[string]topics.Job{
 		"stages are ended": ended, "of an average too": averaged, "no stages": none, "preparation of sparse rows": sparse,
+		"no stages of sparse rows": bare,
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)

@@ -73,12 +73,19 @@ func Resolve(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job t
 // ResolvePlanned is [Resolve] for a job of a chain, with the rows of the plan of its first run, whose number is given.
 func ResolvePlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
-	if job.Untuned {
-		job.Prepare = plan.Prepare
-	}
 	c := newChooser(p, by, job, samePlans(plan), rows, rec)
 	c.chained = true
-	return c.resolve(ctx)
+	chosen, err := c.resolve(ctx)
+	chosen.Prepare = scaled(chosen.Prepare, plan)
+	return chosen, err
+}
+
+// scaled returns a preparation with the scale of a plan unless it has one.
+func scaled(p schemas.Prepare, plan *schemas.Plan) schemas.Prepare {
+	if p.Scale == stages.ScaleAuto {
+		p.Scale = plan.Prepare.Scale
+	}
+	return p
 }
 
 func (c *chooser) resolve(ctx context.Context) (job topics.Job, err error) {
@@ -86,21 +93,27 @@ func (c *chooser) resolve(ctx context.Context) (job topics.Job, err error) {
 		return job, nil
 	}
 	defer func() { err = errors.Join(err, c.close(ctx)) }()
-	if job.Untuned || slices.ContainsFunc(job.Stages, autoColumns) {
-		if job, err = c.tuned(ctx); err != nil || !slices.ContainsFunc(job.Stages, endsStages) {
+	var candidates []candidate
+	if len(job.Stages) == 0 {
+		if candidates, err = c.suitable(ctx); err != nil {
 			return job, err
 		}
-		c.job = job
+		if only := candidates[0]; len(candidates) == 1 && only.least == len(only.stages) {
+			event.Notice(c.recorder, "stages: %s, by what the examples are", only.name)
+			if job.Stages, job.Prepare = only.stages, only.prepare; !slices.ContainsFunc(job.Stages, autoColumns) {
+				return job, nil
+			}
+			c.job = job
+		}
 	}
-	candidates, err := c.candidatesOf(ctx, job)
-	if err != nil {
-		return job, err
-	}
-	if len(candidates) == 1 && candidates[0].least == len(candidates[0].stages) {
-		only := candidates[0]
-		event.Notice(c.recorder, "stages: %s, by what the examples are", only.name)
-		job.Stages, job.Prepare = only.stages, only.prepare
-		return job, nil
+	if len(job.Stages) > 0 {
+		if job.Untuned || slices.ContainsFunc(job.Stages, autoColumns) {
+			if job, err = c.tuned(ctx); err != nil || !slices.ContainsFunc(job.Stages, endsStages) {
+				return job, err
+			}
+			c.job = job
+		}
+		candidates = []candidate{listed(job)}
 	}
 	best, err := c.lowestOf(ctx, candidates)
 	if err != nil {
@@ -301,19 +314,19 @@ const (
 	leastImage = 16
 )
 
-// candidatesOf returns the candidates for the stages of a job: those that it lists, or what suits its examples. Of tables these
-// are the columns alone, trees, and trees after an opening, or only the opening if too few rows can be held out.
-func (c *chooser) candidatesOf(ctx context.Context, job topics.Job) ([]candidate, error) {
-	if len(job.Stages) > 0 {
-		return []candidate{listed(job)}, nil
-	}
+// suitable returns candidates that suit the examples of a job without stages. Of tables these are the columns alone, trees, and trees
+// after an opening, or only the opening if too few rows can be held out.
+func (c *chooser) suitable(ctx context.Context) ([]candidate, error) {
+	job := c.job
 	first, err := c.look(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case first.Sparse:
-		return suiting(job, stages.SparseRows, job.Prepare), nil
+		list := suiting(job, stages.SparseRows, job.Prepare)
+		list[0].stages[0].Passes = solve.LastPasses(list[0].stages[0])
+		return list, nil
 	case first.Image.Height() >= leastImage && first.Image.Width() >= leastImage:
 		return suiting(job, stages.Images, job.Prepare), nil
 	case !first.Named:

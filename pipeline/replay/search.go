@@ -88,7 +88,7 @@ func ingestedPlans(ctx context.Context, p *topics.Pipeline, by dispatch.Process,
 func samePlans(plan *schemas.Plan) planner {
 	return func(job topics.Job) (*schemas.Plan, error) {
 		own := *plan
-		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, stages.Placed(job.Stages, nil), job.Prepare, job.Examples.Holdout
+		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, stages.Placed(job.Stages, nil), scaled(job.Prepare, plan), job.Examples.Holdout
 		return &own, nil
 	}
 }

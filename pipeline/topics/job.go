@@ -34,7 +34,7 @@ type Job struct {
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
 	Stages       []schemas.Stage       // a repeated stage is listed once for each repetition; if Average is set, the stages of a member
-	Untuned      bool                  // the only stage has the kind columns, and only its link is configured, not its preparation and fit
+	Untuned      bool                  // no key says how sparse rows are prepared and fitted, but at most the link of columns
 	Unlinked     bool                  // the link of the first stage is not configured
 	Average      int                   // number of averaged members; 0 and 1: no averaging
 	Threshold    schemas.ThresholdRule // from which probability on the second of two classes is predicted; zero: the most probable is
