@@ -2,7 +2,6 @@ package stages
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -28,26 +27,19 @@ func learnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float
 	if columns == nil {
 		columns = make(examples.Columns, sample.Cols)
 	}
-	c := newCoder(columns)
-	narrow := c.narrow(sample)
-	bins := tree.EdgesOf(narrow.Data, narrow.Cols)
-	shape, edges := make([]float32, 0, 2*len(columns)), []float32{}
-	for j, column := range columns {
-		if n := len(column.Categories); n > 0 {
-			bins[j] = tree.WordEdges(min(n, tree.MaxWords))
-		}
-		shape = append(shape, float32(c.features[j]), float32(len(bins[j])))
-		edges = append(edges, bins[j]...)
-	}
-	return wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(columns), 2, shape), wire.Vector(statistics.TensorEdges, edges)}
-}
-
-func newCoder(columns examples.Columns) *Coder {
-	c := &Coder{}
+	shape, all, feature := make([]float32, 0, 2*len(columns)), []float32{}, 0
 	for _, column := range columns {
-		c.features = append(c.features, column.Features())
+		var edges []float32
+		if n := len(column.Categories); n > 0 {
+			edges = tree.WordEdges(min(n, tree.MaxWords))
+		} else {
+			values, _ := valuesOf(sample, feature)
+			edges = tree.EdgesOf(values)
+		}
+		shape, all = append(shape, float32(column.Features()), float32(len(edges))), append(all, edges...)
+		feature += column.Features()
 	}
-	return c
+	return wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(columns), 2, shape), wire.Vector(statistics.TensorEdges, all)}
 }
 
 // readCoder reads the result of learnBins for rows of the given number of features. It returns nil if there is none.
@@ -134,10 +126,6 @@ func (c *Coder) Encode(raw kernel.Dense) []uint8 { return c.AppendCodes(nil, raw
 func (c *Coder) AppendCodes(codes []uint8, raw kernel.Dense) []uint8 {
 	width, from := len(c.features), len(codes)
 	codes = slices.Grow(codes, raw.Rows*width)[:from+raw.Rows*width]
-	if raw.Cols == width {
-		c.encoder.Encode(codes[from:], raw.Data)
-		return codes
-	}
 	for i := range raw.Rows {
 		row, to := raw.Row(i), codes[from+i*width:][:width]
 		for j, features := range c.features {
@@ -152,34 +140,7 @@ func (c *Coder) AppendCodes(codes []uint8, raw kernel.Dense) []uint8 {
 	return codes
 }
 
-// narrow returns rows with one value per column (n × c): the index of a word among the categories, and NaN for other
-// words.
-func (c *Coder) narrow(raw kernel.Dense) kernel.Dense {
-	if raw.Cols == len(c.features) {
-		return raw
-	}
-	dst := kernel.NewDense(raw.Rows, len(c.features))
-	for i := range raw.Rows {
-		row, to := raw.Row(i), dst.Row(i)
-		for j, features := range c.features {
-			if to[j] = row[0]; features > 1 {
-				to[j] = codeOf(row[:features-1])
-			}
-			row = row[features:]
-		}
-	}
-	return dst
-}
-
-// codeOf returns the index of the indicator that is set; NaN if there is none, or only that of a word without a code.
-func codeOf(indicators []float32) float32 {
-	if i := firstSet(indicators); i >= 0 {
-		return float32(i)
-	}
-	return float32(math.NaN())
-}
-
-// firstSet is codeOf with −1 instead of NaN.
+// firstSet returns the index of the indicator that is set; −1 if there is none, or only that of a word without a code.
 func firstSet(indicators []float32) int {
 	for i, v := range indicators[:min(len(indicators), tree.MaxWords)] {
 		if v > 0 {

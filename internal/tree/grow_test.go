@@ -511,13 +511,7 @@ func TestEncode(t *testing.T) {
 		for _, edge := range edges {
 			values = append(values, edge, math.Nextafter32(edge, inf), math.Nextafter32(edge, -inf))
 		}
-		rows := make([]float32, 2*len(values))
-		for i, x := range values {
-			rows[2*i], rows[2*i+1] = x, 7
-		}
-		codes := make([]uint8, len(rows))
-		e.Encode(codes, rows)
-		for i, x := range values {
+		for _, x := range values {
 			want := uint8(1)
 			for _, edge := range edges {
 				if edge < x {
@@ -527,8 +521,8 @@ func TestEncode(t *testing.T) {
 			if x != x {
 				want = 0
 			}
-			if codes[2*i] != want || codes[2*i+1] != 2 {
-				t.Errorf("%v has the code %d, and 7 has %d, want %d and 2, of edges %v", x, codes[2*i], codes[2*i+1], want, edges)
+			if got, other := e.Code(0, x), e.Code(1, 7); got != want || other != 2 {
+				t.Errorf("%v has the code %d, and 7 has %d, want %d and 2, of edges %v", x, got, other, want, edges)
 			}
 		}
 	}
@@ -539,7 +533,7 @@ func edgesOf(r *rand.Rand, n int) []float32 {
 	for i := range values {
 		values[i] = float32(r.NormFloat64())
 	}
-	return EdgesOf(values, 1)[0]
+	return EdgesOf(slices.Sorted(slices.Values(values)))
 }
 
 // A sample has at most 250 codes per column. Up to 250 distinct values each get their own. A value that occurs in 1/250
@@ -556,19 +550,21 @@ func TestBinsOfASample(t *testing.T) {
 					values[i] = float32(math.Floor(20 * float64(values[i])))
 				}
 			}
-			edges := EdgesOf(values, 1)
-			e, err := NewEncoder(edges)
+			edges := EdgesOf(slices.Sorted(slices.Values(values)))
+			e, err := NewEncoder([][]float32{edges})
 			arrowtest.NoError(t, err)
 			codes := make([]uint8, n)
-			e.Encode(codes, values)
+			for i, x := range values {
+				codes[i] = e.Code(0, x)
+			}
 			rows, largest, count := map[uint8]int{}, map[uint8]float32{}, map[float32]int{}
 			for i, code := range codes {
 				rows[code]++
 				largest[code] = max(largest[code], values[i])
 				count[values[i]]++
 			}
-			if len(rows) > MaxEdges+1 || len(edges[0]) > MaxEdges || len(rows) != len(edges[0])+1 {
-				t.Errorf("%d values have %d codes of %d edges", n, len(rows), len(edges[0]))
+			if len(rows) > MaxEdges+1 || len(edges) > MaxEdges || len(rows) != len(edges)+1 {
+				t.Errorf("%d values have %d codes of %d edges", n, len(rows), len(edges))
 			}
 			if len(count) <= MaxEdges+1 && len(rows) != len(count) {
 				t.Errorf("%d values, of which %d are different, have %d codes", n, len(count), len(rows))
@@ -587,12 +583,7 @@ func TestBinsOfASample(t *testing.T) {
 	}
 }
 
-func TestBinsOfMissingValues(t *testing.T) {
-	nan := float32(math.NaN())
-	edges := EdgesOf([]float32{nan, 1, nan, 2, nan, 1}, 2)
-	if len(edges[0]) != 0 || !slices.Equal(edges[1], []float32{1.5}) {
-		t.Errorf("edges are %v", edges)
-	}
+func TestEdgesAreBetweenValues(t *testing.T) {
 	if between(1, math.Nextafter32(1, 2)) != 1 || between(float32(math.Inf(-1)), 3) != float32(math.Inf(-1)) {
 		t.Error("an edge is not between its values")
 	}
