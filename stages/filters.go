@@ -146,14 +146,7 @@ func (b *filterBank) choose(l Learner, stage int, sample kernel.Dense) kernel.De
 		scaleToOne(rows)
 		return transpose(rows)
 	}
-	chosen := make([]int, sample.Rows)
-	for i := range chosen {
-		chosen[i] = i
-	}
-	for j := range min(f, sample.Rows) { // Fisher–Yates shuffle
-		k := j + draws.Below(uint64(j), sample.Rows-j)
-		chosen[j], chosen[k] = chosen[k], chosen[j]
-	}
+	chosen := shuffled(draws, sample.Rows)
 	for j := range f {
 		copy(rows.Row(j), sample.Row(chosen[j%len(chosen)]))
 	}
