@@ -10,29 +10,16 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// The candidate ridges: 1 and 3 times the powers of ten from 1e-4 to 10. They are round numbers that users may write,
-// and few enough that rounding hardly ever changes the choice. Below 1e-4, no measured data set has an error that is
-// smaller by a tenth. But the criterion may fall there without end: the Gram matrix of a sample lacks rarely nonzero
-// features, which the cross moment of all rows includes. On the pixels of MNIST it fell until 3e-7, with an error of
-// 8.5 % where 1e-4 has 7.4 %.
-const (
-	ridgesPerDecade = 2
-	firstRidge      = -4 * ridgesPerDecade // 1e-4
-	lastRidge       = 1 * ridgesPerDecade  // 10
-	middleRidge     = -3 * ridgesPerDecade // 1e-3, where the search begins
-)
+// ridges returns the candidate ridges: 1 and 3 times the powers of ten. They are round numbers that users may write, and few enough that
+// rounding hardly ever changes the choice. Below 1e-4, no measured data set has an error that is smaller by a tenth. But the criterion may
+// fall there without end: the Gram matrix of a sample lacks rarely nonzero features, which the cross moment of all rows includes. On the
+// pixels of MNIST it fell until 3e-7, with an error of 8.5 % where 1e-4 has 7.4 %.
+func ridges() []float64 { return []float64{1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10} }
 
-// ridgeAt returns a candidate ridge.
-func ridgeAt(i int) float64 {
-	factor, decade := 1.0, i/ridgesPerDecade
-	if i%ridgesPerDecade != 0 {
-		factor, decade = 3, int(math.Floor(float64(i)/ridgesPerDecade))
-	}
-	if decade < 0 {
-		return factor / math.Pow10(-decade) // rounds once, so that 0.3 equals the literal
-	}
-	return factor * math.Pow10(decade)
-}
+const (
+	middleRidge = 2 // among the candidates, where the search begins
+	decade      = 2 // candidates per power of ten
+)
 
 const (
 	// roundingFactor is the margin of λ above the eigenvalues that are only the float32 rounding of a Gram matrix. If
@@ -83,30 +70,31 @@ func effectiveRows(weight, squares float64) float64 {
 // tridiagonal form of S would serve all ridges with a third of the operations, but half of them read the remaining
 // matrix for each column: 90 GB at p = 4096.
 func (v *validation) choose() schemas.Ridge {
+	all := ridges()
 	if !(v.curvature > 0 && v.unit > 0) {
-		return schemas.Ridge(ridgeAt(middleRidge)) // no residual to fit, or no feature to fit it with
+		return schemas.Ridge(all[middleRidge]) // no residual to fit, or no feature to fit it with
 	}
 	v.eliminate()
 	scores := map[int]float64{}
 	score := func(i int) float64 {
-		if i < firstRidge || i > lastRidge {
+		if i < 0 || i >= len(all) {
 			return math.Inf(1)
 		}
 		if _, known := scores[i]; !known {
-			scores[i] = v.score(ridgeAt(i))
+			scores[i] = v.score(all[i])
 		}
 		return scores[i]
 	}
 	best := middleRidge
-	for best < lastRidge && math.IsInf(score(best), 1) {
+	for best < len(all)-1 && math.IsInf(score(best), 1) {
 		best++ // below the floor
 	}
-	for _, step := range []int{ridgesPerDecade, -ridgesPerDecade, 1, -1} {
+	for _, step := range []int{decade, -decade, 1, -1} {
 		for score(best+step) < score(best) {
 			best += step
 		}
 	}
-	return schemas.Ridge(ridgeAt(best))
+	return schemas.Ridge(all[best])
 }
 
 // Alike reports whether two stages, whose ridge is auto, should share it: they have the same features and the same
@@ -169,7 +157,7 @@ func (v *validation) score(ridge float64) float64 {
 func (v *validation) isDefinite(shift float64) bool {
 	if v.definite == 0 {
 		v.definite = math.Inf(1)
-		if smallest := ridgeAt(firstRidge) * v.unit / roundingFactor; smallest < shift && v.isDefinite(smallest) {
+		if smallest := ridges()[0] * v.unit / roundingFactor; smallest < shift && v.isDefinite(smallest) {
 			return true
 		}
 	}
