@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
@@ -66,7 +68,7 @@ func (c *Config) problems() []option.Problem {
 		}
 	}
 	if len(badBrokers) > 0 {
-		wrong("brokers", c.Brokers, "host:port for each broker, unlike "+option.Enumerate(badBrokers, "and"))
+		wrong("brokers", c.Brokers, "host:port for each broker, unlike "+english.WordSeries(badBrokers, "and"))
 	}
 	if len(c.Brokers) == 0 && (c.Security.TLS.Enabled || c.Security.SASL.Mechanism != "") {
 		wrong("security", "set without brokers", "brokers too, because the embedded broker has no security")

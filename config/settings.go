@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -118,7 +119,7 @@ func (s *settings) putList(key string, t reflect.Type, y *yaml.Node, at origin) 
 
 func (s *settings) putMapping(key string, t reflect.Type, y *yaml.Node, at origin) {
 	if y.Kind != yaml.MappingNode {
-		s.wrong(key, written(y), "a mapping with "+option.Enumerate(namesOf(t), "or"), at)
+		s.wrong(key, written(y), "a mapping with "+english.WordSeries(namesOf(t), "or"), at)
 		return
 	}
 	s.set[key] = setting{origin: at}
@@ -221,7 +222,7 @@ func (s *settings) unknown(t reflect.Type, key, name, value string, at origin) {
 		return
 	}
 	names := namesOf(t)
-	want := "one of the keys " + option.Enumerate(names, "or")
+	want := "one of the keys " + english.WordSeries(names, "or")
 	if len(names) == 1 {
 		want = "the key " + names[0]
 	}

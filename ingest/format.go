@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
@@ -17,7 +19,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/signature"
 )
 
@@ -131,7 +132,7 @@ func formatNames(quote, conjunction string, is func(format.Format) bool) string 
 	for _, f := range formatsThat(is) {
 		names = append(names, quote+f.Name+quote)
 	}
-	return option.Enumerate(names, conjunction)
+	return english.WordSeries(names, conjunction)
 }
 
 // readsText returns a *input.Error if the options name a text column and the format does not support one.

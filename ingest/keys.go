@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/ingest/archive"
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/typed"
@@ -129,7 +131,7 @@ func Keys() []option.Key {
 		{Name: "categorical", Rule: areColumns(),
 			Meaning: "tables: categorical columns. Each becomes one feature for each value in " +
 				"`train`, or in `from_topic` when first read, and one for all other values"},
-		{Name: "times", Rule: option.Rule{Want: "for each column, different parts of " + option.Enumerate(value.TimeParts(), "and") +
+		{Name: "times", Rule: option.Rule{Want: "for each column, different parts of " + english.WordSeries(value.TimeParts(), "and") +
 			", and a unit: auto, s, ms, us, ns, days, excel or yyyymmdd", Holds: func(v any) bool { return v.(layout.Times).Valid() }},
 			Meaning: "tables: date and time columns, and the features to derive from each: " +
 				"`{column: [hour, weekday, month, age]}`, or with the unit of numbers `{column: {parts: [hour], unit: ms}}`. See " +
@@ -223,7 +225,7 @@ func formatMeanings() string {
 	for _, f := range formatsThat(format.Format.IsOfFiles) {
 		ofFiles = append(ofFiles, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
 	}
-	return option.Enumerate(ofFiles, "or") + "; none: detected from the file name, then from the first bytes. Of " +
+	return english.WordSeries(ofFiles, "or") + "; none: detected from the file name, then from the first bytes. Of " +
 		"`from_topic`: " + formatNames("`", "or", format.Format.IsOfMessages) + "; see [producers](producers.md#topics-of-your-own)"
 }
 
@@ -235,5 +237,5 @@ func schemaFiles() string {
 			kinds = append(kinds, fmt.Sprintf("`%s` for `%s`", f.Schema.Ending, f.Name))
 		}
 	}
-	return option.Enumerate(kinds, "or")
+	return english.WordSeries(kinds, "or")
 }

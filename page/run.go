@@ -450,7 +450,7 @@ func (r *reader) working(now *Run) Staff {
 				w.Waits = "solves"
 			case len(behind) > 0:
 				behind = slices.Compact(behind)
-				w.Waits = "waits for " + english.OxfordWordSeries(behind[:min(len(behind), 3)], "and")
+				w.Waits = "waits for " + english.WordSeries(behind[:min(len(behind), 3)], "and")
 			default:
 				w.Waits = "waits for workers"
 			}

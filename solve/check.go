@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
@@ -69,7 +71,7 @@ func Check(s schemas.Stage) []option.Problem {
 	names := methodNames(false)
 	quadratic := slices.Contains(methodNames(true), s.Method) && !slices.Contains(names, s.Method)
 	if quadratic && l.Name != "" && !l.Quadratic {
-		bad("method", s.Method, option.Enumerate(names, "or")+", as the link is "+l.Name)
+		bad("method", s.Method, english.WordSeries(names, "or")+", as the link is "+l.Name)
 	}
 	if l.Learnt && s.Rate > 0 && s.Rate < 1 {
 		bad("rate", fmt.Sprint(s.Rate), "1, because the link "+l.Name+" is learnt from the predictions of the unscaled weights")
@@ -97,25 +99,25 @@ func Keys() []option.Key {
 	}
 	return []option.Key{
 		{Name: "link", Rule: option.OneOf(link.Names()...),
-			Meaning: "how a score becomes a prediction, and its loss: " + option.Enumerate(links, "or")},
+			Meaning: "how a score becomes a prediction, and its loss: " + english.WordSeries(links, "or")},
 		{Name: "basis", Meaning: fmt.Sprintf("powers of the predictions that the link %s is fitted to, from 1 to %d, ascending",
-			option.Enumerate(learnt, "or"), link.MaxPower)},
+			english.WordSeries(learnt, "or"), link.MaxPower)},
 		{Name: "passes", Rule: option.Whole(1, MaxPasses),
 			Meaning: fmt.Sprintf("maximum number of passes. The default is %d in the last stage, with the method `%s` and "+
 				"the link %s; with `kind: gradient`, %d, and `rounds` end the stage (%d by default with the link %s, otherwise %d)",
-				mostLastPasses, MethodAuto, option.Enumerate(others, "or"), MaxPasses,
-				DefaultRounds(link.Identity), option.Enumerate(quadratic, "or"), DefaultRounds(link.Softmax))},
+				mostLastPasses, MethodAuto, english.WordSeries(others, "or"), MaxPasses,
+				DefaultRounds(link.Identity), english.WordSeries(quadratic, "or"), DefaultRounds(link.Softmax))},
 		{Name: "ridge", Rule: option.Rule{Want: "auto or a number ≥ 0", Holds: func(v any) bool { return v.(schemas.Ridge).Valid() }},
 			Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation, once for stages " +
 				"with the same features and link; for `columns` of sparse rows, except in `run`, by the loss on held-out " +
 				"rows. A warm start keeps it"},
 		{Name: "method", Rule: option.OneOf(methodNames(true)...),
-			Meaning: "optimizer: " + option.Enumerate(ways, "or") + ". With the link " + option.Enumerate(quadratic, "or") +
+			Meaning: "optimizer: " + english.WordSeries(ways, "or") + ". With the link " + english.WordSeries(quadratic, "or") +
 				", the fit is a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
 		{Name: "gram_rows", Rule: option.Rule{Want: "auto, all or a whole number ≥ 1", Holds: isGramRows},
 			Meaning: fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+
 				"column, whichever is more, if that is faster. Passes find the same minimum, except with the link %s",
-				GramAll, GramAuto, rowsPerColumn, option.Enumerate(learnt, "or"))},
+				GramAll, GramAuto, rowsPerColumn, english.WordSeries(learnt, "or"))},
 		{Name: "scores", Meaning: "use the previous predictions as k additional features; not with `kind: trees`"},
 		{Name: "stop.split", Rule: option.OneOf(examples.Holdout.String(), examples.Test.String()),
 			Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
@@ -131,7 +133,7 @@ func Keys() []option.Key {
 				"rows, split evenly between two classes. %g by default; 0: none. `run` takes no other values. See [tables](tables.md#keys)",
 				grownRidgeRows)},
 		{Name: "temperature",
-			Meaning: "in the last stage, with the link " + option.Enumerate(others, "or") + ": number that scores are divided by before " +
+			Meaning: "in the last stage, with the link " + english.WordSeries(others, "or") + ": number that scores are divided by before " +
 				"they become probabilities. 0: 1, or what `train` [chooses](tables.md)"},
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -22,7 +24,7 @@ func Check(f schemas.Features) (problems []option.Problem) {
 	own := KindOf(f)
 	if own.name == "" {
 		own.minSize = 1
-		bad("kind", f.Kind, option.Enumerate(Names(func(Kind) bool { return true }), "or"))
+		bad("kind", f.Kind, english.WordSeries(Names(func(Kind) bool { return true }), "or"))
 	}
 	if f.Size < own.minSize || f.Size > maxSize {
 		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", own.minSize, maxSize))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -16,7 +18,7 @@ func Keys() []option.Key {
 		names = append(names, fmt.Sprintf("`%s` (%s)", k.name, k.meaning))
 	}
 	return []option.Key{
-		{Name: "kind", Meaning: option.Enumerate(names, "or")},
+		{Name: "kind", Meaning: english.WordSeries(names, "or")},
 		{Name: "size", Meaning: "number of features of the block; " + meaning("size")},
 		{Name: "bandwidth_scale", Meaning: meaning("bandwidth_scale")},
 		{Name: "degree", Meaning: meaning("degree")},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -55,7 +56,7 @@ func (c checked) Set(text string) error {
 func choose(cmd *cobra.Command, value *string, name, usage string, names ...string) {
 	cmd.Flags().Var(checked{value, func(text string) error {
 		if !slices.Contains(names, text) {
-			return errors.New("expected " + option.Enumerate(names, "or"))
+			return errors.New("expected " + english.WordSeries(names, "or"))
 		}
 		return nil
 	}}, name, usage)

@@ -10,8 +10,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -154,7 +155,7 @@ func SomeNames(names []string) string {
 	if more := len(names) - len(some); more > 0 {
 		some = append(some, fmt.Sprintf("%d more", more))
 	}
-	return option.Enumerate(some, "and")
+	return english.WordSeries(some, "and")
 }
 
 // Refuse is Collect for an error without a position.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Rule is what the value of a key must be. The zero Rule allows any value.
@@ -23,7 +25,7 @@ type Rule struct {
 // OneOf allows some texts, of which "" is not shown.
 func OneOf(texts ...string) Rule {
 	shown := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
-	rule := Rule{Want: Enumerate(shown, "or"), Holds: func(value any) bool { return slices.Contains(texts, fmt.Sprint(value)) }}
+	rule := Rule{Want: english.WordSeries(shown, "or"), Holds: func(value any) bool { return slices.Contains(texts, fmt.Sprint(value)) }}
 	for _, text := range texts {
 		rule.Texts = append(rule.Texts, text)
 	}

@@ -2,7 +2,6 @@ package option
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 )
 
@@ -63,13 +62,5 @@ func TestEdits(t *testing.T) {
 	}
 	if n := Edits("kitten", "sitting"); n != 3 || Edits("ä", "a") != 1 {
 		t.Errorf("kitten to sitting: %d edits", n)
-	}
-}
-
-func TestEnumerate(t *testing.T) {
-	for words, want := range map[string]string{"": "", "a": "a", "a b": "a or b", "a b c": "a, b or c"} {
-		if got := Enumerate(strings.Fields(words), "or"); got != want {
-			t.Errorf("%q, expected %q", got, want)
-		}
 	}
 }

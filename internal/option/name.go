@@ -73,15 +73,6 @@ func Edits(from, to string) int {
 	return row[len(letters)]
 }
 
-// Enumerate joins words as a sentence does: "a", "a or b", "a, b or c".
-func Enumerate(words []string, conjunction string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
-}
-
 // Bytes is an amount of memory in bytes. A configuration has it as a number, or as a number with a decimal (512MB) or
 // binary (1GiB) unit.
 type Bytes int64

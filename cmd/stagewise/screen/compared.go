@@ -62,7 +62,7 @@ func pipelinesOf(runs []dispatch.RunDetails) string {
 			names = append(names, r.Pipeline)
 		}
 	}
-	return english.OxfordWordSeries(names, "and")
+	return english.WordSeries(names, "and")
 }
 
 // maxValue is how many characters of a value a terminal shows of each of several runs. Runs show has all.

@@ -121,7 +121,7 @@ func (s *Search) About() page.About {
 	for _, of := range s.Candidates[0].Settings {
 		keys = append(keys, of.Key)
 	}
-	return page.About{Title: "Search over " + english.OxfordWordSeries(keys, "and"), Pipeline: s.Candidates[0].Name,
+	return page.About{Title: "Search over " + english.WordSeries(keys, "and"), Pipeline: s.Candidates[0].Name,
 		Date: date(s.Ended), By: s.order()}
 }
 

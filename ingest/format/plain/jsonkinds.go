@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -77,5 +78,5 @@ func (k *jsonKinds) String() string {
 	if names == nil {
 		return "null"
 	}
-	return option.Enumerate(names, "and")
+	return english.WordSeries(names, "and")
 }

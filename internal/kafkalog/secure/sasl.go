@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
@@ -48,7 +49,7 @@ type SASL struct {
 func saslKeys() []option.Key {
 	quoted := strings.Split("`"+strings.Join(names(), "`,`")+"`", ",")
 	return []option.Key{
-		{Name: "mechanism", Meaning: "mechanism: " + option.Enumerate(quoted, "or") + ". None: no login. " +
+		{Name: "mechanism", Meaning: "mechanism: " + english.WordSeries(quoted, "or") + ". None: no login. " +
 			"See [secured clusters](security.md#mechanisms)"},
 		{Name: "username", Meaning: "the user name; at the endpoint `security.sasl.token_url`, the id of the client"},
 		{Name: "password", Meaning: "the password, or the secret of the client, only from the environment variable " +
@@ -111,7 +112,7 @@ func (o SASL) login() (login, []option.Problem) {
 	}
 	at := slices.IndexFunc(mechanisms(), func(m mechanism) bool { return m.name == o.Mechanism })
 	if o.Mechanism != "" && at < 0 {
-		want := option.Enumerate(names(), "or")
+		want := english.WordSeries(names(), "or")
 		for _, m := range mechanisms() {
 			want = cmp.Or(m.instead[o.Mechanism], want)
 		}
@@ -130,7 +131,7 @@ func (o SASL) login() (login, []option.Problem) {
 			}
 		}
 		if !slices.Contains(takers, o.Mechanism) {
-			bad(k.Name, option.Shown(field.Interface()), "security.sasl.mechanism to be "+option.Enumerate(takers, "or")+", or no value here")
+			bad(k.Name, option.Shown(field.Interface()), "security.sasl.mechanism to be "+english.WordSeries(takers, "or")+", or no value here")
 		}
 	}
 	if o.Mechanism == "" {
