@@ -161,9 +161,7 @@ func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipe
 		if err != nil {
 			return err
 		}
-		if stop != nil {
-			defer stop()
-		}
+		defer stop()
 	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {

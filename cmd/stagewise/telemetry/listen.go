@@ -111,21 +111,19 @@ func serveMetrics(ctx context.Context, listener net.Listener, registry prometheu
 // returns records them too.
 func Serve(ctx context.Context, c *config.Config, role string, recorder event.Recorder) (_ event.Recorder, stop func(), err error) {
 	m := newMetrics(c.Name, role, time.Now)
-	switch stop, err = ServeRegistry(ctx, c, m.registry, m.trouble, recorder); {
-	case err != nil:
+	if stop, err = ServeRegistry(ctx, c, m.registry, m.trouble, recorder); err != nil {
 		return nil, nil, err
-	case stop == nil:
-		return recorder, func() {}, nil
 	}
 	return Tee{event.Serialised(m), recorder}, stop, nil // whoever reads a log line finds it in the metrics
 }
 
-// ServeRegistry serves metrics and health of a process until stop is called; nil: the configuration says that they are not served, or no
+// ServeRegistry serves metrics and health of a process until stop is called, unless the configuration says that they are not served, or no
 // port is free. trouble returns what keeps the process from its work, or "".
 func ServeRegistry(ctx context.Context, c *config.Config, registry prometheus.Gatherer, trouble func() string,
 	recorder event.Recorder) (stop func(), err error) {
+	nothing := func() {}
 	if c.Metrics.Listen == "" {
-		return nil, nil
+		return nothing, nil
 	}
 	listener, taken, err := listenOn(c.Metrics.Listen)
 	if err != nil {
@@ -135,7 +133,7 @@ func ServeRegistry(ctx context.Context, c *config.Config, registry prometheus.Ga
 		recorder.Record(event.Noticed{Text: taken})
 	}
 	if listener == nil {
-		return nil, nil
+		return nothing, nil
 	}
 	stop = serveMetrics(ctx, listener, registry, trouble, recorder)
 	recorder.Record(event.Serving{Address: listener.Addr().String()})
