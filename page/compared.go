@@ -446,16 +446,15 @@ type About struct {
 type Table struct {
 	Title   string // a heading above it; "": none
 	Caption string
-	Head    []string // of the first column, and of the cells
+	Head    []string
 	Rows    []Bar
 	Wrong   bool // the bars show what is wrong
 }
 
 // Bar is a row of a table, which may end in a bar.
 type Bar struct {
-	Name   string
-	Cells  []string
-	Length float64 // of the bar: 0 to 1, which the longest one has
+	Cells  []string // the first is what the row is about
+	Length float64  // of the bar: 0 to 1, which the longest one has
 }
 
 // Percent returns the length of the bar.
@@ -533,7 +532,7 @@ func WritePage(w io.Writer, about About, runs []Compared) error {
 	if len(runs) == 1 {
 		measures := Table{Caption: "How the run went", Head: []string{"measure", "value"}}
 		for _, row := range Measures(runs) {
-			measures.Rows = append(measures.Rows, Bar{Name: row.Name, Cells: row.Values})
+			measures.Rows = append(measures.Rows, Bar{Cells: append([]string{row.Name}, row.Values...)})
 		}
 		p.Tables = []Table{measures}
 		p.Date = strings.Trim(p.Date+", "+runs[0].Date, ", ")

@@ -106,7 +106,7 @@ func TestPage(t *testing.T) {
 	var page bytes.Buffer
 	first := made("a", 0.001, 2)
 	first.Galleries = []Gallery{{"filters", []Picture{{Shape: examples.Image{1, 1, 3}, Values: []float32{0, 127.5, 255}}}}}
-	first.Bars = []Table{{Title: "importance", Caption: "of columns", Head: []string{"column"}, Rows: []Bar{{Name: "<b>", Length: 0.5}}}}
+	first.Bars = []Table{{Title: "importance", Caption: "of columns", Head: []string{"column"}, Rows: []Bar{{Cells: []string{"<b>"}, Length: 0.5}}}}
 	noError(t, WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Compared{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}))
 	text := page.String()
 	for _, outside := range []string{"http://", "https://", "src=", "href=", "url(", "@import", "ZgotmplZ", "<b>"} {

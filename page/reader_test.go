@@ -442,7 +442,7 @@ func TestRunnerIsMissed(t *testing.T) {
 		{kindTrain, false, seen, "No process runs stagewise run: the last one was seen 5 minutes ago."},
 	} {
 		r := &reader{client: &protocol.Client{}, now: func() time.Time { return now }, polled: true, last: c.last}
-		r.topics.poll(time.UnixMilli(0), []polled{{role: roleExamples, name: "examples", partitions: []coverage.Span{{To: 9}}}})
+		r.topics.all = []polled{{role: roleExamples, name: "examples", partitions: []coverage.Span{{To: 9}}}}
 		got, s := "", &State{Versions: []Version{{Version: 1, Kind: c.kind}}, Staff: Staff{Embedded: c.embedded}}
 		r.needsOfProcesses(s, func(_ Level, _, format string, values ...any) { got += fmt.Sprintf(format, values...) })
 		if got != c.want {

@@ -16,11 +16,11 @@ import (
 
 // topics has the ends of the topics of a pipeline, and their growth.
 type topicNames struct {
-	all     []*polled
-	waits   int64   // messages of the source topic that are not ingested
-	unknown bool    // it is not known how many
-	learnt  []int64 // by partition of the examples: before which offset the versions have looked at all; −1: not known
-	bad     int64   // messages that came to quarantine within the time that is fresh
+	all     []polled // in the order of the flow
+	waits   int64    // messages of the source topic that are not ingested
+	unknown bool     // it is not known how many
+	learnt  []int64  // by partition of the examples: before which offset the versions have looked at all; −1: not known
+	bad     int64    // messages that came to quarantine within the time that is fresh
 }
 
 // polled is the state of a topic.
@@ -80,7 +80,8 @@ func (r *reader) pollTopics(ctx context.Context) error {
 		if topic.name == "" {
 			continue
 		}
-		p := polled{role: topic.role, name: topic.name}
+		p := *r.topics.of(topic.role)
+		p.role, p.name, p.partitions = topic.role, topic.name, nil
 		exists, err := r.log.Exists(ctx, topic.name)
 		if err == nil && exists {
 			p.partitions, err = r.client.Log.Spans(ctx, topic.name)
@@ -108,8 +109,10 @@ func (r *reader) pollTopics(ctx context.Context) error {
 	now := r.now()
 	r.change(func() {
 		r.topics.waits, r.topics.unknown, r.topics.bad = waits, unknown, bad
-		r.topics.poll(now, found)
-		r.heard = now
+		for i := range found {
+			found[i].look(now)
+		}
+		r.topics.all, r.heard = found, now
 	})
 	return errors.Join(missing...)
 }
@@ -132,31 +135,19 @@ func (r *reader) recent(ctx context.Context, partitions []coverage.Span) (n int6
 	return n, nil
 }
 
-// poll adds the ends of the topics at a time, in the order of the flow.
-func (t *topicNames) poll(now time.Time, found []polled) {
-	if t.all == nil {
-		for i := range found {
-			t.all = append(t.all, &found[i])
-		}
+// look adds the end of the topic at a time, and its rate.
+func (p *polled) look(now time.Time) {
+	var total int64
+	for _, s := range p.partitions {
+		total += s.To
 	}
-	for i, p := range found {
-		topic := t.all[i]
-		topic.partitions = p.partitions
-		var total int64
-		for _, s := range p.partitions {
-			total += s.To
-		}
-		if n := len(topic.ends); n > 0 && total < topic.ends[n-1].total {
-			topic.ends = nil // the topic was recreated
-		}
-		topic.ends = append(topic.ends, ends{now, total})
-		if len(topic.ends) > rateOver+1 {
-			topic.ends = topic.ends[1:]
-		}
-		if topic.rates = append(topic.rates, topic.rate()); len(topic.rates) > maxRates {
-			topic.rates = topic.rates[1:]
-		}
+	if n := len(p.ends); n > 0 && total < p.ends[n-1].total {
+		p.ends = nil // the topic was recreated
 	}
+	p.ends = append(p.ends, ends{now, total})
+	p.ends = p.ends[max(0, len(p.ends)-rateOver-1):]
+	p.rates = append(p.rates, p.rate())
+	p.rates = p.rates[max(0, len(p.rates)-maxRates):]
 }
 
 // rate returns how many messages a second have come over the last polls.
@@ -199,10 +190,8 @@ func (t *topicNames) learn(ends []int64) {
 
 // of returns the topic of a role: one without partitions if it was not polled.
 func (t *topicNames) of(role string) *polled {
-	for _, p := range t.all {
-		if p.role == role {
-			return p
-		}
+	if at := slices.IndexFunc(t.all, func(p polled) bool { return p.role == role }); at >= 0 {
+		return &t.all[at]
 	}
 	return &polled{}
 }

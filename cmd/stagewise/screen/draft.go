@@ -205,7 +205,7 @@ func (l lines) String() string {
 	return out.String()
 }
 
-// oneLine keeps a comment on its line, whatever the words of a column have in them.
+// oneLine keeps a text on its line, whatever the words of a column have in them.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // Configuration returns the configuration. from is how the command was called.

@@ -156,8 +156,8 @@ func importanceOf(r *explain.Report, of string, top int) page.Table {
 		longest = max(longest, c.Rise.Loss)
 	}
 	for _, c := range r.Importance[:min(len(r.Importance), top)] {
-		t.Rows = append(t.Rows, page.Bar{Name: c.Name, Length: c.Rise.Loss / longest,
-			Cells: ofTask(r, percent(c.Rise.Error)+" ± "+percent(c.Deviation.Error), number(c.Rise.Loss)+" ± "+number(c.Deviation.Loss))})
+		t.Rows = append(t.Rows, page.Bar{Length: c.Rise.Loss / longest,
+			Cells: ofTask(r, c.Name, percent(c.Rise.Error)+" ± "+percent(c.Deviation.Error), number(c.Rise.Loss)+" ± "+number(c.Deviation.Loss))})
 	}
 	return t
 }
@@ -185,11 +185,11 @@ func curve(r *explain.Report, c *explain.Curve) page.Table {
 		t.Head = append(t.Head, r.Labels[k])
 	}
 	for _, p := range c.Points {
-		row := page.Bar{Name: p.Value}
+		cells := []string{p.Value}
 		for _, k := range order {
-			row.Cells = append(row.Cells, number(p.Mean[k]))
+			cells = append(cells, number(p.Mean[k]))
 		}
-		t.Rows = append(t.Rows, row)
+		t.Rows = append(t.Rows, page.Bar{Cells: cells})
 	}
 	return t
 }
@@ -201,8 +201,8 @@ func errorsBy(r *explain.Report, s explain.Slices) page.Table {
 		most = max(most, slice.Error)
 	}
 	for _, slice := range s.Slices {
-		t.Rows = append(t.Rows, page.Bar{Name: slice.Value, Length: slice.Error / most,
-			Cells: ofTask(r, humanize.Comma(int64(slice.Rows)), percent(slice.Error), number(slice.Loss))})
+		t.Rows = append(t.Rows, page.Bar{Length: slice.Error / most,
+			Cells: ofTask(r, slice.Value, humanize.Comma(int64(slice.Rows)), percent(slice.Error), number(slice.Loss))})
 	}
 	return t
 }
@@ -217,14 +217,14 @@ func mostWrong(r *explain.Report) page.Table {
 		}
 	}
 	for _, w := range r.Wrong {
-		row := page.Bar{Name: strconv.FormatInt(w.Row, 10), Cells: []string{w.Label, w.Predicted, number(w.Probability), number(w.Loss)}}
+		cells := []string{strconv.FormatInt(w.Row, 10), w.Label, w.Predicted, number(w.Probability), number(w.Loss)}
 		if r.Task == explain.Regression {
-			row.Cells = nil
+			cells = cells[:1]
 			for k := range r.Labels {
-				row.Cells = append(row.Cells, number(w.Numbers[k]), number(w.Predictions[k]))
+				cells = append(cells, number(w.Numbers[k]), number(w.Predictions[k]))
 			}
 		}
-		t.Rows = append(t.Rows, row)
+		t.Rows = append(t.Rows, page.Bar{Cells: cells})
 	}
 	return t
 }
@@ -307,19 +307,19 @@ func text(list []page.Table) string {
 	for _, t := range list {
 		fmt.Fprintf(&out, "\n%s\n\n", t.Caption)
 		shown, most := Table{Right: true}, min(len(t.Head), maxColumns+1)
-		row := func(width int, name string, cells []string, bar float64) {
-			all := []any{Cut(strings.Join(strings.Fields(name), " "), nameWidth)}
-			for _, cell := range cells[:most-1] {
-				all = append(all, Cut(strings.Join(strings.Fields(cell), " "), width))
+		row := func(width int, cells []string, bar float64) {
+			all := []any{Cut(oneLine(cells[0]), nameWidth)}
+			for _, cell := range cells[1:most] {
+				all = append(all, Cut(oneLine(cell), width))
 			}
 			if t.Barred() {
 				all = append(all, strings.Repeat("█", int(barWidth*max(bar, 0)+0.5)))
 			}
 			shown.Row(all...)
 		}
-		row(headWidth, t.Head[0], t.Head[1:], 0)
+		row(headWidth, t.Head, 0)
 		for _, b := range t.Rows {
-			row(nameWidth, b.Name, b.Cells, b.Length)
+			row(nameWidth, b.Cells, b.Length)
 		}
 		_ = shown.Write(&out) // a builder has no errors
 		if more := len(t.Head) - most; more > 0 {
