@@ -546,11 +546,11 @@ func (a asked) check(v *version, maxAnswer int64) error {
 
 // mostRows returns the maximum number of rows that are predicted together.
 func (a asked) mostRows(v *version) int {
-	k, width := len(v.Labels()), max(v.Width(), 1)
-	if a.contributions > 0 {
-		k *= min(width, tileValues)
+	k, width, most := len(v.Labels()), max(v.Width(), 1), tileRows
+	if a.contributions > 0 { // of many rows at once, which read the tables of trees together
+		k, most = k*min(width, tileValues), contributedRows
 	}
-	return max(1, min(tileRows, tileValues/k, (1<<20)/width))
+	return max(1, min(most, tileValues/k, (1<<20)/width))
 }
 
 // values returns the number of values per row in the answer of a version.

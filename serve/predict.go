@@ -17,6 +17,9 @@ import (
 // tileRows is the maximum number of rows predicted together, the tile size of the kernels.
 const tileRows = 64
 
+// contributedRows is the maximum number of rows that have contributions computed together.
+const contributedRows = 16 * tileRows
+
 // tileValues is the approximate maximum number of values predicted together. A row is not split.
 const tileValues = 1 << 15
 
