@@ -350,7 +350,7 @@ func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(
 		if to = m.Offset + 1; !wanted(m.Message) {
 			continue
 		}
-		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: markOf(partition, m),
+		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: protocol.MarkOf(partition, m),
 			counts: b.late.known(m.Message), lacks: schemas.LackingOf(m.Message)}
 		if examples, err := examples.Decode(m.Value, b.Memory); err == nil {
 			examples = examples.Without(b.forgotten.Rows, partition, m.Offset)
@@ -374,11 +374,6 @@ func weighs(examples *examples.Batch) bool {
 		}
 	}
 	return false
-}
-
-// markOf returns the mark of an examples message.
-func markOf(partition int, m protocol.Message) coverage.Mark {
-	return coverage.Mark{Partition: partition, Offset: m.Offset, Checksum: schemas.MessageChecksum(m.Message, m.Time.UnixMilli())}
 }
 
 // lateSources are messages that a chain has passed over because their sources were not sealed yet, and now are. An

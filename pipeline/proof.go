@@ -81,9 +81,7 @@ func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, erro
 	if at < 0 { // nothing was there
 		return r.backlog.end(n) > bounds.To, nil
 	}
-	mark := r.backlog.marks[at]
-	same := func(m protocol.Message) bool { return markOf(n, m) == mark }
-	found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, bounds, mark.Offset, same)
+	found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, bounds, r.backlog.marks[at])
 	return found != protocol.FoundSame && found != protocol.FoundDeleted, err
 }
 
@@ -137,7 +135,7 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 			if err != nil {
 				return nil, false, err
 			}
-			mark := markOf(n, m)
+			mark := protocol.MarkOf(n, m)
 			last = &mark
 			if increment.Skips(n, m.Offset) {
 				continue

@@ -68,9 +68,9 @@ func TopicOf(m wire.Message) (topic string, ok bool) {
 
 // TopicPosition is the position up to which ingest has read a partition of a followed topic.
 type TopicPosition struct {
-	Partition int         `json:"partition"`
-	Next      int64       `json:"next"` // offset after the last message read
-	Last      wire.Digest `json:"last"` // digest of the last message read and its timestamp, to identify the topic; empty: unknown
+	Partition int    `json:"partition"`
+	Next      int64  `json:"next"` // offset after the last message read
+	Last      string `json:"last"` // checksum of the last message read, to identify the topic: see [MessageChecksum]; empty: unknown
 }
 
 // TopicSequence returns the sequence of the next message after these positions: the sum of the offsets, because each message increases one

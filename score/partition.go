@@ -316,8 +316,8 @@ func (s *scorer) predict(ctx context.Context) error {
 func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32) {
 	m := j.by
 	whole := schemas.Prediction{
-		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: checksum(j.message), Version: m.Manifest.Version,
-		Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row, Trace: j.message.Trace(),
+		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: protocol.MarkOf(j.partition, j.message).Checksum,
+		Version: m.Manifest.Version, Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row, Trace: j.message.Trace(),
 		Task: m.Task(), Labels: m.Labels(),
 	}
 	refuse := func(reason string) {

@@ -108,8 +108,8 @@ func (s *scorer) lastProved(ctx context.Context, bounds coverage.Span, first, en
 // why returns why a prediction is not for the message at its offset of the examples, which have the given bounds. "" means that it is, or
 // that there is no such message.
 func (s *scorer) why(ctx context.Context, bounds coverage.Span, p *schemas.Prediction) (why string, err error) {
-	same := func(m protocol.Message) bool { return checksum(m) == p.Checksum }
-	found, err := protocol.Still(ctx, s.client.Log, s.From, bounds, p.Offset, same)
+	mark := coverage.Mark{Partition: bounds.Partition, Offset: p.Offset, Checksum: p.Checksum}
+	found, err := protocol.Still(ctx, s.client.Log, s.From, bounds, mark)
 	switch found {
 	case protocol.FoundEnd:
 		why = fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", p.Offset, s.From, bounds.Partition, bounds.To)
@@ -130,8 +130,4 @@ func (s *scorer) each(ctx context.Context, partition int, from, to int64, with f
 		}
 	}
 	return nil
-}
-
-func checksum(m protocol.Message) string {
-	return schemas.MessageChecksum(m.Message, m.Time.UnixMilli())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -21,7 +22,7 @@ type Ledger struct {
 	Next int64
 
 	topic   string
-	last    Message          // the last applied message
+	last    coverage.Mark    // of the last applied message
 	lines   map[string]*line // by key: the messages on the topic that have no tombstone
 	order   []*line          // the same in the order of the topic, among lines that others have replaced
 	damaged []error          // why messages were skipped
@@ -94,7 +95,7 @@ func (l *Ledger) Add(m Message) error {
 // where it was first.
 func (l *Ledger) set(m Message) (added bool) {
 	m = m.Own()
-	l.Next, l.last = m.Offset+1, m
+	l.Next, l.last = m.Offset+1, MarkOf(0, m)
 	before, kind := l.lines[m.Key], m.Kind()
 	switch {
 	case m.Value != nil:
@@ -238,7 +239,7 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 			return false, fmt.Errorf("read plans: %w", err)
 		}
 		if messages++; messages == 1 && !first {
-			there = m.Same(&last)
+			there = MarkOf(0, m) == last
 		} else if there {
 			l.set(m)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -81,7 +82,7 @@ func (c *Client) Holds(ctx context.Context, w *Written) (bool, error) {
 	for _, m := range w.messages {
 		found := FoundSame
 		if err == nil {
-			found, err = Still(ctx, c.Log, w.topic, bounds, m.offset, func(there Message) bool {
+			found, err = still(ctx, c.Log, w.topic, bounds, m.offset, func(there Message) bool {
 				is := writtenMessageOf(there)
 				same := m.at.IsZero() || m.at.Equal(is.at)
 				is.at = m.at
@@ -110,9 +111,26 @@ const (
 	FoundEnd
 )
 
-// Still returns what a partition, with the given bounds, has in the place of a message that was read before. An offset alone
-// proves nothing, so is reports whether a message is that message.
-func Still(ctx context.Context, log Log, topic string, bounds coverage.Span, offset int64, is func(Message) bool) (found Found, err error) {
+// MarkOf returns the mark of a message of a partition, by which [Still] finds it again. That of a message that only an archive has is
+// without a checksum, since its bytes may be others.
+func MarkOf(partition int, m Message) coverage.Mark {
+	mark := coverage.Mark{Partition: partition, Offset: m.Offset}
+	if m.File == "" {
+		mark.Checksum = schemas.MessageChecksum(m.Message, m.Time.UnixMilli())
+	}
+	return mark
+}
+
+// Still returns what a partition, with the given bounds, has in the place of a message that was read before.
+func Still(ctx context.Context, log Log, topic string, bounds coverage.Span, mark coverage.Mark) (Found, error) {
+	return still(ctx, log, topic, bounds, mark.Offset, func(m Message) bool {
+		there := MarkOf(bounds.Partition, m)
+		return there.Checksum == "" || there == mark
+	})
+}
+
+// still is Still for a caller that knows whether a message is the one that was read. An offset alone proves nothing.
+func still(ctx context.Context, log Log, topic string, bounds coverage.Span, offset int64, is func(Message) bool) (found Found, err error) {
 	switch {
 	case offset >= bounds.To:
 		return FoundEnd, nil
@@ -137,10 +155,4 @@ func Still(ctx context.Context, log Log, topic string, bounds coverage.Span, off
 func (m Message) Own() Message {
 	m.Value = bytes.Clone(m.Value)
 	return m
-}
-
-// Same reports whether a message is another one, read again. The timestamp distinguishes messages with the same content.
-func (m *Message) Same(other *Message) bool {
-	return m.Offset == other.Offset && m.Time.Equal(other.Time) && m.Key == other.Key && (m.Value == nil) == (other.Value == nil) &&
-		bytes.Equal(m.Value, other.Value) && slices.Equal(m.Headers, other.Headers)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // ChangedTopicError means that a followed topic no longer has the last message that was read. It has lost messages, as in
@@ -42,9 +41,8 @@ func (f *Following) checkLast(ctx context.Context, topic string, read schemas.To
 		return nil
 	}
 	bounds := coverage.Span{Partition: read.Partition, To: read.Next}
-	found, err := protocol.Still(ctx, f.Log, topic, bounds, read.Next-1, func(m protocol.Message) bool {
-		return m.File != "" || digestOf(m) == read.Last
-	})
+	last := coverage.Mark{Partition: read.Partition, Offset: read.Next - 1, Checksum: read.Last}
+	found, err := protocol.Still(ctx, f.Log, topic, bounds, last)
 	if ingest.IsGap(err) { // it was read, so nothing is missing
 		return nil
 	}
@@ -54,24 +52,16 @@ func (f *Following) checkLast(ctx context.Context, topic string, read schemas.To
 	return err
 }
 
-// digestAt returns a digest that identifies the message of the topic at an offset; "" if there is none, because it has
-// expired or was compacted.
-func (f *Following) digestAt(ctx context.Context, topic string, partition int, offset int64) (digest wire.Digest, err error) {
+// checksumAt returns the checksum that identifies the message of the topic at an offset; "" if there is none, because it has expired or
+// was compacted, or if only an archive has it.
+func (f *Following) checksumAt(ctx context.Context, topic string, partition int, offset int64) (checksum string, err error) {
 	for m, err := range f.Between(ctx, topic, partition, offset, offset+1) {
 		if errors.As(err, new(*kafkalog.DeletedError)) || ingest.IsGap(err) {
 			return "", nil
 		}
-		return digestOf(m), err
+		return protocol.MarkOf(partition, m).Checksum, err
 	}
 	return "", nil
-}
-
-// digestOf returns a digest of a message of the topic; "" for one that only an archive has, whose bytes may be others.
-func digestOf(m protocol.Message) wire.Digest {
-	if m.File != "" {
-		return ""
-	}
-	return wire.Digest(wire.DigestJSON([]any{m.Time.UnixMilli(), m.Key, m.Value}).Short())
 }
 
 // proven returns the position from which to read a partition of the topic: read, if it still has the last message. Otherwise changed is
@@ -108,7 +98,7 @@ func (f *Following) proven(ctx context.Context, topic string, bounds []coverage.
 		return read, changed, nil
 	}
 	if read.Next, read.Last = min(read.Next, end), ""; read.Next > 0 {
-		read.Last, err = f.digestAt(ctx, topic, read.Partition, read.Next-1)
+		read.Last, err = f.checksumAt(ctx, topic, read.Partition, read.Next-1)
 		return read, changed, err
 	}
 	return read, changed, nil

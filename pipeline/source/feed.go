@@ -49,13 +49,11 @@ type Feed struct {
 type input struct {
 	examples.JoinInput // up to where it was read, and, with a join, from where it is read again
 	topic              string
-	rows               bool             // it has rows, not outcomes
-	join               *outcome.Join    // nil: the rows have labels
-	end                int64            // offset up to which it is read before it is followed
-	read               protocol.Message // last message read
-	unsaid             bool             // Last is not its digest yet
-	heard              time.Time        // when the last message was delivered
-	used               bool             // a message of it can be used
+	rows               bool          // it has rows, not outcomes
+	join               *outcome.Join // nil: the rows have labels
+	end                int64         // offset up to which it is read before it is followed
+	heard              time.Time     // when the last message was delivered
+	used               bool          // a message of it can be used
 }
 
 func newInput(topic string, rows bool, bounds coverage.Span) *input {
@@ -63,13 +61,12 @@ func newInput(topic string, rows bool, bounds coverage.Span) *input {
 }
 
 // see records that a message was read.
-func (in *input) see(m protocol.Message) { in.read, in.Next, in.unsaid = m.Own(), m.Offset+1, true }
+func (in *input) see(m protocol.Message) {
+	in.Next, in.Last = m.Offset+1, protocol.MarkOf(in.Partition, m).Checksum
+}
 
 // position returns the position up to which a partition was read.
 func (in *input) position() schemas.TopicPosition {
-	if in.unsaid {
-		in.Last, in.unsaid = digestOf(in.read), false
-	}
 	return schemas.TopicPosition{Partition: in.Partition, Next: in.Next, Last: in.Last}
 }
 
@@ -149,7 +146,7 @@ func (f *Feed) start() {
 			at := f.state.Position(in.Partition)
 			begin.Next, begin.Last = at.Next, at.Last
 		}
-		in.JoinInput, in.unsaid, in.heard = begin, false, time.Time{}
+		in.JoinInput, in.heard = begin, time.Time{}
 	}
 	if f.joining != nil {
 		f.startJoins(from)

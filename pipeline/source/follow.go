@@ -299,11 +299,11 @@ func (f *Following) raiseEarlier(ctx context.Context, last *protocol.TopicProgre
 				p.Next > f.Bounds[p.Partition].To {
 				continue
 			}
-			digest, err := f.digestAt(ctx, f.Topic, p.Partition, p.Next-1)
+			checksum, err := f.checksumAt(ctx, f.Topic, p.Partition, p.Next-1)
 			if err != nil {
 				return err
 			}
-			if digest != "" && digest == p.Last {
+			if checksum != "" && checksum == p.Last {
 				last.Raise(p)
 			}
 		}

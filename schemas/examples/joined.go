@@ -29,12 +29,12 @@ type Joined struct {
 
 // JoinInput is the position up to which a partition of a topic has been read. Times are in milliseconds since 1970.
 type JoinInput struct {
-	Partition int         `json:"partition"`
-	Next      int64       `json:"next"`           // offset after the last message read; for rows, it is in the positions instead
-	Last      wire.Digest `json:"last,omitempty"` // digest of the last message read
-	Time      int64       `json:"time"`           // latest timestamp before Next
-	From      int64       `json:"from"`           // offset of the first pending row or outcome, or an earlier offset
-	Since     int64       `json:"since"`          // latest timestamp before From
+	Partition int    `json:"partition"`
+	Next      int64  `json:"next"`           // offset after the last message read; for rows, it is in the positions instead
+	Last      string `json:"last,omitempty"` // checksum of the last message read
+	Time      int64  `json:"time"`           // latest timestamp before Next
+	From      int64  `json:"from"`           // offset of the first pending row or outcome, or an earlier offset
+	Since     int64  `json:"since"`          // latest timestamp before From
 }
 
 // JoinCursor is the position up to which rows and outcomes have been joined.
