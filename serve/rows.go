@@ -275,7 +275,7 @@ func (p *prediction) transpose(f *frame, l *layout.Request) error {
 		f.rows = slices.Values(columns[0])
 		return nil
 	}
-	if l.HasNames() { // otherwise they are in order
+	if l.Names != nil { // otherwise they are in order
 		f.columns, _ = json.Marshal(names) // strings can be encoded
 	}
 	f.rows = func(yield func(value.Cell) bool) {
@@ -375,7 +375,7 @@ func (v *version) reader() (*reader, error) {
 }
 
 func newReader(l *layout.Request) *reader {
-	names := l.List()
+	names := l.Names
 	return &reader{layout: l, paths: tabular.NewPaths(names), names: examples.TextLabels.Values(names)}
 }
 
@@ -414,7 +414,7 @@ func (r *jsonRows) read(most int, tile func(*examples.Rows) error) error {
 			return err
 		}
 	}
-	if names := r.layout.List(); names != nil && r.count > 0 && !r.found {
+	if names := r.layout.Names; names != nil && r.count > 0 && !r.found {
 		return fmt.Errorf("%w: the request has none of the model's columns", r.layout.Lacks(make([]bool, len(names))))
 	}
 	return nil
@@ -426,7 +426,7 @@ func (r *jsonRows) readColumns(list value.Cell) error {
 	switch err := json.Unmarshal(list, &names); {
 	case r.layout.Sparse >= 0:
 		return errors.New("the model was trained on sparse rows, which have none")
-	case !r.layout.HasNames():
+	case r.layout.Names == nil:
 		return fmt.Errorf("the model has no column names; omit it, and send the %d features in order", r.layout.Columns())
 	case err != nil:
 		return fmt.Errorf("%s: expected a list of names", list)
@@ -463,7 +463,7 @@ func (r *jsonRows) fill(tile func(*examples.Rows) error) error {
 	r.filled.Reset()
 	if troubles := r.layout.Fill(&r.block, &r.filled); troubles != nil {
 		t := troubles[0]
-		if names := r.layout.List(); names != nil && r.texts == "" {
+		if names := r.layout.Names; names != nil && r.texts == "" {
 			t.Err = fmt.Errorf("column %.40q: %w", names[t.Column], t.Err)
 		}
 		return fmt.Errorf("row %d: %w", r.count+t.Row, t.Err)
@@ -482,7 +482,7 @@ func (r *jsonRows) row(row value.Cell) error {
 		return r.entries(row)
 	case r.layout.Sparse >= 0:
 		return expected(`an object with "indices" and "values", or a list of all values`)
-	case object && r.layout.HasNames():
+	case object && r.layout.Names != nil:
 		return r.object(row)
 	case object:
 		return fmt.Errorf("an object: the model has no column names; send a list of the %d features", r.layout.Columns())
@@ -540,7 +540,7 @@ func (r *jsonRows) object(row value.Cell) error {
 	r.begin()
 	err := r.paths.Walk(tabular.JSON(row), func(column int, cell tabular.Cell) error {
 		if err := r.set(column, cell); err != nil {
-			return fmt.Errorf("column %.40q: %w", r.layout.List()[column], err)
+			return fmt.Errorf("column %.40q: %w", r.layout.Names[column], err)
 		}
 		return nil
 	})

@@ -484,7 +484,7 @@ func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer v.keep(of)
 	inputs, outputs := []tensorMetadata{}, []tensorMetadata{}
-	for column, name := range of.layout.List() {
+	for column, name := range of.layout.Names {
 		datatype := "BYTES"
 		if of.layout.IsNumber(column) {
 			datatype = "FP64"

@@ -72,7 +72,7 @@ func (p *prediction) tensors(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := r.layout.List()
+	names := r.layout.Names
 	p.keep(r)
 	t, rest, list := &table{}, body[len(text):], inputs.Items()
 	for _, input := range list {

@@ -18,10 +18,8 @@ type Decoder struct {
 	Decode func(ctx context.Context, p Payload) (tabular.Cell, error)
 	// Adapt returns a value that another decoder of the format has decoded as this one would. nil returns it as it is.
 	Adapt func(tabular.Cell) tabular.Cell
-	// Names returns the names of the members of values, as the schema in the file has them, and Has reports whether there is one. nil: there
-	// is no such file.
-	Names func() []string
-	Has   func(name string) bool
+	// Blank is a value with the members that the schema in the file has; null: there is no such file.
+	Blank tabular.Cell
 }
 
 // SchemaKind is a schema language.
@@ -105,7 +103,7 @@ type RowReader struct {
 	names   []string
 	path    *tabular.Paths // to the rows; nil: the value itself
 	most    int
-	last    tabular.Cell // the last value
+	last    tabular.Cell // the last value, or a blank one
 	rows    [][]tabular.Cell
 	shared  []tabular.Cell
 }
@@ -116,21 +114,26 @@ func (f Format) NewReader(o Options) (*RowReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &RowReader{options: o, decoder: d, width: f.Width, names: Columns(o.Options), most: maxRows(o.Options)}
+	r := &RowReader{options: o, decoder: d, width: f.Width, names: Columns(o.Options), most: maxRows(o.Options), last: d.Blank}
 	r.columns = tabular.NewPaths(r.names)
 	if o.Rows != "" {
 		r.path = tabular.NewPaths([]string{o.Rows})
 	}
-	if d.Has == nil {
-		return r, nil
-	}
 	switch { // of values that can't have the label column or the rows
-	case o.Rows != "" && !d.Has(tabular.Path(o.Rows)[0]):
+	case d.Blank.Null():
+	case o.Rows != "" && !has(d.Blank, tabular.Path(o.Rows)[0]):
 		return nil, r.noRows()
-	case o.Rows == "" && r.needsLabel() && !d.Has(r.names[0]) && !d.Has(tabular.Path(r.names[0])[0]):
+	case o.Rows == "" && r.needsLabel() && !has(d.Blank, r.names[0]) && !has(d.Blank, tabular.Path(r.names[0])[0]):
 		return nil, r.noLabel()
 	}
 	return r, nil
+}
+
+// has reports whether a value has a member.
+func has(value tabular.Cell, member string) bool {
+	paths := tabular.NewPaths([]string{member})
+	_ = paths.Walk(value, func(int, tabular.Cell) error { return nil })
+	return paths.Has(0)
 }
 
 // Read returns the rows of a value, with a cell for each of Columns, or for each column if they have no names. They are valid until the
@@ -278,14 +281,11 @@ func maxRows(o layout.Options) int {
 	return layout.MaxBatchBytes / layout.FloatRowBytes(len(o.Columns.Use))
 }
 
-// Names returns the paths of the values that the last message and its last row have, read or not; nil: columns have no names.
+// Names returns the paths of the values that the last message and its last row have, read or not, or those that any may have before the
+// first message; nil: columns have no names.
 func (r *RowReader) Names() (names []string) {
-	of := r.last.Nested()
-	switch {
-	case of != nil:
+	if of := r.last.Nested(); of != nil {
 		names = of.Names()
-	case r.decoder.Names != nil: // there was no message
-		names = r.decoder.Names()
 	}
 	inRow := false
 	for i, name := range names {

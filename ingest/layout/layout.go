@@ -256,9 +256,6 @@ func (l *Layout) Width() int {
 	return l.Features
 }
 
-// Columns returns the columns of the features; nil if their names are unknown.
-func (l *Layout) Columns() examples.Columns { return l.Table }
-
 // Reading uses column numbers, since a column given by name is the same one.
 func (l *Layout) Reading() (how Reading) {
 	if l.Options.Several() {

@@ -11,9 +11,8 @@ import (
 // Request is the layout of rows to predict that come from no file, and say which of the model's columns they have.
 type Request struct {
 	*Layout
-	names   []string       // of the columns of the model; "": a column has none
+	columns int            // number of columns of the model
 	byName  map[string]int // column by name
-	numeric []bool         // by column of the model
 }
 
 // NewRequest returns the layout of rows for a model. o is the result of [TrainedAs]. The columns of the model are those of the
@@ -25,7 +24,7 @@ func NewRequest(o Options, want Features) (*Request, error) {
 	if want.Columns == nil && !want.Sparse {
 		names = make([]string, want.Width)
 	}
-	r := &Request{names: names, byName: map[string]int{}}
+	r := &Request{columns: len(names), byName: map[string]int{}}
 	fields := make([]tabular.Field, max(1, len(names)))
 	for i, name := range names {
 		if fields[i].Name = name; name != "" {
@@ -35,7 +34,7 @@ func NewRequest(o Options, want Features) (*Request, error) {
 	if want.Sparse && !o.Mixed() && o.Text == "" {
 		fields[0].Kind = tabular.Pairs
 	}
-	l := New(o, "", fields, r.HasNames(), func(_ int, err error) error { return err })
+	l := New(o, "", fields, len(r.byName) > 0, func(_ int, err error) error { return err })
 	r.Layout, l.ByName = &l, true
 	err := l.LayFeatures(want, false)
 	if err == nil && !want.Sparse && l.Features != want.Width {
@@ -44,10 +43,8 @@ func NewRequest(o Options, want Features) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range l.Cells {
-		r.numeric = append(r.numeric, c.Role == Feature)
-	}
-	if !want.Sparse && len(names) == want.Width && !l.missing.HasNumbers() && !slices.Contains(r.numeric, false) {
+	others := slices.ContainsFunc(l.Cells, func(c Cell) bool { return c.Role != Feature })
+	if !want.Sparse && len(names) == want.Width && !l.missing.HasNumbers() && !others {
 		list := Cell{Role: Feature, Field: tabular.Field{Kind: tabular.List, Length: want.Width}, Offsets: want.offsets()}
 		r.Cells = []Cell{list}
 	}
@@ -55,18 +52,7 @@ func NewRequest(o Options, want Features) (*Request, error) {
 }
 
 // Columns returns the number of columns of the model.
-func (r *Request) Columns() int { return len(r.names) }
-
-// HasNames reports whether the columns have names.
-func (r *Request) HasNames() bool { return len(r.byName) > 0 }
-
-// List returns the names of the columns; nil if they have none.
-func (r *Request) List() []string {
-	if !r.HasNames() {
-		return nil
-	}
-	return r.names
-}
+func (r *Request) Columns() int { return r.columns }
 
 // Find returns the number of the column with a name.
 func (r *Request) Find(name string) (column int, ok bool) {
@@ -78,7 +64,7 @@ func (r *Request) Find(name string) (column int, ok bool) {
 func (r *Request) IsList() bool { return len(r.Cells) > 0 && r.Cells[0].Kind == tabular.List }
 
 // IsNumber reports whether a column of the model is numbers.
-func (r *Request) IsNumber(column int) bool { return r.numeric[column] }
+func (r *Request) IsNumber(column int) bool { return r.IsList() || r.Cells[column].Role == Feature }
 
 // Number returns the number of a feature, NaN for a missing one.
 func (r *Request) Number(cell tabular.Cell) (float64, error) {

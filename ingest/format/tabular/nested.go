@@ -192,7 +192,6 @@ type Paths struct {
 	walk  int        // number of values
 	found []presence // by column, in the last value
 	put   func(column int, part Cell) error
-	cells []Cell // to which columns are copied; nil: put takes them
 	keep  func(at *Step, part Cell) error
 	// Null means that the last object has null in place of a value with a column in it.
 	Null bool
@@ -241,10 +240,10 @@ func (c *Paths) Walk(object Cell, put func(column int, part Cell) error) error {
 // Read copies the columns of an object to cells, and does not change the cells of those that it lacks. The cells do not need the memory of
 // the object, unless it is JSON.
 func (c *Paths) Read(object Cell, cells []Cell) error {
-	c.cells = cells
-	err := c.Walk(object, nil)
-	c.cells = nil
-	return err
+	return c.Walk(object, func(column int, part Cell) error {
+		cells[column] = part.own()
+		return nil
+	})
 }
 
 // own returns a value whose items are its own. Members, which are not column values, are left out.
@@ -286,9 +285,7 @@ func (c *Paths) find(at *Step, part Cell) error {
 	}
 	if at.column >= 0 && c.found[at.column] < how {
 		c.found[at.column] = how
-		if c.cells != nil {
-			c.cells[at.column] = part.own()
-		} else if err := c.put(at.column, part); err != nil {
+		if err := c.put(at.column, part); err != nil {
 			return err
 		}
 	}

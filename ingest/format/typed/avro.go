@@ -47,13 +47,11 @@ func Avro() format.Format {
 			}
 			r.ours = nodeOf(schema)
 			r.writers[nil] = &avroWriter{Schema: schema, name: o.Schema}
-			d.Names = func() (names []string) {
-				for _, f := range schema.Root().ExpandReferences().Fields {
-					names = append(names, f.Name)
-				}
-				return names
+			blank := map[string]any{}
+			for _, f := range r.ours.Fields {
+				blank[f.Name] = nil
 			}
-			d.Has = func(name string) bool { return slices.Contains(d.Names(), name) }
+			d.Blank = AvroCell(blank)
 			d.Adapt = func(c tabular.Cell) tabular.Cell {
 				if v, is := c.Nested().(*avroValue); is {
 					return c.With(&avroValue{v.members, v.items, r.ours})

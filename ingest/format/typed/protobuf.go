@@ -36,8 +36,7 @@ func Protobuf() format.Format {
 				return d, err
 			}
 			r.types[nil] = []*messageType{typeOf(o.Schema, of)}
-			d.Names = func() []string { return fieldNames(of) }
-			d.Has = func(name string) bool { return fieldOf(of, name) != nil }
+			d.Blank = tabular.ObjectOf(&protobufValue{value: protoreflect.ValueOfMessage(dynamicpb.NewMessage(of))})
 			return d, nil
 		},
 	}
@@ -46,14 +45,6 @@ func Protobuf() format.Format {
 // protobufMessages decodes messages.
 type protobufMessages struct {
 	types map[*format.Schema][]*messageType // of a schema, as encountered
-}
-
-// fieldNames returns the names of the fields of a message. Those of nested messages are not listed.
-func fieldNames(of protoreflect.MessageDescriptor) (names []string) {
-	for i := range of.Fields().Len() {
-		names = append(names, string(of.Fields().Get(i).Name()))
-	}
-	return names
 }
 
 // messageType is a message type of a schema, or the reason why it can't be used.

@@ -84,12 +84,14 @@ func (n *protobufValue) Items(put func(item tabular.Cell) error) error {
 	return nil
 }
 
-// Names implements tabular.Nested.
-func (n *protobufValue) Names() []string {
+// Names implements tabular.Nested. Fields of nested messages are not listed.
+func (n *protobufValue) Names() (names []string) {
 	if m, is := n.value.Interface().(protoreflect.Message); is {
-		return fieldNames(m.Descriptor())
+		for i := range m.Descriptor().Fields().Len() {
+			names = append(names, string(m.Descriptor().Fields().Get(i).Name()))
+		}
 	}
-	return nil
+	return names
 }
 
 // protobufCell returns the value of a field, an item of a list, or a value of a map. Times are in seconds.
