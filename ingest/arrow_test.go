@@ -71,7 +71,7 @@ func readAs(t *testing.T, name string, content []byte, change func(*Options)) (r
 	sources, err := Sources(t.Context(), o)
 	if err == nil {
 		columns = sources[0].Columns.Text()
-		rows, sizes, err = readRows(sources[0].Batches(t.Context()))
+		rows, sizes, err = readRows(sources[0].batches(t.Context(), nil))
 	}
 	if err != nil && !errors.As(err, new(*input.Error)) {
 		t.Errorf("%v is no *input.Error", err)
@@ -215,7 +215,7 @@ func fuzzSource(t *testing.T, o Options) (rows examples.Rows) {
 	t.Helper()
 	sources, err := Sources(context.Background(), o)
 	if err == nil {
-		rows, _, err = readRows(sources[0].Batches(context.Background()))
+		rows, _, err = readRows(sources[0].batches(context.Background(), nil))
 	}
 	if err != nil && !isFileError(err) {
 		t.Error(err)

@@ -81,7 +81,7 @@ func TestIDXAllocation(t *testing.T) {
 	found, err := Sources(context.Background(), o)
 	noError(t, err)
 	allocations := testing.AllocsPerRun(1, func() {
-		for _, err := range found[0].Batches(context.Background()) {
+		for _, err := range found[0].batches(context.Background(), nil) {
 			noError(t, err)
 		}
 	})

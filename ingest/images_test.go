@@ -84,7 +84,7 @@ func trainRows(t *testing.T, o Options) *examples.Rows {
 	sources := must(Sources(t.Context(), o))(t)
 	all := &examples.Rows{}
 	for _, s := range sources {
-		for rows, err := range s.Batches(t.Context()) {
+		for rows, err := range s.batches(t.Context(), nil) {
 			noError(t, err)
 			all.Image = rows.Image
 			all.Rows += rows.Rows

@@ -142,7 +142,7 @@ func messages(t *testing.T, name string, content []byte) (values [][]byte) {
 	f, o := newFolder(t), Defaults()
 	o.Train, o.BatchRows = []string{f.write(t, name, content)}, 64
 	sources := must(Sources(t.Context(), o))(t)
-	for rows, err := range sources[0].Batches(t.Context()) {
+	for rows, err := range sources[0].batches(t.Context(), nil) {
 		noError(t, err)
 		record := rows.Record(memory.DefaultAllocator)
 		value, err := examples.Encode(record, memory.DefaultAllocator)

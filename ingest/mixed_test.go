@@ -225,7 +225,7 @@ func TestCountedVocabulary(t *testing.T) {
 			if !slices.Equal(s.Vocabulary, want) {
 				t.Errorf("%d columns: the vocabulary %q, expected %q", c.columns, s.Vocabulary, want)
 			}
-			rows, _, err := readRows(s.Batches(t.Context()))
+			rows, _, err := readRows(s.batches(t.Context(), nil))
 			noError(t, err)
 			var texts []string
 			for i := range rows.Rows {
@@ -261,7 +261,7 @@ func TestCountedAsHashed(t *testing.T) {
 		o := countedOptions(1000, 2)
 		o.Train, o.BatchRows = []string{name}, 63
 		sources := must(Sources(t.Context(), o))(t)
-		counted, _, err := readRows(sources[0].Batches(t.Context()))
+		counted, _, err := readRows(sources[0].batches(t.Context(), nil))
 		noError(t, err)
 		o.Words.Vocabulary, o.Words.Columns = layout.HashedWords, 1<<26
 		hashed := must(readSources(o))(t)

@@ -240,7 +240,7 @@ func TestPandasFrame(t *testing.T) {
 	name := f.write(t, "frame.parquet", pandasFrame(t))
 	o.Train, o.Weight, o.Missing.Mode = []string{name}, "weight", layout.MissingMean
 	sources := must(Sources(t.Context(), o))(t)
-	got, _, err := readRows(sources[0].Batches(t.Context()))
+	got, _, err := readRows(sources[0].batches(t.Context(), nil))
 	if err != nil || fmt.Sprint(got.Floats, got.Words, got.Weights) != "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1] [a b a b] [1 2 0.5 0]" {
 		t.Errorf("%v %v %v, error %v", got.Floats, got.Words, got.Weights, err)
 	}

@@ -160,15 +160,6 @@ func sources(ctx context.Context, o Options, split examples.Split, files []strin
 			s.Files = append(s.Files, shown(name))
 		}
 		files = files[f.Files:]
-		if o.isPart(s.opened[0]) {
-			empty, err := s.isEmpty(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if empty {
-				continue
-			}
-		}
 		if all == nil {
 			if err := s.digest(ctx); err != nil {
 				return nil, err
@@ -182,26 +173,23 @@ func sources(ctx context.Context, o Options, split examples.Split, files []strin
 	return found, nil
 }
 
-// isEmpty reports whether a source has no rows.
-func (s *Source) isEmpty(ctx context.Context) (bool, error) {
-	r, opened, err := s.open(ctx)
+// formatOfFile returns the format of a file. A part without rows is an input.EmptyError. Other errors of its rows are reported when it
+// is read.
+func (o Options) formatOfFile(ctx context.Context, name string) (f format.Format, err error) {
+	c, f, err := o.openAs(ctx, name)
+	if err != nil {
+		return f, err
+	}
+	defer c.Close()
+	if !o.isPart(name) || f.Files > 1 {
+		return f, nil
+	}
+	r, err := f.Open([]*input.Content{c}, o.Options, nil, nil)
 	if err == nil {
-		defer closeAll(opened)
 		_, err = r.Next()
 	}
-	if errors.As(err, new(input.EmptyError)) {
-		return true, nil
-	}
-	if ctx.Err() != nil {
-		return false, ctx.Err()
-	}
-	return false, nil // other errors are reported when it is read
-}
-
-func (o Options) formatOfFile(ctx context.Context, name string) (format.Format, error) {
-	c, f, err := o.openAs(ctx, name)
-	if err == nil {
-		c.Close()
+	if !errors.As(err, new(input.EmptyError)) {
+		err = ctx.Err()
 	}
 	return f, err
 }
@@ -294,15 +282,11 @@ func closeAll(contents []*input.Content) {
 	}
 }
 
-// Batches reads the source in order, in batches of at most BatchRows rows that fit into a message. The batches depend only
-// on the files' bytes and the options. An error is the last value; it is a *input.Error or the context's error.
+// batches reads the source in order, in batches of at most BatchRows rows that fit into a message. The batches depend only
+// on the files' bytes and the options. An error is the last value; it is a *input.Error or the context's error. At the end it calls lost,
+// unless it is nil, with the columns that most rows lack from some row on, and the number of these rows.
 //
 // A batch is valid until the next one is read, which overwrites its columns.
-func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
-	return s.batches(ctx, func(map[string]int64) {})
-}
-
-// batches is Batches. At the end it calls lost with the columns that most rows lack from some row on, and the number of these rows.
 func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {
 		r, opened, err := s.open(ctx)
@@ -337,7 +321,7 @@ func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.S
 				return
 			}
 		}
-		if len(r.Lost) > 0 {
+		if lost != nil && len(r.Lost) > 0 {
 			lost(r.Lost)
 		}
 		if counted > 0 && labelled == 0 && len(s.options.Targets) == 0 {
@@ -364,7 +348,7 @@ func (s Source) noLabels() error {
 	return errNoLabels
 }
 
-// File reads rows to predict from a file, in batches like Batches, without weights, and without labels unless want has Truth.
+// File reads rows to predict from a file, in batches like those of a Source, without weights, and without labels unless want has Truth.
 // want describes the model's needs; if the file does not match, the error is a *input.Error. A CSV with a header may have
 // its columns in any order, and additional ones. In one without, columns that the options give by name are ignored. For
 // idx it is the file of images. A directory of tables is read table by table.
@@ -480,7 +464,7 @@ func checkTable(f format.Format, file string) error {
 // checkCells is the number of values to read from all files together, beyond the first batch of each.
 const checkCells = 64 << 20
 
-// Troubles reads the files of the options as Sources and Batches do, and returns the sources and whether all of their rows
+// Troubles reads the files of the options as Sources and Publish do, and returns the sources and whether all of their rows
 // were read, or all errors in the files: the first error of each column. Of large files it reads as much as takes a few
 // seconds. An option that does not pass Check is a schemas.Problem.
 func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, troubles []error) {

@@ -98,7 +98,7 @@ func readSources(o Options) (rows []examples.Rows, err error) {
 		return nil, err
 	}
 	for _, s := range found {
-		whole, _, err := readRows(s.Batches(context.Background()))
+		whole, _, err := readRows(s.batches(context.Background(), nil))
 		if err != nil {
 			return nil, err
 		}
@@ -375,7 +375,7 @@ func TestBatchSizes(t *testing.T) {
 		o.Test = []string{f.write(t, "a.idx", images), f.write(t, "b.idx", labels)}
 		found := must(Sources(context.Background(), o))(t)
 		for range 2 { // reading twice gives the same batches
-			whole, got, err := readRows(found[0].Batches(context.Background()))
+			whole, got, err := readRows(found[0].batches(context.Background(), nil))
 			if err != nil || !slices.Equal(got, sizes) {
 				t.Fatalf("%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
 			}
@@ -389,7 +389,7 @@ func TestBatchSizes(t *testing.T) {
 
 		o.Label, o.Train, o.Test = "0", []string{f.write(t, "a.csv", table.Bytes())}, nil
 		found = must(Sources(context.Background(), o))(t)
-		whole, got, err := readRows(found[0].Batches(context.Background()))
+		whole, got, err := readRows(found[0].batches(context.Background(), nil))
 		if err != nil || !slices.Equal(got, sizes) {
 			t.Fatalf("%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
 		}
@@ -417,7 +417,7 @@ func TestBatchesFitMessages(t *testing.T) {
 		o.BatchRows = math.MaxInt
 		found := must(Sources(context.Background(), o))(t)
 		total, largest := 0, 0
-		for batch, err := range found[0].Batches(context.Background()) {
+		for batch, err := range found[0].batches(context.Background(), nil) {
 			noError(t, err)
 			total += batch.Rows
 			largest = max(largest, encodedSize(batch))
@@ -470,7 +470,7 @@ func TestLongNamesAndALongLabel(t *testing.T) {
 		if err != nil {
 			t.Fatal(f.text(err))
 		}
-		for rows, err := range sources[0].Batches(t.Context()) {
+		for rows, err := range sources[0].batches(t.Context(), nil) {
 			if f.text(err) != want || err == nil && rows.Rows != 1 {
 				t.Fatalf("a label of %d bytes: %s\nexpected %s", length, f.text(err), want)
 			}
@@ -488,7 +488,7 @@ func TestBatchesEndWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	batches := 0
-	for _, err = range found[0].Batches(ctx) {
+	for _, err = range found[0].batches(ctx, nil) {
 		batches++
 		cancel()
 	}
@@ -578,7 +578,7 @@ func TestStandardInputIsAFile(t *testing.T) {
 				o.Missing.Mode = layout.MissingMean
 			}
 			sources := must(Sources(context.Background(), o))(t)
-			whole, _, err := readRows(sources[0].Batches(context.Background()))
+			whole, _, err := readRows(sources[0].batches(context.Background(), nil))
 			noError(t, err)
 			return sources[0].ID, whole.Rows
 		}
