@@ -2,12 +2,9 @@ package ingest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -167,63 +164,6 @@ func TestArrowErrors(t *testing.T) {
 			t.Errorf("%s\nexpected %s", got, test.want)
 		}
 	}
-}
-
-// For any input, the reader returns rows or a *input.Error.
-func FuzzArrow(f *testing.F) {
-	record := arrowRows(f, `[{"x":1,"v":[1,2],"label":"a"},{"x":null,"v":[3,4],"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32),
-		nullable("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}))
-	for _, content := range [][]byte{arrowContent(f, record, 1, false), arrowContent(f, record, 1, true), arrowContent(f, record, 2,
-		false, ipc.WithZstd())} {
-		f.Add(content)
-		for i := range 20 {
-			flipped := bytes.Clone(content)
-			flipped[len(content)*i/20] ^= 1 << (i % 8)
-			f.Add(flipped)
-		}
-	}
-	hostile, err := filepath.Glob("../schemas/stream/testdata/hostile/*.arrow")
-	if err != nil || len(hostile) < 40 {
-		f.Fatal(hostile, err)
-	}
-	for _, name := range hostile {
-		content := must(os.ReadFile(name))(f)
-		f.Add(content)
-	}
-	fuzzTables(f, "fuzz.arrow", "x")
-}
-
-// fuzzTables fuzzes the reader of a table format with files of that name. label is the label column if the column label is
-// categorical. Any file is read, or the error includes the file.
-func fuzzTables(f *testing.F, name string, label layout.Column) {
-	name = filepath.Join(f.TempDir(), name)
-	f.Fuzz(func(t *testing.T, content []byte) {
-		noError(t, os.WriteFile(name, content, 0o600))
-		for _, categorical := range [][]string{nil, {"label"}} {
-			o := Defaults()
-			o.Train, o.Missing.Mode, o.Categorical = []string{name}, layout.MissingMean, categorical
-			if categorical != nil {
-				o.Label = label
-			}
-			fuzzSource(t, o)
-		}
-	})
-}
-
-// fuzzSource reads the first source of the options. It has rows, or the error includes the file.
-func fuzzSource(t *testing.T, o Options) (rows examples.Rows) {
-	t.Helper()
-	sources, err := Sources(context.Background(), o)
-	if err == nil {
-		rows, _, err = readRows(sources[0].batches(context.Background(), nil))
-	}
-	if err != nil && !isFileError(err) {
-		t.Error(err)
-	}
-	if err != nil {
-		return examples.Rows{}
-	}
-	return rows
 }
 
 // mail is a table with texts, their labels and an unread column. The texts are numbers if that is their type.

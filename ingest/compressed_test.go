@@ -171,11 +171,11 @@ func FuzzContent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		c, err := input.New(t.Context(), "file", io.NopCloser(bytes.NewReader(file)))
 		if err != nil {
-			checkFuzzError(t, err)
+			checkFuzzError(t, []string{"file"}, err)
 			return
 		}
 		if _, err := io.Copy(io.Discard, io.LimitReader(c, 16<<20)); err != nil {
-			checkFuzzError(t, err)
+			checkFuzzError(t, []string{"file"}, err)
 		}
 	})
 }

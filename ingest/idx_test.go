@@ -1,16 +1,11 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"math"
 	"runtime"
 	"testing"
 
-	"github.com/stagewise/stagewise/ingest/format"
-	"github.com/stagewise/stagewise/ingest/format/plain"
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -96,33 +91,4 @@ func TestIDXAllocation(t *testing.T) {
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 4*wire.MaxMessage || err == nil {
 		t.Errorf("%d bytes allocated for a claim; %v", allocated, err)
 	}
-}
-
-func FuzzIDX(f *testing.F) {
-	bytesFile := idxFile(8, []uint32{3, 1, 2}, []uint8{1, 2, 3, 4, 5, 255})
-	labels := idxFile(8, []uint32{3}, []uint8{7, 0, 255})
-	for _, images := range [][]byte{
-		bytesFile, labels, bytesFile[:12], bytesFile[:20],
-		idxFile(11, []uint32{3, 2}, []int16{1, 2, 3, 4, 5, 6}),
-		idxFile(13, []uint32{3, 1}, []float32{1, 2, 3}),
-		idxFile(14, []uint32{3, 1}, []float64{1, math.Inf(1), 3}),
-		idxFile(8, []uint32{math.MaxUint32, math.MaxUint32, math.MaxUint32}),
-	} {
-		f.Add(images, labels)
-		f.Add(images, idxFile(12, []uint32{3}, []int32{1, 2, 3}))
-	}
-	f.Fuzz(func(t *testing.T, images, labels []byte) {
-		o := Defaults()
-		o.BatchRows = 2
-		fuzzReader(t, func(c *input.Content) (*format.Reader, error) {
-			other, err := input.New(t.Context(), "file", io.NopCloser(bytes.NewReader(labels)))
-			if err != nil {
-				return nil, err
-			}
-			return plain.IDX().Open([]*input.Content{c, other}, o.Options, nil, nil)
-		}, images)
-		fuzzReader(t, func(c *input.Content) (*format.Reader, error) {
-			return plain.IDX().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2}, nil)
-		}, images)
-	})
 }

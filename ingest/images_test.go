@@ -250,23 +250,3 @@ func tarOf(t testing.TB, files map[string][]byte, names ...string) []byte {
 	noError(t, w.Close())
 	return content.Bytes()
 }
-
-// For any tar, images are read or the error includes the reason.
-func FuzzImages(f *testing.F) {
-	image := encodePNG(f, grayImage(1, 2))
-	whole := tarOf(f, map[string][]byte{"cat/a.png": image, "dog/b.png": image, "dog/c.jpg": {0xff, 0xd8}},
-		"cat/a.png", "dog/b.png", "dog/c.jpg")
-	f.Add(whole)
-	for i := range 40 {
-		flipped := bytes.Clone(whole)
-		flipped[len(whole)*i/40] ^= 1 << (i % 8)
-		f.Add(flipped)
-	}
-	folder := f.TempDir()
-	f.Fuzz(func(t *testing.T, content []byte) {
-		o := Defaults()
-		o.Train = []string{folder + "/images.tar"}
-		noError(t, os.WriteFile(o.Train[0], content, 0o600))
-		fuzzSource(t, o)
-	})
-}

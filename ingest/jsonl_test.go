@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/ingest/format"
-	"github.com/stagewise/stagewise/ingest/format/plain"
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -62,38 +59,4 @@ func TestJSONLinesToPredict(t *testing.T) {
 	if err != nil || rows.Rows != 1024+1 || fmt.Sprint(rows.Floats[4*1024-4:]) != "[1 0 1 0 2 0 0 1]" {
 		t.Errorf("%v: %d rows that end with %v", err, rows.Rows, rows.Floats[max(0, len(rows.Floats)-8):])
 	}
-}
-
-func FuzzJSONLines(f *testing.F) {
-	for _, seed := range []string{
-		`{"label":"a","x":1,"s":null}` + "\n" + `{"x":true,"label":"b"}`, `{"label":["a","b"],"v":[1,2]}`,
-		`{"label":1,"f":[{"index":1,"value":2}]}`, `{"label":1,"f":{"7":2}}`,
-		"\ufeff{}", "{\"a\":\"\xff\"}", `{"label":"a","t":"One two"}`, `{"a":1,"a":2}`, `{"a":`, `{"a":[[1]],"label":"b"}`,
-	} {
-		for flags := range byte(16) {
-			f.Add([]byte(seed), flags)
-		}
-	}
-	f.Fuzz(func(t *testing.T, file []byte, flags byte) {
-		o := Defaults()
-		o.BatchRows = 2
-		if flags&1 != 0 {
-			o.Labels = layout.LabelsSeveral
-		}
-		if flags&2 != 0 {
-			o.Text = "t"
-		}
-		if flags&4 != 0 {
-			o.Missing.Mode = layout.MissingMean
-		}
-		open := func(c *input.Content) (*format.Reader, error) {
-			return plain.JSONLines().Open([]*input.Content{c}, o.Options, nil, nil)
-		}
-		if flags&8 != 0 {
-			open = func(c *input.Content) (*format.Reader, error) {
-				return plain.JSONLines().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2, Sparse: flags&2 != 0}, nil)
-			}
-		}
-		fuzzReader(t, open, file)
-	})
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -99,24 +98,6 @@ func TestLIBSVMToPredict(t *testing.T) {
 			t.Errorf("%v, expected %s", err, want)
 		}
 	}
-}
-
-// For any input, the reader returns valid rows or a *input.Error.
-func FuzzLIBSVM(f *testing.F) {
-	for _, content := range []string{"1 1:2 7:-0.5\n-1 0:1e2\n", "# x\n\na\t3:1\r\n", "1 5:1 4:1", "1 1:nan", "1,2 67108864:1", "1 :",
-		": 1", "1 1:1:1", "1 qid:7 1:1", "qid:7 1:1", "1 qid:"} {
-		f.Add([]byte(content))
-	}
-	folder := f.TempDir()
-	f.Fuzz(func(t *testing.T, content []byte) {
-		name := filepath.Join(folder, "fuzz.libsvm")
-		noError(t, os.WriteFile(name, content, 0o600))
-		o := Defaults()
-		o.Train = []string{name}
-		if rows := fuzzSource(t, o); rows.Rows > 0 {
-			checkFuzzedSparse(t, &rows)
-		}
-	})
 }
 
 // Lists of structs, and maps, written by pyarrow 26 in row groups of three:

@@ -1,11 +1,9 @@
 package ingest
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,75 +11,45 @@ import (
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
-	"github.com/twmb/avro"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-const avroOfOutcomes = `{"type":"record","name":"E","fields":[{"name":"id","type":"string"},{"name":"kind","type":["null","string"]},{"name":"x","type":"double"}]}`
+// inFormat is a row with a key, a label or none, and a number in a format, and the configuration for reading it.
+type inFormat struct {
+	encode              func(id, kind string, x float64) []byte
+	id, kind, x, schema string
+}
 
-// inFormats returns a row with a key, a label or none, and a number in each format, and the configuration for reading it.
-func inFormats(t *testing.T) map[string]struct {
-	encode func(id, kind string, x float64) []byte
-	id     string
-	kind   string
-	x      string
-	schema string
-} {
+// inFormats returns this for each format.
+func inFormats(t *testing.T) map[string]inFormat {
 	t.Helper()
-	mem := arrowtest.Allocator(t)
-	schema := filepath.Join(t.TempDir(), "events.avsc")
-	noError(t, os.WriteFile(schema, []byte(avroOfOutcomes), 0o600))
-	fields := []arrow.Field{{Name: "id", Type: arrow.BinaryTypes.String}, {Name: "kind", Type: arrow.BinaryTypes.String, Nullable: true},
-		{Name: "x", Type: arrow.PrimitiveTypes.Float64}}
-	type way = struct {
-		encode func(id, kind string, x float64) []byte
-		id     string
-		kind   string
-		x      string
-		schema string
-	}
-	return map[string]way{
-		"json": {encode: func(id, kind string, x float64) []byte {
-			text := `{"of": {"id": "` + id + `"}, "x": ` + value.WordOf(x)
-			if kind != "" {
-				text += `, "kind": "` + kind + `"`
-			}
-			return []byte(text + "}")
-		}, id: "of.id", kind: "kind", x: "x"},
-		"csv": {encode: func(id, kind string, x float64) []byte {
-			return []byte(strings.Join([]string{id, value.WordOf(x), kind}, ","))
-		},
-			id: "0", kind: "2", x: "1"},
-		"avro": {encode: func(id, kind string, x float64) []byte {
-			row := map[string]any{"id": id, "kind": nil, "x": x}
+	text := arrow.BinaryTypes.String
+	b := table{fields: []arrow.Field{nullable("of", arrow.StructOf(nullable("id", text))), nullable("kind", text), nullable("x", arrow.PrimitiveTypes.Float64)},
+		flat: []string{"of.id", "x", "kind"}}
+	schema := newFolder(t).write(t, "events.avsc", []byte(b.avro(t)))
+	all := map[string]inFormat{}
+	for _, format := range []string{"json", "csv", "avro", "arrow"} {
+		f := inFormat{id: "of.id", kind: "kind", x: "x", encode: func(id, kind string, x float64) []byte {
+			row := map[string]any{"of": map[string]any{"id": id}, "x": x}
 			if kind != "" {
 				row["kind"] = kind
 			}
-			return must(avro.MustParse(avroOfOutcomes).Encode(row))(t)
-		}, id: "id", kind: "kind", x: "x", schema: schema},
-		"arrow": {encode: func(id, kind string, x float64) []byte {
-			b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, nil))
-			defer b.Release()
-			b.Field(0).(*array.StringBuilder).Append(id)
-			b.Field(1).(*array.StringBuilder).AppendValues([]string{kind}, []bool{kind != ""})
-			b.Field(2).(*array.Float64Builder).Append(x)
-			record := b.NewRecord()
-			defer record.Release()
-			var content bytes.Buffer
-			w := ipc.NewWriter(&content, ipc.WithSchema(record.Schema()), ipc.WithAllocator(mem))
-			noError(t, w.Write(record))
-			noError(t, w.Close())
-			return content.Bytes()
-		}, id: "id", kind: "kind", x: "x"},
+			return b.message(t, format, string(must(json.Marshal(row))(t)))
+		}}
+		switch format {
+		case "csv":
+			f.id, f.x, f.kind = "0", "1", "2"
+		case "avro":
+			f.schema = schema
+		}
+		all[format] = f
 	}
+	return all
 }
 
 // Rows wait under a key in the value or the message key, and get their labels from outcomes, in every format.

@@ -9,11 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/compress"
-	"github.com/apache/arrow/go/v17/parquet/file"
-	"github.com/apache/arrow/go/v17/parquet/schema"
-	parquetgo "github.com/parquet-go/parquet-go"
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -28,143 +26,43 @@ func pandasFrame(t testing.TB) []byte {
 	return must(os.ReadFile("testdata/pandas.parquet"))(t)
 }
 
-// parquetValues are the values of a leaf in a row group. Nulls are omitted.
-type parquetValues struct {
-	node   schema.Node // of its column; nil: as for the previous leaf
-	levels []int16     // definition level of each value; nil: there are no nulls
-	starts []int16     // repetition level of each value of a list
-	values any
-}
-
-func optional(node func(string, parquet.Repetition, int32) *schema.PrimitiveNode, name string) schema.Node {
-	return node(name, parquet.Repetitions.Optional, -1)
-}
-
-func required(node func(string, parquet.Repetition, int32) *schema.PrimitiveNode, name string) schema.Node {
-	return node(name, parquet.Repetitions.Required, -1)
-}
-
-func logical(name string, of schema.LogicalType, physical parquet.Type) schema.Node {
-	return schema.MustPrimitive(schema.NewPrimitiveNodeLogical(name, parquet.Repetitions.Required, of, physical, 0, -1))
-}
-
-func words(name string) schema.Node {
-	return logical(name, schema.StringLogicalType{}, parquet.Types.ByteArray)
-}
-
-// listOf is a nullable column of lists of nullable numbers.
-func listOf(name string) schema.Node {
-	element := optional(schema.NewFloat64Node, "element")
-	values := schema.MustGroup(schema.NewGroupNode("list", parquet.Repetitions.Repeated, schema.FieldList{element}, -1))
-	return schema.MustGroup(schema.NewGroupNodeLogical(name, parquet.Repetitions.Optional, schema.FieldList{values},
-		schema.NewListLogicalType(), -1))
-}
-
-// parquetFile writes row groups with the same columns.
-func parquetFile(t testing.TB, groups [][]parquetValues, options ...parquet.WriterProperty) []byte {
-	t.Helper()
-	var fields schema.FieldList
-	for _, c := range groups[0] {
-		if c.node != nil {
-			fields = append(fields, c.node)
-		}
-	}
-	root := schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1))
-	var content bytes.Buffer
-	w := file.NewParquetWriter(&content, root, file.WithWriterProps(parquet.NewWriterProperties(options...)))
-	for _, group := range groups {
-		rows := w.AppendRowGroup()
-		for _, c := range group {
-			column, err := rows.NextColumn()
-			noError(t, err)
-			switch column := column.(type) {
-			case *file.BooleanColumnChunkWriter:
-				_, err = column.WriteBatch(c.values.([]bool), c.levels, c.starts)
-			case *file.Int32ColumnChunkWriter:
-				_, err = column.WriteBatch(c.values.([]int32), c.levels, c.starts)
-			case *file.Int64ColumnChunkWriter:
-				_, err = column.WriteBatch(c.values.([]int64), c.levels, c.starts)
-			case *file.Float32ColumnChunkWriter:
-				_, err = column.WriteBatch(c.values.([]float32), c.levels, c.starts)
-			case *file.Float64ColumnChunkWriter:
-				_, err = column.WriteBatch(c.values.([]float64), c.levels, c.starts)
-			case *file.ByteArrayColumnChunkWriter:
-				var texts []parquet.ByteArray
-				for _, text := range c.values.([]string) {
-					texts = append(texts, parquet.ByteArray(text))
-				}
-				_, err = column.WriteBatch(texts, c.levels, c.starts)
-			}
-			noError(t, err)
-			noError(t, column.Close())
-		}
-		noError(t, rows.Close())
-	}
-	noError(t, w.Close())
-	return content.Bytes()
-}
-
-// allKinds creates the rows [from, to) of a file with a column of each kind, and the expected result.
-func allKinds(from, to int) (columns []parquetValues, want examples.Rows) {
-	var yes []bool
-	var small []int32
-	var large, labels []int64
-	var single []float32
-	var double, weights []float64
-	var levels []int16
-	for i := from; i < to; i++ {
-		yes, small, large = append(yes, i%3 == 0), append(small, int32(-i)), append(large, int64(i)<<20)
-		single, labels, weights = append(single, float32(i)/4), append(labels, int64(i%5)), append(weights, float64(i%7)/2)
-		x := math.NaN()
-		if present := i%11 != 4; present {
-			x = float64(i) / 8
-			double, levels = append(double, x), append(levels, 1)
-		} else {
-			levels = append(levels, 0)
-		}
-		bit := float32(0)
+// allKinds creates a table with a column of each kind, and the expected result.
+func allKinds(n int) (b table, want examples.Rows) {
+	b.fields = []arrow.Field{{Name: "yes", Type: arrow.FixedWidthTypes.Boolean}, {Name: "label", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "small", Type: arrow.PrimitiveTypes.Uint32}, {Name: "large", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "weight", Type: arrow.PrimitiveTypes.Float64}, {Name: "single", Type: arrow.PrimitiveTypes.Float32},
+		nullable("double", arrow.PrimitiveTypes.Float64)}
+	for i := range n {
+		small, bit, x, double := uint32(-i), float32(0), math.NaN(), "null"
 		if i%3 == 0 {
 			bit = 1
 		}
-		// -i as an unsigned number of 32 bits is 2³² - i.
-		want.Floats = append(want.Floats, bit, float32(uint32(int32(-i))), float32(int64(i)<<20), float32(i)/4, float32(x))
+		if i%11 != 4 {
+			x, double = float64(i)/8, fmt.Sprint(float64(i)/8)
+		}
+		b.rows = append(b.rows, fmt.Sprintf(`{"yes":%v,"label":%d,"small":%d,"large":%d,"weight":%v,"single":%v,"double":%s}`, i%3 == 0, i%5, small,
+			int64(i)<<20, float64(i%7)/2, float32(i)/4, double))
+		want.Floats = append(want.Floats, bit, float32(small), float32(int64(i)<<20), float32(i)/4, float32(x))
 		want.Numbers, want.Weights = append(want.Numbers, int64(i%5)), append(want.Weights, float32(i%7)/2)
 	}
-	want.Rows, want.Cols = to-from, 5
-	return []parquetValues{
-		{node: required(schema.NewBooleanNode, "yes"), values: yes},
-		{node: logical("label", schema.NewIntLogicalType(64, true), parquet.Types.Int64), values: labels},
-		{node: logical("small", schema.NewIntLogicalType(32, false), parquet.Types.Int32), values: small},
-		{node: required(schema.NewInt64Node, "large"), values: large},
-		{node: required(schema.NewFloat64Node, "weight"), values: weights},
-		{node: required(schema.NewFloat32Node, "single"), values: single},
-		{node: optional(schema.NewFloat64Node, "double"), values: double, levels: levels},
-	}, want
+	return b, want
 }
 
 // The batches of a file depend on its rows, but not on its row groups, its pages or its compression.
 func TestParquetBatches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long: with -short, shorter tests start the same goroutines")
-	}
-	const rows = 130
-	_, want := allKinds(0, rows)
-	for _, groupRows := range []int{1, 63, 64, 65, rows} {
-		for _, codec := range []compress.Compression{compress.Codecs.Uncompressed, compress.Codecs.Snappy, compress.Codecs.Gzip,
-			compress.Codecs.Zstd} {
-			if groupRows == 1 && codec != compress.Codecs.Zstd {
+	b, want := allKinds(130)
+	for _, groupRows := range []int64{1, 63, 64, 65, 130} {
+		for _, codec := range []compress.Codec{&parquet.Uncompressed, &parquet.Snappy, &parquet.Gzip, &parquet.Zstd} {
+			if groupRows == 1 && codec != &parquet.Zstd {
 				continue
 			}
-			var groups [][]parquetValues
-			for from := 0; from < rows; from += groupRows {
-				group, _ := allKinds(from, min(from+groupRows, rows))
-				groups = append(groups, group)
+			options := []parquet.WriterOption{parquet.Compression(codec), parquet.PageBufferSize(512), parquet.MaxRowsPerRowGroup(groupRows),
+				parquet.DataPageVersion(1 + int(groupRows%2))}
+			if groupRows%2 == 0 {
+				options = append(options, parquet.DefaultEncodingFor(parquet.Double, &parquet.RLEDictionary))
 			}
-			content := parquetFile(t, groups, parquet.WithCompression(codec), parquet.WithDataPageSize(512),
-				parquet.WithDictionaryDefault(groupRows%2 == 0),
-				parquet.WithDataPageVersion(parquet.DataPageVersion(groupRows%2)))
 			// The format is recognised by the first bytes.
-			got, sizes, names, problem := readAs(t, "table", content, func(o *Options) { o.Weight = "weight" })
+			got, sizes, names, problem := readAs(t, "table", b.parquet(t, options...), func(o *Options) { o.Weight = "weight" })
 			if problem != "" || fmt.Sprint(sizes) != "[64 64 2]" || fmt.Sprint(got.Floats) != fmt.Sprint(want.Floats) ||
 				!slices.Equal(got.Numbers, want.Numbers) || !slices.Equal(got.Weights, want.Weights) ||
 				names != `["yes","small","large","single","double"]` {
@@ -176,46 +74,43 @@ func TestParquetBatches(t *testing.T) {
 
 // A list column has all features. A value may be missing, but each list has the same length.
 func TestParquetLists(t *testing.T) {
-	// Definition 3 is a value, 2 a null in a list, 1 an empty list, 0 a null.
-	file := func(levels, starts []int16, values ...float64) []byte {
-		rows := 0
-		for _, s := range starts {
-			if s == 0 {
-				rows++
-			}
-		}
-		return parquetFile(t, [][]parquetValues{{
-			{node: listOf("features"), values: values, levels: levels, starts: starts}, {node: words("label"), values: slices.Repeat([]string{"a"}, rows)},
-		}})
-	}
-	for _, test := range []struct {
-		Content []byte
-		want    string
-	}{
-		{file([]int16{3, 3, 3, 2}, []int16{0, 1, 0, 1}, 1, 2, 3), "[1 2 3 NaN]"},
-		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 0, 1}, 1, 2, 3, 4, 5), `a.parquet, column 0 ("features"): row 1, counted from 0: a list of 1: expected 2 numbers, as in the first row`},
-		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 1, 1}, 1, 2, 3, 4, 5), `a.parquet, column 0 ("features"): row 1, counted from 0: a list of 3: expected 2 numbers, as in the first row`},
-		{file([]int16{3, 3, 3}, []int16{0, 1, 0}, 1, 2, 3), `a.parquet, column 0 ("features"): row 1, counted from 0: a list of 1: expected 2 numbers, as in the first row`},
-		{file([]int16{3, 0, 3}, []int16{0, 0, 0}, 1, 3), `a.parquet, column 0 ("features"): row 1, counted from 0: null: expected a list of 1 numbers, as in the first row`},
-		{file([]int16{1, 3}, []int16{0, 0}, 1), "a.parquet: no column is a feature"},
+	const place = `a.parquet, column 0 ("features"): row 1, counted from 0: `
+	for lists, want := range map[string]string{
+		"[1,2] [3] [4,5]": place + "a list of 1: expected 2 numbers, as in the first row",
+		"[1,2] [3,4,5]":   place + "a list of 3: expected 2 numbers, as in the first row",
+		"[1,2] [3]":       place + "a list of 1: expected 2 numbers, as in the first row",
+		"[1] null [3]":    place + "null: expected a list of 1 numbers, as in the first row",
+		"[] [1]":          "a.parquet: no column is a feature",
 	} {
-		rows, _, _, got := readAs(t, "a.parquet", test.Content, nil)
+		b := table{fields: []arrow.Field{nullable("features", arrow.ListOf(arrow.PrimitiveTypes.Float64)), {Name: "label", Type: arrow.BinaryTypes.String}}}
+		for list := range strings.FieldsSeq(lists) {
+			b.rows = append(b.rows, `{"features":`+list+`,"label":"a"}`)
+		}
+		rows, _, _, got := readAs(t, "a.parquet", b.parquet(t), nil)
 		if got == "" {
 			got = fmt.Sprint(rows.Floats)
 		}
-		if got != test.want {
-			t.Errorf("%s\nexpected %s", got, test.want)
+		if got != want {
+			t.Errorf("%s: %s\nexpected %s", lists, got, want)
 		}
+	}
+	of := parquet.NewSchema("rows", parquet.Group{"label": parquet.String(),
+		"features": parquet.Optional(parquet.List(parquet.Optional(parquet.Leaf(parquet.DoubleType))))})
+	var content bytes.Buffer
+	w := parquet.NewWriter(&content, of)
+	label, number := parquet.ValueOf("a").Level(0, 0, 1), func(v any, starts, defined int) parquet.Value { return parquet.ValueOf(v).Level(starts, defined, 0) }
+	must(w.WriteRows([]parquet.Row{{number(1.0, 0, 3), number(2.0, 1, 3), label}, {number(3.0, 0, 3), number(nil, 1, 2), label}}))(t)
+	noError(t, w.Close())
+	if rows, _, _, problem := readAs(t, "a.parquet", content.Bytes(), nil); fmt.Sprint(rows.Floats) != "[1 2 3 NaN]" {
+		t.Errorf("a null in a list: %v %s", rows.Floats, problem)
 	}
 }
 
 // A column whose name has a dot is a column, whatever others the options name.
 func TestParquetNamesWithDots(t *testing.T) {
-	content := parquetFile(t, [][]parquetValues{{
-		{node: required(schema.NewFloat64Node, "user.age"), values: []float64{1, 2}}, {node: words("user.city"), values: []string{"x", "y"}},
-		{node: words("label"), values: []string{"a", "b"}},
-	}})
-	_, _, names, problem := readAs(t, "a.parquet", content, func(o *Options) { o.Categorical = []string{"user.city"} })
+	b := table{fields: []arrow.Field{{Name: "user.age", Type: arrow.PrimitiveTypes.Float64}, {Name: "user.city", Type: arrow.BinaryTypes.String},
+		{Name: "label", Type: arrow.BinaryTypes.String}}, rows: []string{`{"user.age":1,"user.city":"x","label":"a"}`, `{"user.age":2,"user.city":"y","label":"b"}`}}
+	_, _, names, problem := readAs(t, "a.parquet", b.parquet(t), func(o *Options) { o.Categorical = []string{"user.city"} })
 	if problem != "" || !strings.Contains(names, "user.age") {
 		t.Errorf("columns %s, %s; expected user.age too", names, problem)
 	}
@@ -223,9 +118,9 @@ func TestParquetNamesWithDots(t *testing.T) {
 
 // Files that are damaged, or without rows, are errors. Others are those of Arrow, whose columns the table has.
 func TestParquetErrors(t *testing.T) {
-	empty := [][]parquetValues{{{node: required(schema.NewFloat64Node, "x"), values: []float64{}}, {node: words("label"), values: []string{}}}}
+	empty := table{fields: []arrow.Field{nullable("x", arrow.PrimitiveTypes.Float64), nullable("label", arrow.BinaryTypes.String)}}
 	for want, content := range map[string][]byte{
-		"a.parquet: no rows": parquetFile(t, empty),
+		"a.parquet: no rows": empty.parquet(t),
 		`a.parquet: an incomplete or damaged Parquet file: write or download it again: invalid magic footer of parquet file: "else"`: []byte("PAR1 and nothing\x00\x00\x00\x00else"),
 	} {
 		if _, _, _, got := readAs(t, "a.parquet", content, nil); got != want {
@@ -284,31 +179,10 @@ func TestPandasFrame(t *testing.T) {
 
 // A compression that is not read is an error, and gives no numbers.
 func TestParquetCompressionThatIsNotRead(t *testing.T) {
-	type row struct {
-		X     float64 `parquet:"x"`
-		Label string  `parquet:"label"`
-	}
-	var content bytes.Buffer
-	w := parquetgo.NewGenericWriter[row](&content, parquetgo.Compression(&parquetgo.Lz4Raw))
-	must(w.Write([]row{{1, "a"}, {2, "b"}}))(t)
-	noError(t, w.Close())
+	b := table{fields: []arrow.Field{nullable("x", arrow.PrimitiveTypes.Float64), nullable("label", arrow.BinaryTypes.String)},
+		rows: []string{`{"x":1,"label":"a"}`, `{"x":2,"label":"b"}`}}
 	const want = `a.parquet, column 0 ("x"): compressed with LZ4_RAW: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed`
-	if _, _, _, got := readAs(t, "a.parquet", content.Bytes(), nil); got != want {
+	if _, _, _, got := readAs(t, "a.parquet", b.parquet(t, parquet.Compression(&parquet.Lz4Raw)), nil); got != want {
 		t.Errorf("%s\nexpected %s", got, want)
 	}
-}
-
-// For any input, the reader returns rows or a *input.Error.
-func FuzzParquet(f *testing.F) {
-	sparse := must(os.ReadFile("testdata/sparse.parquet"))(f)
-	durations, split := must(os.ReadFile("testdata/durations.parquet"))(f), must(os.ReadFile("testdata/split.parquet"))(f)
-	for _, content := range [][]byte{pandasFrame(f), sparse, durations, split} {
-		f.Add(content)
-		for i := range 40 {
-			flipped := bytes.Clone(content)
-			flipped[len(content)*i/40] ^= 1 << (i % 8)
-			f.Add(flipped)
-		}
-	}
-	fuzzTables(f, "fuzz.parquet", "yes")
 }

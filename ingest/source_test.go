@@ -144,6 +144,9 @@ func show(r examples.Rows) string {
 	if r.Numbers != nil {
 		text += fmt.Sprintf(" numbers %v", r.Numbers)
 	}
+	if r.Targets != nil {
+		text += fmt.Sprintf(" targets %v", r.Targets)
+	}
 	if r.Weights != nil {
 		text += fmt.Sprintf(" weights %v", r.Weights)
 	}

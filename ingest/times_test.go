@@ -1,19 +1,17 @@
 package ingest
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -72,77 +70,36 @@ func withTimes(o *Options) {
 	o.Times = layout.PartsOfTimes(map[string][]string{"at": {"hour", "age"}})
 }
 
-// files returns the rows in each format with times.
-func (d dated) files(t *testing.T) map[string][]byte {
-	var csv, seconds strings.Builder
-	var lines, rows []string
-	var millis []int64
-	var levels []int16
-	var days []float64
-	csv.WriteString("at,x,label\n")
-	seconds.WriteString("x;label;at\n")
-	var labels []string
+// table returns the rows, with times of a type, as text formats them.
+func (d dated) table(of arrow.DataType, text func(time.Time) string) table {
+	b := table{flat: []string{"at", "x", "label"}, fields: []arrow.Field{nullable("at", of), nullable("x", arrow.PrimitiveTypes.Int32),
+		nullable("label", arrow.BinaryTypes.String)}}
 	for i, at := range d.times {
-		label := fmt.Sprint("l", i%2)
-		labels = append(labels, label)
-		days = append(days, float64(i))
-		fmt.Fprintf(&csv, "%s,%d,%s\n", d.text(i, time.RFC3339Nano), i, label)
-		number := ""
+		value := "null"
 		if !at.IsZero() {
-			number = fmt.Sprint(at.UnixMilli())
-			millis, levels = append(millis, at.UnixMilli()), append(levels, 1)
-		} else {
-			levels = append(levels, 0)
+			value = text(at)
 		}
-		fmt.Fprintf(&seconds, "%d;%s;%s\n", i, label, number)
-		row := must(json.Marshal(map[string]any{"at": d.text(i, "2006-01-02 15:04:05.000"), "x": i, "label": label}))(t)
-		lines = append(lines, string(row))
-		row, _ = json.Marshal(map[string]any{"at": nil, "x": i, "label": label})
-		if !at.IsZero() {
-			row, _ = json.Marshal(map[string]any{"at": at.Format("2006-01-02 15:04:05.000"), "x": i, "label": label})
-		}
-		rows = append(rows, string(row))
+		b.rows = append(b.rows, fmt.Sprintf(`{"at":%s,"x":%d,"label":"l%d"}`, value, i, i%2))
 	}
-	record := arrowRows(t, "["+strings.Join(rows, ",")+"]", nullable("at", arrow.FixedWidthTypes.Timestamp_ms),
-		nullable("x", arrow.PrimitiveTypes.Int32), nullable("label", arrow.BinaryTypes.String))
-	at := schema.MustPrimitive(schema.NewPrimitiveNodeLogical("at", parquet.Repetitions.Optional,
-		schema.NewTimestampLogicalType(true, schema.TimeUnitMillis), parquet.Types.Int64, 0, -1))
-	return map[string][]byte{
-		"a.csv": []byte(csv.String()), "a.jsonl": []byte(strings.Join(lines, "\n")), "a.arrow": arrowContent(t, record, 50, true),
-		"a.parquet": parquetFile(t, [][]parquetValues{{{node: at, values: millis, levels: levels},
-			{node: required(schema.NewFloat64Node, "x"), values: days}, {node: words("label"), values: labels}}}),
-		"seconds.csv": []byte(seconds.String()),
-	}
+	return b
 }
 
-// Times become the same features from every format, by definition.
+// Times become the same features from every format, by definition, whether they are times or milliseconds since 1970.
 func TestTimes(t *testing.T) {
 	d := newDated(100)
 	want := d.features(d.newest)
-	for name, content := range d.files(t) {
-		rows, _, columns, problem := readAs(t, name, content, withTimes)
-		if problem != "" {
-			t.Errorf("%s: %s", name, problem)
-			continue
-		}
-		got := rows.Floats
-		if strings.HasPrefix(name, "seconds") { // its times come last
-			got = nil
-			for i := range rows.Rows {
-				row := rows.Floats[3*i:][:3]
-				got = append(got, row[1], row[2], row[0])
+	for unit, b := range map[string]table{
+		"":             d.table(arrow.FixedWidthTypes.Timestamp_ms, func(at time.Time) string { return strconv.Quote(at.Format(tableTime)) }),
+		`,"unit":"ms"`: d.table(arrow.PrimitiveTypes.Int64, func(at time.Time) string { return fmt.Sprint(at.UnixMilli()) }),
+	} {
+		b.inFiles(t, withTimes, func(way, columns string, rows *examples.Rows) {
+			if !near(rows.Floats, want) {
+				t.Errorf("%s: features %v, expected %v", way, rows.Floats[:9], want[:9])
 			}
-		}
-		if !near(got, want) {
-			t.Errorf("%s: features %v, expected %v", name, got[:9], want[:9])
-		}
-		unit := ""
-		if strings.HasPrefix(name, "seconds") {
-			unit = `,"unit":"ms"`
-		}
-		if !strings.Contains(columns, `{"name":"at.hour","time":"hour"`+unit+`}`) || !strings.Contains(columns, `"time":"age"`) {
-			t.Errorf("%s: columns %s", name, columns)
-		}
+			if !strings.Contains(columns, `{"name":"at.hour","time":"hour"`+unit+`}`) || !strings.Contains(columns, `"time":"age"`) {
+				t.Errorf("%s: columns %s", way, columns)
+			}
+		})
 	}
 }
 
@@ -153,7 +110,7 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 	f := newFolder(t)
 	trained := Defaults()
 	withTimes(&trained)
-	trained.Train = []string{f.write(t, "train.csv", d.files(t)["a.csv"])}
+	trained.Train = []string{f.write(t, "train.csv", d.table(nil, func(at time.Time) string { return strconv.Quote(at.Format(tableTime)) }).file(t, "csv"))}
 	sources := must(Sources(t.Context(), trained))(t)
 	model := layout.Features{Width: 3, Columns: sources[0].Columns}
 	for name, content := range map[string]string{"order.csv": "x,other,at\n", "named.csv": "at,x\n", "bare.csv": ""} {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
@@ -33,11 +32,6 @@ func registered(t testing.TB, schemas ...sr.Schema) *srfake.Registry {
 // framed adds the framing of a registry's serializers to a value.
 func framed(id int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), value...)
-}
-
-func encoded(t *testing.T, schema string, value any) []byte {
-	t.Helper()
-	return must(avro.MustParse(schema).Encode(value))(t)
 }
 
 // Schema evolution: fields are added and removed, change types, and are replaced by defaults and aliases of the reader

@@ -100,58 +100,6 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A topic gives the same rows as a file with the same lines, for all roles of columns.
-func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
-	lines := map[string]string{
-		"csv": "red,1.5,a,2,1,0\nblue,,b|c,3,0,1\nred,4,,0.5,1,1\n7.0,-1, c ,1,0,0\n",
-		"json": `{"colour":"red","x":1.5,"kind":["a"],"w":2,"p":1,"q":0,"said":"The cat, the CAT"}
-{"colour":"blue","x":null,"kind":["b","c"],"w":3,"p":0,"q":true,"said":"a dog"}
-{"colour":null,"x":"4","kind":[],"w":0.5,"p":1,"q":1,"said":null}
-{"colour":7.0,"x":-1,"kind":["c"],"w":1,"p":false,"q":0,"said":"cat"}
-`,
-	}
-	columns := map[string][]string{"csv": {"0", "1", "2", "3", "4", "5", ""}, "json": {"colour", "x", "kind", "w", "p", "q", "said"}}
-	for name, change := range map[string]func(o *Options, c []string){
-		"categories": func(o *Options, c []string) {
-			o.Label, o.Categorical, o.Columns.Use = layout.Column(c[0]), c[4:5], []string{c[1], c[4]}
-		},
-		"words": func(o *Options, c []string) {
-			o.Label, o.Categorical, o.Columns.Use = layout.Column(c[4]), c[:1], []string{c[0], c[1]}
-		},
-		"targets": func(o *Options, c []string) {
-			o.Targets, o.Weight, o.Columns.Use = []string{c[5], c[3]}, layout.Column(c[4]), []string{c[1]}
-		},
-		"labels": func(o *Options, c []string) {
-			o.Labels, o.Label, o.Columns.Use = layout.LabelsSeveral, layout.Column(c[2]), []string{c[1], c[3]}
-		},
-		"columns of labels": func(o *Options, c []string) {
-			o.Labels, o.LabelColumns, o.Categorical, o.Columns.Use = layout.LabelsSeveral, c[4:6], c[:1], []string{c[0], c[1]}
-		},
-		"texts": func(o *Options, c []string) {
-			if o.Label, o.Text = layout.Column(c[4]), layout.Column(c[6]); c[6] == "" {
-				o.Text = layout.Column(c[0])
-			}
-		},
-	} {
-		for format, content := range lines {
-			t.Run(name+" in "+format, func(t *testing.T) {
-				f, kind := newFolder(t), map[string]string{"csv": "rows.csv", "json": "rows.jsonl"}[format]
-				of := Defaults()
-				change(&of, columns[format])
-				of.Missing.Mode, of.Train = layout.MissingMean, []string{f.write(t, kind, []byte(content))}
-				want := must(readSources(of))(t)
-				o := ofTopic(format, func(o *Options) { change(o, columns[format]); o.Missing.Mode = layout.MissingMean })
-				got := addAll(t, o, strings.SplitAfter(strings.TrimSpace(content), "\n")...)
-				got.Origins, got.Columns, want[0].Columns = nil, nil, nil
-				if show(*got) != show(want[0]) || fmt.Sprint(got.LabelLists, got.Targets, got.Weights) != fmt.Sprint(want[0].LabelLists,
-					want[0].Targets, want[0].Weights) {
-					t.Errorf("%s %v %v\nexpected %s %v %v", show(*got), got.LabelLists, got.Targets, show(want[0]), want[0].LabelLists, want[0].Targets)
-				}
-			})
-		}
-	}
-}
-
 // An invalid value gives a reason, and changes nothing.
 func TestValuesThatCantBeUsed(t *testing.T) {
 	for _, test := range []struct{ format, value, reason string }{
