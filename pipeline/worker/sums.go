@@ -112,25 +112,21 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *visit.Share
 	}
 	gram := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), sum.Tensors())
 	record := wire.RecordOf[float32](gram)
-	if of, shared := w.grams[p]; shared {
+	if of := w.gramOf(v, p); of != "" {
 		w.Cache.KeepGram(p.Parts[0].Span.Partition, of, record)
 	}
 	return publish(ctx, w, record)
 }
 
-// gramsOf returns the digests of everything that the Gram matrices of shares depend on; nil if only this run has the matrices: those of
-// a stage with scores among its features, or with trees, depend on the weights of earlier stages, and those of a chain are sums over
-// increments.
-func (w *Worker) gramsOf(v *visit.Visit, shares []*visit.Share) map[*visit.Share]wire.Digest {
-	if w.Plan.Chain != nil || v.Of.Features.Leaves() > 0 || w.Plan.Stages[v.Stage].Scores {
-		return nil
+// gramOf returns the digest of everything that the Gram matrix of a share depends on; "" if only this run has the matrix: that of a stage
+// with scores among its features, or with trees, depends on the weights of earlier stages, and that of a chain is a sum over increments.
+func (w *Worker) gramOf(v *visit.Visit, p *visit.Share) wire.Digest {
+	stage := w.Plan.Stages[v.Stage]
+	if w.Plan.Chain != nil || v.Of.Features.Leaves() > 0 || stage.Scores {
+		return ""
 	}
-	rows, grams := w.made().Rows, map[*visit.Share]wire.Digest{}
-	for _, p := range shares {
-		grams[p] = wire.DigestJSON([]any{rows, p.Covered, p.Parts[0].Ordinal, w.Plan.Segment, v.Stage, w.Plan.Stages[v.Stage].Features,
-			w.Plan.Intercept && w.Plan.BeginsMember(v.Stage), v.Sample})
-	}
-	return grams
+	return wire.DigestJSON([]any{w.made().Rows, p.Covered, p.Parts[0].Ordinal, w.Plan.Segment, v.Stage, stage.Features,
+		w.Plan.Intercept && w.Plan.BeginsMember(v.Stage), v.Sample})
 }
 
 // sumGrams publishes the Gram matrices of a stage for the shares that have not published them; first is the first visit to the stage. A
@@ -153,11 +149,10 @@ func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, shares []*v
 	if err != nil || current.Of.Features.Sparse() {
 		return err
 	}
-	w.grams = w.gramsOf(current, shares)
 	var rest []*visit.Share
 	for _, p := range shares {
 		var known *wire.Record[float32]
-		if of, shared := w.grams[p]; shared {
+		if of := w.gramOf(current, p); of != "" {
 			known = w.Cache.Gram(p.Parts[0].Span.Partition, of)
 		}
 		if known == nil {

@@ -42,8 +42,6 @@ type Worker struct {
 	mutex    sync.Mutex                          // guards records and written
 	records  *protocol.Records                   // of a visit of which nothing is sent; nil: records are published
 	written  map[wire.Identity]*protocol.Written // the records that a solver may still be waiting for
-	// grams are the digests of what the Gram matrices of the current stage depend on, for later runs. Nil means that no other run has them.
-	grams map[*visit.Share]wire.Digest
 }
 
 // Options are the resources of a worker.
