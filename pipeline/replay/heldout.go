@@ -20,6 +20,8 @@ type HeldOut struct {
 	Label    string    // in classification
 	Targets  []float64 // in regression
 	Number   int64     // of the row, from 0, among all from which it was drawn
+
+	Predicted string // of a mistake: the label that the version predicts instead
 }
 
 // HeldOutRows returns the test rows of a version's run, or, if there are none, its holdout rows: up to most, drawn with
@@ -123,29 +125,23 @@ func (d *Draw) Rows() []HeldOut {
 	return d.rows
 }
 
-// Mistake is a test row that a version classifies incorrectly.
-type Mistake struct {
-	Features         []float32 // d, as in the message; missing values are NaN
-	Label, Predicted string
-}
-
 // Mistakes returns up to most test rows of a version's run that it classifies incorrectly, in topic order. It skips
 // forgotten rows, and multi-label and regression rows. The error may be a *[protocol.NoVersionError], or a
 // *[kafkalog.DeletedError] if retention has deleted examples of the run.
-func Mistakes(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.Model, most int) ([]Mistake, error) {
+func Mistakes(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.Model, most int) ([]HeldOut, error) {
 	if m.Task() != examples.OneLabel || m.Sparse() {
 		return nil, nil
 	}
-	var found []Mistake
+	var found []HeldOut
 	labels, predictor := examples.NewLabels(m.Labels()), m.Predictor(blas)
 	err := eachHeldOut(ctx, p, m, func(split examples.Split, row func() HeldOut) bool {
 		if split != examples.Test {
 			return true
 		}
 		r := row()
-		label := labels.Spelt(r.Label)
-		if predicted, _ := predictor.Predict(slices.Clone(r.Features)); predicted != label {
-			found = append(found, Mistake{r.Features, label, predicted})
+		r.Label = labels.Spelt(r.Label)
+		if r.Predicted, _ = predictor.Predict(slices.Clone(r.Features)); r.Predicted != r.Label {
+			found = append(found, r)
 		}
 		return len(found) < most
 	})
