@@ -32,22 +32,19 @@ func RowsOf(value []byte, topic string) *layout.Learnt {
 	if err != nil {
 		return nil
 	}
-	defer batch.Release()
-	columns, err := examples.ParseColumns(batch.Columns())
+	columns, err := examples.ParseColumns(batch.ColumnsText())
 	if err != nil {
 		return nil
 	}
-	l := &layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns, Topic: topic, Rows: batch.Rows}
+	l := &layout.Learnt{Sparse: batch.Sparse != nil, Width: batch.Cols, Columns: columns, Topic: topic, Rows: batch.Rows}
 	if columns == nil {
 		return l
 	}
 	l.Lacking = map[string]int{}
 	width := columns.Features()
 	features := make([]float32, batch.Rows*width)
-	if batch.Sparse {
-		var rows examples.SparseRows
-		batch.SparseFeatures(&rows)
-		rows.Leading(features, width)
+	if batch.Sparse != nil {
+		batch.Sparse.Leading(features, width)
 	} else {
 		batch.Features(features, width)
 	}

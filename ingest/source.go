@@ -305,7 +305,7 @@ func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.S
 			if shape := s.options.Shape(); shape != (examples.Image{}) {
 				rows.Image = shape
 			}
-			counted, labelled = counted+rows.Rows, labelled+rows.Labelled()
+			counted, labelled = counted+rows.Rows, labelled+rows.Rows-int(rows.WithoutLabel())
 			if before := int(s.after) - (counted - rows.Rows); before >= rows.Rows {
 				continue
 			} else if before > 0 {

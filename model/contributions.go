@@ -164,7 +164,7 @@ func (p *Predictor) Contributions(rows *examples.Rows, n int, do func(row int, s
 		return nil
 	}
 	for from := 0; from < rows.Rows; from += contributedRows {
-		p.copied(rows, from, min(from+contributedRows, rows.Rows))
+		p.copied(rows.Slice(from, min(from+contributedRows, rows.Rows)))
 		if p.model.Sparse() {
 			p.thin(p.raw)
 			p.overflowed = p.model.prepared.ApplySparse(&p.sparse, &p.features)

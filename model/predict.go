@@ -66,17 +66,11 @@ func (m *Model) borrow() *Predictor {
 	return m.Predictor(nil)
 }
 
-// copied returns some rows of raw features in memory of the predictor, which may change them.
-func (p *Predictor) copied(rows *examples.Rows, from, to int) kernel.Dense {
+// copied returns rows of raw features in memory of the predictor, which may change them.
+func (p *Predictor) copied(rows *examples.Rows) kernel.Dense {
 	width := p.model.Width()
-	p.raw.Reshape(to-from, width)
-	if rows.Bytes != nil {
-		mustHave("rows", len(rows.Bytes), rows.Rows*width)
-		examples.FromBytes(p.raw.Data, rows.Bytes[from*width:to*width])
-	} else {
-		mustHave("rows", len(rows.Floats), rows.Rows*width)
-		copy(p.raw.Data, rows.Floats[from*width:to*width])
-	}
+	p.raw.Reshape(rows.Rows, width)
+	rows.Features(p.raw.Data, width)
 	return p.raw
 }
 

@@ -88,7 +88,7 @@ func (p *Predictor) PredictRows(rows *examples.Rows) (probabilities []float32, n
 		p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows.Sparse)
 		p.sparseScores()
 	} else {
-		p.scores(p.copied(rows, 0, rows.Rows))
+		p.scores(p.copied(rows))
 	}
 	p.predict()
 	if p.model.Task() == examples.Numbers {

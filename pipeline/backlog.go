@@ -23,7 +23,7 @@ import (
 type backlog struct {
 	*topics.Pipeline
 	forgotten *source.Forgotten
-	labels    func(*examples.Batch) []string // the first two labels of a message; nil: any increment may be the first
+	labels    func(*examples.Rows) []string // the first two labels of a message; nil: any increment may be the first
 
 	begins []int64     // by partition: its start when it was first seen
 	ends   []int64     // by partition: end of the last run; nil: unknown
@@ -50,7 +50,7 @@ type counted struct {
 
 // newBacklog returns the backlog of a pipeline's examples, without forgotten rows. labels returns the first two labels of a message's
 // trainable rows; it is nil if the first increment does not need rows of two classes.
-func newBacklog(p *topics.Pipeline, forgotten *source.Forgotten, labels func(*examples.Batch) []string) *backlog {
+func newBacklog(p *topics.Pipeline, forgotten *source.Forgotten, labels func(*examples.Rows) []string) *backlog {
 	return &backlog{Pipeline: p, forgotten: forgotten, labels: labels}
 }
 
@@ -353,12 +353,11 @@ func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(
 		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: protocol.MarkOf(partition, m),
 			counts: b.late.known(m.Message), lacks: schemas.LackingOf(m.Message)}
 		if examples, err := examples.Decode(m.Value, b.Memory); err == nil {
-			examples = examples.Without(b.forgotten.Rows, partition, m.Offset)
+			examples.Without(b.forgotten.Rows, partition, m.Offset)
 			c.rows, c.counts = examples.Rows, c.counts && weighs(examples)
 			if b.labels != nil {
 				c.labels = b.labels(examples)
 			}
-			examples.Release()
 		}
 		b.ahead[partition] = append(b.ahead[partition], c)
 		b.messages, b.rows, messages = b.messages+1, b.rows+int64(c.rows), messages+1
@@ -367,7 +366,7 @@ func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(
 }
 
 // weighs reports whether any row of examples has a weight.
-func weighs(examples *examples.Batch) bool {
+func weighs(examples *examples.Rows) bool {
 	for row := range examples.Rows {
 		if examples.Weight(row) > 0 {
 			return true

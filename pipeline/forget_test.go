@@ -283,14 +283,13 @@ func forgottenRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int)
 	mem := arrowtest.Allocator(t)
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		examples := must(examples.Decode(m.Value, mem))(t)
-		features := make([]float32, examples.Rows*examples.Width)
-		examples.Features(features, examples.Width)
+		features := make([]float32, examples.Rows*examples.Cols)
+		examples.Features(features, examples.Cols)
 		f.Rows.In(m.Partition, m.Offset, examples.Rows, func(first, end int) {
 			for row := first; row < end; row++ {
-				rows = append(rows, int(features[row*examples.Width+1]))
+				rows = append(rows, int(features[row*examples.Cols+1]))
 			}
 		})
-		examples.Release()
 	}
 	slices.Sort(rows)
 	return rows

@@ -380,7 +380,7 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 		has[class] = false
 	}
 	missing := len(has)
-	err = dispatch.EachCounted(ctx, r.Pipeline, plan, true, func(_ int, _ int64, batch *examples.Batch) (more bool) {
+	err = dispatch.EachCounted(ctx, r.Pipeline, plan, true, func(_ int, _ int64, batch *examples.Rows) (more bool) {
 		for row := range batch.Rows {
 			if !batch.Labelled(row) {
 				continue
@@ -404,7 +404,7 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 // anyFits reports whether a run fits its weights to any row of its spans: one that counts, is in the training split, and
 // has a label and a weight.
 func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err error) {
-	err = dispatch.EachCounted(ctx, r.Pipeline, plan, true, func(partition int, offset int64, batch *examples.Batch) (more bool) {
+	err = dispatch.EachCounted(ctx, r.Pipeline, plan, true, func(partition int, offset int64, batch *examples.Rows) (more bool) {
 		for row, weight := range visit.RowsOf(plan, partition, offset, batch).Fitted {
 			any = any || weight > 0 && (plan.Task() == examples.Numbers || batch.Labelled(row))
 		}

@@ -202,13 +202,13 @@ func (r *runner) sources(l *protocol.Ledger, bounds []coverage.Span) []schemas.S
 
 // firstLabels returns a function that returns the first two labels of a message's trainable rows; nil if the job's chain
 // can start without them.
-func firstLabels(job topics.Job) func(*examples.Batch) []string {
+func firstLabels(job topics.Job) func(*examples.Rows) []string {
 	if len(job.Examples.Classes) > 0 || len(job.Examples.Targets) > 0 || job.Examples.PlanLabels() != "" {
 		return nil
 	}
 	missing := job.Examples.MissingLabels()
 	var overflows visit.Overflows
-	return func(examples *examples.Batch) (labels []string) {
+	return func(examples *examples.Rows) (labels []string) {
 		if examples.HasLists() {
 			return nil
 		}

@@ -932,7 +932,6 @@ func (s *simulation) checkIngested() {
 					row += o.Rows
 				}
 			}
-			batch.Release()
 		}
 	}
 	for n, p := range s.log.topics[simSource] {

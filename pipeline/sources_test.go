@@ -434,12 +434,11 @@ func eachCounted(t *testing.T, log *kafkalog.Log, job topics.Job, do func(row in
 			continue
 		}
 		batch := must(examples.Decode(m.Value, mem))(t)
-		features := make([]float32, batch.Rows*batch.Width)
-		batch.Features(features, batch.Width)
+		features := make([]float32, batch.Rows*batch.Cols)
+		batch.Features(features, batch.Cols)
 		for i := range batch.Rows {
-			do(int(features[i*batch.Width+1]), batch.Label(i))
+			do(int(features[i*batch.Cols+1]), batch.Label(i))
 		}
-		batch.Release()
 	}
 }
 
@@ -785,17 +784,16 @@ func TestFollowWithCategories(t *testing.T) {
 	got := map[float32][]float32{} // by the last feature
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		batch := must(examples.Decode(m.Value, mem))(t)
-		columns, err := examples.ParseColumns(batch.Columns())
+		columns, err := examples.ParseColumns(batch.ColumnsText())
 		if err != nil || strings.Join(columns[0].Categories, " ") != "blue red" {
 			t.Errorf("the columns %+v, error %v", columns, err)
 		}
-		features := make([]float32, batch.Rows*batch.Width)
-		batch.Features(features, batch.Width)
+		features := make([]float32, batch.Rows*batch.Cols)
+		batch.Features(features, batch.Cols)
 		for i := range batch.Rows {
-			row := features[i*batch.Width : (i+1)*batch.Width]
+			row := features[i*batch.Cols : (i+1)*batch.Cols]
 			got[row[3]] = row
 		}
-		batch.Release()
 	}
 	for last, place := range map[float32]int{1: 1, 2: 0, 3: 1, 4: 2} {
 		if len(got[last]) != 4 || got[last][place] != 1 {

@@ -52,8 +52,8 @@ func FuzzDecodeExamples(f *testing.F) {
 				if err := e.Align(columns); err != nil && !errors.Is(err, wire.ErrDamaged) {
 					t.Error(err)
 				}
-				if e.Rows*e.Width <= 1<<20 {
-					e.Features(make([]float32, e.Rows*e.Width), e.Width)
+				if e.Rows*e.Cols <= 1<<20 {
+					e.Features(make([]float32, e.Rows*e.Cols), e.Cols)
 				}
 			}
 			for row := range e.Rows {
@@ -66,7 +66,6 @@ func FuzzDecodeExamples(f *testing.F) {
 			if err := e.Classes(make([]int32, e.Rows), examples.NewLabels(nil), examples.UnknownLabel); err != nil && !errors.Is(err, wire.ErrDamaged) {
 				t.Error(err)
 			}
-			e.Release()
 		}
 		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})

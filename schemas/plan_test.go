@@ -483,7 +483,6 @@ func TestSourceKeys(t *testing.T) {
 		if examples.Rows != 4 || examples.Label(3) != "b" {
 			t.Errorf("%d rows, the last with the label %s", examples.Rows, examples.Label(3))
 		}
-		examples.Release()
 	}
 	if keys, err := examples.SourceKeys([]byte("damaged"), mem); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("damaged bytes: %q, %v", keys, err)

@@ -297,7 +297,6 @@ func (p *partition) see(ctx context.Context, at int64, written []*schemas.Predic
 // predict makes the predictions of one message after the other, until ctx ends.
 func (s *scorer) predict(ctx context.Context) error {
 	var predictor *model.Predictor
-	var features []float32
 	for {
 		select {
 		case <-ctx.Done():
@@ -306,14 +305,14 @@ func (s *scorer) predict(ctx context.Context) error {
 			if predictor == nil || predictor.Model() != j.by {
 				predictor = j.by.Predictor(s.blas)
 			}
-			s.answer(j, predictor, &features)
+			s.answer(j, predictor)
 			j.done.Done()
 		}
 	}
 }
 
 // answer makes the predictions of a message.
-func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32) {
+func (s *scorer) answer(j *job, predictor *model.Predictor) {
 	m := j.by
 	whole := schemas.Prediction{
 		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: protocol.MarkOf(j.partition, j.message).Checksum,
@@ -334,18 +333,17 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32)
 	}
 	batch, err := examples.Decode(j.message.Value, s.client.Memory)
 	if err == nil {
-		defer batch.Release()
-		if err = check(m, batch); err == nil {
-			err = batch.Align(m.Columns())
-		}
+		err = check(m, batch)
+	}
+	if err == nil {
+		err = batch.Align(m.Columns())
 	}
 	if err != nil {
 		refuse(schemas.QuarantineReason(err))
 		return
 	}
-	rows := rowsOf(batch, features)
-	contributions, longest := s.contributions(predictor, rows)
-	probabilities, numbers := predictor.PredictRows(rows)
+	contributions, longest := s.contributions(predictor, batch)
+	probabilities, numbers := predictor.PredictRows(batch)
 	j.rows, whole.Rows = int64(batch.Rows-j.row), batch.Rows
 	most, k := schemas.MaxPredictionRows(whole.Task, whole.Labels, longest), len(whole.Labels)
 	for from := j.row; from < batch.Rows || len(j.parts) == 0; from += most {
@@ -390,31 +388,17 @@ func (s *scorer) contributions(predictor *model.Predictor, rows *examples.Rows) 
 	return all, longest
 }
 
-// rowsOf returns the rows of examples. Those of dense rows are in the memory of features.
-func rowsOf(batch *examples.Batch, features *[]float32) *examples.Rows {
-	rows := &examples.Rows{Rows: batch.Rows}
-	if batch.Sparse {
-		rows.Sparse = &examples.SparseRows{}
-		batch.SparseFeatures(rows.Sparse)
-		return rows
-	}
-	*features = slices.Grow((*features)[:0], batch.Rows*batch.Width)[:batch.Rows*batch.Width]
-	batch.Features(*features, batch.Width)
-	rows.Cols, rows.Floats = batch.Width, *features
-	return rows
-}
-
 // check returns why a model can't predict for examples, or nil.
-func check(m *model.Model, batch *examples.Batch) error {
+func check(m *model.Model, batch *examples.Rows) error {
 	switch {
-	case batch.Sparse && !m.Sparse():
+	case batch.Sparse != nil && !m.Sparse():
 		return fmt.Errorf("%w: sparse features, the model has dense ones", wire.ErrDamaged)
-	case !batch.Sparse && batch.Rows > 0 && batch.Width != m.Width():
-		return fmt.Errorf("%w: %d features, the model has %d", wire.ErrDamaged, batch.Width, m.Width())
+	case batch.Sparse == nil && batch.Rows > 0 && batch.Cols != m.Width():
+		return fmt.Errorf("%w: %d features, the model has %d", wire.ErrDamaged, batch.Cols, m.Width())
 	case m.Manifest.Plan.Missing != layout.MissingMean && batch.Missing():
 		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", wire.ErrDamaged)
 	}
-	text := batch.Columns()
+	text := batch.ColumnsText()
 	if text == "" || m.Columns() == nil || text == m.Columns().Text() {
 		return nil
 	}

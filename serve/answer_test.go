@@ -70,7 +70,8 @@ func manyClasses(n int) []string {
 
 // denseOf returns rows of features.
 func denseOf(rows ...[]float32) *examples.Rows {
-	return &examples.Rows{Rows: len(rows), Floats: slices.Concat(rows...)}
+	all := slices.Concat(rows...)
+	return &examples.Rows{Rows: len(rows), Cols: len(all) / max(len(rows), 1), Floats: all}
 }
 
 // someRows returns n rows of two features, and the request with them.

@@ -81,24 +81,12 @@ func (r *batchRows) read(most int, tile func(*examples.Rows) error) error {
 			return err
 		}
 		for from := 0; from < batch.Rows; from += most {
-			if err := tile(slice(batch, from, min(from+most, batch.Rows))); err != nil {
+			if err := tile(batch.Slice(from, min(from+most, batch.Rows))); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// slice returns the features of some rows of a batch.
-func slice(batch *examples.Rows, from, to int) *examples.Rows {
-	part := &examples.Rows{Rows: to - from}
-	if s := batch.Sparse; s != nil {
-		part.Sparse = s.Slice(from, to)
-		return part
-	}
-	d := len(batch.Floats) / batch.Rows
-	part.Floats = batch.Floats[from*d : to*d]
-	return part
 }
 
 // features implements rows.

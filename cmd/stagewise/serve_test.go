@@ -183,32 +183,30 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 			for message, err := range client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1) {
 				noError(t, err)
 				batch := valueOf(examples.Decode(message.Value, client.Memory))(t)
-				features := kernel.NewDense(batch.Rows, batch.Width)
-				batch.Features(features.Data, batch.Width)
-				batch.Release()
 				if p.Task == examples.Numbers {
-					_, want := predictor.PredictRows(&examples.Rows{Rows: batch.Rows, Cols: batch.Width, Floats: features.Data})
+					_, want := predictor.PredictRows(batch)
 					if !slices.Equal(p.Numbers, want) {
 						t.Fatalf("%v, expected %v", p.Numbers, want)
 					}
 					rows += p.Until - p.Row
 					continue
 				}
-				want := predictor.Probabilities(features)
-				for i := range want.Data {
-					if want.Data[i] != p.Probabilities[i] {
-						t.Fatalf("%v, expected %v", p.Probabilities[i], want.Data[i])
+				want, _ := predictor.PredictRows(batch)
+				for i := range want {
+					if want[i] != p.Probabilities[i] {
+						t.Fatalf("%v, expected %v", p.Probabilities[i], want[i])
 					}
 				}
+				k := len(p.Labels)
 				for i := range p.Until - p.Row {
 					var given []string
 					for c, label := range p.Labels {
-						if p.Task == examples.SeveralLabels && p.Given[i*len(p.Labels)+c] {
+						if p.Task == examples.SeveralLabels && p.Given[i*k+c] {
 							given = append(given, label)
 						}
 					}
-					if p.Task == examples.SeveralLabels && !slices.Equal(given, m.Given(want.Row(i))) && len(given)+len(m.Given(want.Row(i))) > 0 {
-						t.Fatalf("row %d is given %q, expected %q", i, given, m.Given(want.Row(i)))
+					if of := m.Given(want[i*k : (i+1)*k]); p.Task == examples.SeveralLabels && !slices.Equal(given, of) && len(given)+len(of) > 0 {
+						t.Fatalf("row %d is given %q, expected %q", i, given, of)
 					}
 				}
 				rows += p.Until - p.Row

@@ -279,9 +279,9 @@ type Look struct {
 // LookAt reads the first message that counts in a plan of the job.
 func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job, plan *schemas.Plan) (l Look, err error) {
 	none, damaged := true, error(nil)
-	err = EachCounted(ctx, p, plan, true, func(_ int, _ int64, batch *examples.Batch) bool {
-		none, l = false, Look{Named: batch.Columns() != "", Sparse: batch.Sparse}
-		l.Image, damaged = examples.ParseImage(batch.Image())
+	err = EachCounted(ctx, p, plan, true, func(_ int, _ int64, batch *examples.Rows) bool {
+		none, l = false, Look{Named: batch.ColumnsText() != "", Sparse: batch.Sparse != nil}
+		l.Image, damaged = examples.ParseImage(batch.ImageText())
 		l.Image = cmp.Or(job.Examples.Shape(), l.Image)
 		return false
 	})
@@ -295,7 +295,7 @@ func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job, plan *schem
 // blanked, until do returns false. It passes over messages that retention has deleted if expired, and otherwise returns a
 // *[kafkalog.DeletedError] for them.
 func EachCounted(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, expired bool,
-	do func(partition int, offset int64, batch *examples.Batch) (more bool)) error {
+	do func(partition int, offset int64, batch *examples.Rows) (more bool)) error {
 	topic, read := plan.Topic, p.Between
 	if topic == "" {
 		topic = p.Topics.Examples
@@ -318,8 +318,7 @@ func EachCounted(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, ex
 				if err != nil {
 					continue // quarantined by the run
 				}
-				more := do(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset))
-				if batch.Release(); !more {
+				if !do(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset)) {
 					return nil
 				}
 			}

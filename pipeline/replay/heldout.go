@@ -47,8 +47,8 @@ func eachHeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model,
 	do func(split examples.Split, row func() HeldOut) (more bool)) error {
 	var raw kernel.Dense
 	plan := m.Manifest.Plan
-	return dispatch.EachCounted(ctx, p, plan, false, func(partition int, offset int64, batch *examples.Batch) bool {
-		if batch.Sparse || batch.Width != m.Width() || batch.Align(m.Columns()) != nil {
+	return dispatch.EachCounted(ctx, p, plan, false, func(partition int, offset int64, batch *examples.Rows) bool {
+		if batch.Sparse != nil || batch.Cols != m.Width() || batch.Align(m.Columns()) != nil {
 			return true // quarantined by the run
 		}
 		rows := visit.RowsOf(plan, partition, offset, batch)
@@ -70,8 +70,8 @@ func eachHeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model,
 			}
 			more := do(split, func() HeldOut {
 				if !read { // most messages have training rows only
-					raw.Reshape(batch.Rows, batch.Width)
-					batch.Features(raw.Data, batch.Width)
+					raw.Reshape(batch.Rows, batch.Cols)
+					batch.Features(raw.Data, batch.Cols)
 					read = true
 				}
 				row := HeldOut{Features: slices.Clone(raw.Row(i))}

@@ -105,7 +105,7 @@ func (c Columns) HasOffsets() bool {
 	return slices.ContainsFunc(c, func(column Column) bool { return column.Offset != 0 })
 }
 
-// Difference returns a human-readable description of the difference from o; "" if there is none. It ignores offsets, see [Batch.Align],
+// Difference returns a human-readable description of the difference from o; "" if there is none. It ignores offsets, see [Rows.Align],
 // and a unit that only one of them has, because the other had no numbers.
 func (c Columns) Difference(o Columns) string {
 	for i := range min(len(c), len(o)) {

@@ -62,16 +62,16 @@ func rowsOfAllColumns(rows int) map[string]*Rows {
 }
 
 // same compares decoded examples with rows, beginning at row first.
-func same(t *testing.T, e *Batch, want *Rows, first int) {
+func same(t *testing.T, e *Rows, want *Rows, first int) {
 	t.Helper()
-	if columns, err := ParseColumns(e.Columns()); err != nil || !reflect.DeepEqual(columns, want.Columns) {
+	if columns, err := ParseColumns(e.ColumnsText()); err != nil || !reflect.DeepEqual(columns, want.Columns) {
 		t.Fatalf("columns %v, %v, expected %v", columns, err, want.Columns)
 	}
-	if e.Width != want.Cols || e.Sparse {
-		t.Fatalf("width %d, sparse %v", e.Width, e.Sparse)
+	if e.Cols != want.Cols || e.Sparse != nil {
+		t.Fatalf("width %d, sparse %v", e.Cols, e.Sparse)
 	}
-	features := make([]float32, e.Rows*e.Width)
-	e.Features(features, e.Width)
+	features := make([]float32, e.Rows*e.Cols)
+	e.Features(features, e.Cols)
 	missing := false
 	for i, got := range features {
 		at := first*want.Cols + i
@@ -115,7 +115,6 @@ func TestExamplesRoundTrip(t *testing.T) {
 			t.Run(fmt.Sprintf("%d %s", n, kind), func(t *testing.T) {
 				mem := arrowtest.Allocator(t)
 				e := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
-				defer e.Release()
 				if e.Rows != n {
 					t.Fatalf("%d rows", e.Rows)
 				}
@@ -140,7 +139,6 @@ func TestExamplesOfSlices(t *testing.T) {
 				t.Fatalf("%s %v: %d rows", kind, cut, e.Rows)
 			}
 			same(t, e, rows, cut[0])
-			e.Release()
 		}
 	}
 }
@@ -174,10 +172,9 @@ func TestSparseExamples(t *testing.T) {
 			slice.Release()
 			got := make([]float32, e.Rows*6)
 			e.Features(got, 6)
-			if wide := []int{5, 1, 1}[first]; !e.Sparse || e.Width != wide || e.Missing() || !slices.Equal(got, want[first*6:]) {
-				t.Errorf("%v from row %d: width %d, %v", index, first, e.Width, got)
+			if wide := []int{5, 1, 1}[first]; e.Sparse == nil || e.Cols != wide || e.Missing() || !slices.Equal(got, want[first*6:]) {
+				t.Errorf("%v from row %d: width %d, %v", index, first, e.Cols, got)
 			}
-			e.Release()
 		}
 		record.Release()
 	}
@@ -224,7 +221,6 @@ func TestLabelTypes(t *testing.T) {
 				!slices.Equal(got, []string{"7", "100", "-", "7"}[first:]) {
 				t.Errorf("%v from row %d: labels %v, classes %v, error %v", of, first, got, classes, err)
 			}
-			e.Release()
 		}
 		record.Release()
 	}
@@ -261,12 +257,11 @@ func TestOtherColumnTypes(t *testing.T) {
 	for _, r := range []interface{ Release() }{indices, dictionary, label, rest, record} {
 		r.Release()
 	}
-	defer e.Release()
 	if e.Labelled(0) || !e.Labelled(1) || e.Label(1) != "a" || e.Labelled(2) || e.Split(0) != Test || e.Split(1) != Train ||
 		e.Split(2) != Train ||
-		e.Weight(0) != 0.5 || e.Weight(2) != 2 || !slices.Equal(e.Bytes(), []uint8{1, 2, 3}) {
+		e.Weight(0) != 0.5 || e.Weight(2) != 2 || !slices.Equal(e.Bytes, []uint8{1, 2, 3}) {
 		t.Errorf("labelled %v, %v, %v; splits %v, %v, %v; weights %v, %v; features %v", e.Labelled(0), e.Labelled(1), e.Labelled(2),
-			e.Split(0), e.Split(1), e.Split(2), e.Weight(0), e.Weight(2), e.Bytes())
+			e.Split(0), e.Split(1), e.Split(2), e.Weight(0), e.Weight(2), e.Bytes)
 	}
 }
 
@@ -286,13 +281,12 @@ func TestFeatureTypes(t *testing.T) {
 				slice := record.NewSlice(int64(cut[0]), int64(cut[1]))
 				e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
 				slice.Release()
-				got := make([]float32, e.Rows*e.Width)
-				e.Features(got, e.Width)
+				got := make([]float32, e.Rows*e.Cols)
+				e.Features(got, e.Cols)
 				part := want[2*cut[0] : 2*cut[1]]
 				if fmt.Sprint(got) != fmt.Sprint(part) || e.Missing() != slices.ContainsFunc(part, func(v float32) bool { return v != v }) {
 					t.Errorf("%v of rows %v: %v, missing %v; expected %v", list, cut, got, e.Missing(), part)
 				}
-				e.Release()
 			}
 			record.Release()
 		}
@@ -332,7 +326,6 @@ func TestExamplesOfOthers(t *testing.T) {
 		if got := strings.Join(labels, ","); got != c.labels {
 			t.Errorf("%s: labels %s, expected %s", c.rows, got, c.labels)
 		}
-		e.Release()
 	}
 }
 
@@ -403,9 +396,8 @@ func TestExamplesThatAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := arrowtest.Allocator(t)
-			e, err := Decode(fromJSON(t, mem, c.rows, c.fields...), mem)
+			_, err := Decode(fromJSON(t, mem, c.rows, c.fields...), mem)
 			if err == nil {
-				e.Release()
 				t.Fatal("no error")
 			}
 			if !errors.Is(err, wire.ErrDamaged) || err.Error() != c.want {
@@ -488,7 +480,6 @@ func TestRecordRefusesRaggedRows(t *testing.T) {
 func TestFeaturesRefuseAnotherWidth(t *testing.T) {
 	mem := arrowtest.Allocator(t)
 	e := arrowtest.Must(Decode(encodeRows(t, &Rows{Rows: 1, Cols: 2, Floats: []float32{1, 2}}, mem), mem))(t)
-	defer e.Release()
 	for _, width := range []int{1, 3} {
 		func() {
 			defer func() {
@@ -536,14 +527,12 @@ func TestAlign(t *testing.T) {
 	nan := float32(math.NaN())
 	rows := &Rows{Rows: 2, Cols: 4, Floats: []float32{1, 0, 1, 5, nan, 1, 0, 6}, Columns: own}
 	said := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
-	defer said.Release()
 	rows.Columns = nil
 	silent := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
-	defer silent.Release()
 	other := Columns{{Name: "time", Offset: 990}, {Name: "colour", Categories: []string{"red"}}, {Name: "size", Offset: -2}}
 	for _, test := range []struct {
 		name     string
-		examples *Batch
+		examples *Rows
 		columns  Columns
 		want     []float32
 	}{
@@ -762,7 +751,6 @@ func TestClassesCompareAsText(t *testing.T) {
 		} else if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%v, %v, expected %v", got, err, c.want)
 		}
-		e.Release()
 	}
 }
 
@@ -849,11 +837,10 @@ func TestServed(t *testing.T) {
 	} {
 		batch := arrowtest.Must(Decode(c.value, mem))(t)
 		for row, want := range c.want {
-			if got, ok := batch.Served(row); got != want || ok != (want != Served{}) {
+			if got, ok := batch.Answer(row); got != want || ok != (want != Served{}) {
 				t.Errorf("%s: row %d is %v, %v, expected %v", name, row, got, ok, want)
 			}
 		}
-		batch.Release()
 	}
 	wrong := fromJSON(t, mem, `[{"features":[1],"served":[1]}]`, features, arrow.Field{Name: "served", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)})
 	if _, err := Decode(wrong, mem); err == nil {
@@ -871,10 +858,8 @@ func TestSparseRows(t *testing.T) {
 	record.Release()
 	arrowtest.NoError(t, err)
 	e := arrowtest.Must(Decode(value, mem))(t)
-	defer e.Release()
-	got := &SparseRows{Ends: []int{9}, Indices: []int32{9}, Values: []float32{9}}
-	e.SparseFeatures(got)
-	if !e.Sparse || e.Width != MaxColumns || !slices.Equal(got.Ends, want.Ends) || !slices.Equal(got.Indices, want.Indices) ||
+	got := e.Sparse
+	if e.Sparse == nil || e.Cols != MaxColumns || !slices.Equal(got.Ends, want.Ends) || !slices.Equal(got.Indices, want.Indices) ||
 		!slices.Equal(got.Values, want.Values) {
 		t.Errorf("%+v, expected %+v", got, want)
 	}
@@ -889,9 +874,7 @@ func TestSparseZeros(t *testing.T) {
 	value := fromJSON(t, mem, `[{"features":[{"index":1,"value":0},{"index":4,"value":-1}]},{"features":[{"index":6,"value":0}]}]`,
 		sparse(arrow.PrimitiveTypes.Uint8))
 	e := arrowtest.Must(Decode(value, mem))(t)
-	defer e.Release()
-	var got SparseRows
-	e.SparseFeatures(&got)
+	got := e.Sparse
 	if !slices.Equal(got.Ends, []int{1, 1}) || !slices.Equal(got.Indices, []int32{4}) || !slices.Equal(got.Values, []float32{-1}) {
 		t.Errorf("%+v", got)
 	}
@@ -946,25 +929,23 @@ func TestTargets(t *testing.T) {
 			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
 			slice.Release()
 			got, known := make([]float64, 2*e.Rows), make([]bool, e.Rows)
-			arrowtest.NoError(t, e.Targets(got, known, []string{"x", "y"}))
+			arrowtest.NoError(t, e.CopyTargets(got, known, []string{"x", "y"}))
 			if want := []float64{1.5, -2, 0, 0, 0.25, 8}[2*first:]; !slices.Equal(got, want) || !slices.Equal(known, []bool{true, false,
 				true}[first:]) {
 				t.Errorf("%v from row %d: %v %v", of, first, got, known)
 			}
 			var wrong *ValueError
-			if err := e.Targets(make([]float64, e.Rows), known, []string{"x"}); !errors.As(err, &wrong) {
+			if err := e.CopyTargets(make([]float64, e.Rows), known, []string{"x"}); !errors.As(err, &wrong) {
 				t.Errorf("one target of two: %v", err)
 			}
-			e.Release()
 		}
 		record.Release()
 	}
 	mem := arrowtest.Allocator(t)
 	written := Rows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{7, math.NaN()}}
 	e := arrowtest.Must(Decode(encodeRows(t, &written, mem), mem))(t)
-	defer e.Release()
 	got, known := make([]float64, 2), make([]bool, 2)
-	if err := e.Targets(got, known, []string{"x"}); err != nil || got[0] != 7 || !slices.Equal(known, []bool{true, false}) {
+	if err := e.CopyTargets(got, known, []string{"x"}); err != nil || got[0] != 7 || !slices.Equal(known, []bool{true, false}) {
 		t.Errorf("%v %v %v", got, known, err)
 	}
 }

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
-	"unicode/utf8"
+	"slices"
+	"strconv"
 
-	"github.com/apache/arrow/go/v17/arrow"
-
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -27,130 +24,84 @@ func UnknownLabel(row int, label string) error {
 	return &ValueError{row, -1, fmt.Sprintf("label %q is not one of the classes", label)}
 }
 
-// setLabels keeps the column of labels, or of lists of labels.
-func (e *Batch) setLabels(column arrow.Array) error {
-	items := column
-	if lists := arrowvalue.Of(column); lists.Type == arrowvalue.List {
-		e.sets, items = lists, lists.Items().Column
-	}
-	labels, ok := valuesOf(items)
-	if !ok {
-		return fmt.Errorf("type %v, expected text, numbers or booleans, or a list of them", column.DataType())
-	}
-	e.labels = labels
-	return nil
-}
-
-// checkLabels checks the labels of all rows.
-func (e *Batch) checkLabels() error {
-	if e.labels.Values == nil || e.sets == nil && e.labels.Type != arrowvalue.Text {
-		return nil
-	}
-	for row := range e.Rows {
-		if e.sets == nil && e.labels.Null(row) || e.sets != nil && e.sets.Null(row) {
-			continue
-		}
-		from, to := e.labelsOf(row)
-		for i := from; i < to; i++ {
-			err := e.checkLabel(i)
-			if err != nil && e.sets != nil {
-				err = fmt.Errorf("label %d of the list: %w", i-from, err)
-			}
-			if err != nil {
-				return &ValueError{row, -1, err.Error()}
-			}
-		}
-	}
-	return nil
-}
-
-// checkLabel returns an error if an entry of the column of labels, or of its lists, is not a valid label.
-func (e *Batch) checkLabel(i int) error {
-	switch {
-	case e.labels.isNull(i):
-		return errors.New("null: expected a label; a row without labels has an empty list")
-	case e.labels.Type != arrowvalue.Text:
-		return nil
-	}
-	switch label := e.labels.Text(i); {
-	case e.sets != nil && strings.TrimSpace(label) == "":
-		return errors.New("empty: expected a label; a row without labels has an empty list")
-	case len(label) > MaxLabel || !utf8.ValidString(label):
-		return fmt.Errorf("label of %d bytes: expected at most %d of UTF-8", len(label), MaxLabel)
-	}
-	return nil
-}
-
 // HasLists reports whether each row has a list of labels.
-func (e *Batch) HasLists() bool { return e.sets != nil }
+func (r *Rows) HasLists() bool { return r.LabelLists != nil }
 
-// MissLabels sets words that mean no label: a row with one of them has no label, like a row with null or empty text. It returns e.
-func (e *Batch) MissLabels(words value.Missing) *Batch {
-	e.missingLabels = words
-	return e
+// MissLabels sets words that mean no label: a row with one of them has no label, like a row with null or empty text. It returns r.
+func (r *Rows) MissLabels(words value.Missing) *Rows {
+	for row, labels := range r.LabelLists {
+		if known := slices.DeleteFunc(labels, words.Has); len(known) > 0 || len(labels) == 0 {
+			r.LabelLists[row] = known
+		} else {
+			r.LabelLists[row] = nil
+		}
+	}
+	for row := range r.NoLabel {
+		if !r.NoLabel[row] && (r.Words != nil || words.HasNumbers()) {
+			r.NoLabel[row] = words.Has(r.LabelText(row))
+		}
+	}
+	return r
 }
 
 // Unlabel removes the label and the targets of a row, so that it is not used for training.
-func (e *Batch) Unlabel(row int) {
-	if e.unlabelled == nil {
-		e.unlabelled = map[int]bool{}
+func (r *Rows) Unlabel(row int) {
+	if r.unlabelled == nil {
+		r.unlabelled = make([]bool, r.Rows)
 	}
-	e.unlabelled[row] = true
+	r.unlabelled[row] = true
 }
 
-// labelsOf returns the range of a row's labels among those of all rows.
-func (e *Batch) labelsOf(row int) (from, to int) {
-	if e.sets == nil {
-		return row, row + 1
-	}
-	return e.sets.Range(row)
+// left reports whether a row is forgotten, or its label was removed.
+func (r *Rows) left(row int) bool {
+	return r.forgotten != nil && r.forgotten[row] || r.unlabelled != nil && r.unlabelled[row]
 }
 
-// isMissing reports whether an entry of the column of labels, or of its lists, means no label.
-func (e *Batch) isMissing(i int) bool {
-	return e.labels.Values == nil || e.labels.isNull(i) ||
-		(e.labels.Type != arrowvalue.Whole || e.missingLabels.HasNumbers()) && e.missingLabels.Has(e.labels.Text(i))
-}
-
-// hasLabel reports whether a row has a label, or a list of labels in which not all are missing.
-func (e *Batch) hasLabel(row int) bool {
-	if e.sets != nil && e.sets.Null(row) {
-		return false
+// hasLabel reports whether a row has a label, or a list of labels, which may be empty.
+func (r *Rows) hasLabel(row int) bool {
+	if len(r.LabelLists) > 0 {
+		return r.LabelLists[row] != nil
 	}
-	from, to := e.labelsOf(row)
-	for i := from; i < to; i++ {
-		if !e.isMissing(i) {
-			return true
-		}
-	}
-	return from == to // an empty list states that there are none
+	return len(r.Words)+len(r.Numbers) > 0 && (len(r.NoLabel) == 0 || !r.NoLabel[row])
 }
 
 // Labelled reports whether a row has a label. A forgotten row has none.
-func (e *Batch) Labelled(row int) bool {
-	return !e.forgot(row) && !e.unlabelled[row] && e.hasLabel(row)
-}
+func (r *Rows) Labelled(row int) bool { return !r.left(row) && r.hasLabel(row) }
 
-// WithoutLabel returns the number of rows without a label, excluding forgotten rows and those of [Batch.Unlabel].
-func (e *Batch) WithoutLabel() (rows int64) {
-	for row := range e.Rows {
-		if !e.forgot(row) && !e.unlabelled[row] && !e.hasLabel(row) {
+// WithoutLabel returns the number of rows without a label, excluding forgotten rows and those of [Rows.Unlabel].
+func (r *Rows) WithoutLabel() (rows int64) {
+	for row := range r.Rows {
+		if !r.left(row) && !r.hasLabel(row) {
 			rows++
 		}
 	}
 	return rows
 }
 
-// Label returns the label of a labelled row as text, which stays valid after Release. Label panics without a label
-// column. It must not be used for messages with lists of labels.
-func (e *Batch) Label(row int) string { return e.labels.label(row) }
+// LabelText returns the label of a row as it is written; "": it has none. The rows are not multi-label.
+func (r *Rows) LabelText(row int) string {
+	switch {
+	case len(r.NoLabel) > 0 && r.NoLabel[row]:
+	case len(r.Words) > 0:
+		return r.Words[row]
+	case len(r.Numbers) > 0:
+		return strconv.FormatInt(r.Numbers[row], 10)
+	}
+	return ""
+}
 
-// Labels yields the labels of a labelled row as text, which stays valid after Release. A row of a message without lists has one.
-func (e *Batch) Labels(row int) iter.Seq[string] {
+// Label returns the label of a labelled row. The rows are not multi-label.
+func (r *Rows) Label(row int) string { return value.Label(r.LabelText(row)) }
+
+// Labels yields the labels of a labelled row, which is one unless the rows have lists.
+func (r *Rows) Labels(row int) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		from, to := e.labelsOf(row)
-		for i := from; i < to; i++ {
-			if !e.isMissing(i) && !yield(e.labels.label(i)) {
+		if len(r.LabelLists) == 0 {
+			yield(r.Label(row))
+			return
+		}
+		for _, label := range r.LabelLists[row] {
+			if !yield(value.Label(label)) {
 				return
 			}
 		}
@@ -160,24 +111,23 @@ func (e *Batch) Labels(row int) iter.Seq[string] {
 // Classes writes the class of each row into dst, or [Unlabelled] for a row without a label. It calls unknown for a label that l
 // does not have: the row is then [Unknown], unless unknown returns an error, such as [UnknownLabel], which Classes returns. dst has an
 // element for each row.
-func (e *Batch) Classes(dst []int32, l *Labels, unknown func(row int, label string) error) error {
-	for row := range e.Rows {
-		if !e.Labelled(row) {
+func (r *Rows) Classes(dst []int32, l *Labels, unknown func(row int, label string) error) error {
+	for row := range r.Rows {
+		if !r.Labelled(row) {
 			dst[row] = Unlabelled
 			continue
 		}
 		class, ok := int32(0), false
-		if !e.labels.isWhole() {
-			class, ok = l.Find(e.labels.Text(row))
+		if len(r.Numbers) > 0 {
+			class, ok = l.numbers[r.Numbers[row]]
 		} else {
-			number, _ := e.labels.Whole(row)
-			class, ok = l.numbers[number]
+			class, ok = l.Find(r.Words[row])
 		}
 		if dst[row] = class; ok {
 			continue
 		}
 		dst[row] = Unknown
-		if err := unknown(row, e.Label(row)); err != nil {
+		if err := unknown(row, r.Label(row)); err != nil {
 			return err
 		}
 	}
@@ -187,15 +137,15 @@ func (e *Batch) Classes(dst []int32, l *Labels, unknown func(row int, label stri
 // LabelSets writes 1 for each label of a row and 0 for the others into dst (Rows × k, row-major), and 0 or [Unlabelled]
 // into classes, which has an element for each row. It calls unknown for a label that l does not have: the row is then
 // [Unlabelled], unless unknown returns an error, which LabelSets returns.
-func (e *Batch) LabelSets(dst []float32, classes []int32, l *Labels, unknown func(row int, label string) error) error {
+func (r *Rows) LabelSets(dst []float32, classes []int32, l *Labels, unknown func(row int, label string) error) error {
 	clear(dst)
 	k := l.Len()
-	for row := range e.Rows {
-		if classes[row] = Unlabelled; !e.Labelled(row) {
+	for row := range r.Rows {
+		if classes[row] = Unlabelled; !r.Labelled(row) {
 			continue
 		}
 		classes[row] = 0
-		for label := range e.Labels(row) {
+		for label := range r.Labels(row) {
 			class, ok := l.Find(label)
 			if !ok {
 				if err := unknown(row, label); err != nil {

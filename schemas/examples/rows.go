@@ -3,23 +3,39 @@ package examples
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// Rows has the rows of an examples message as plain columns. Exactly one of Floats, Bytes and Sparse is set. The first two have
-// Rows × Cols features, row-major; with the last, Cols is 0. At most one of Words and Numbers is set; without both, the
-// rows have no labels.
+// Columns of an examples message.
+const (
+	columnFeatures = "features"
+	columnLabel    = "label"
+	columnWeight   = "weight"
+	columnSplit    = "split"
+	columnTargets  = "targets"
+)
+
+// metadataColumns is the key of the columns in the schema metadata. Other producers may write it too.
+const metadataColumns = "stagewise.columns"
+
+// metadataImage is the key of the image shape in the schema metadata. Other producers may write it too.
+const metadataImage = "stagewise.image"
+
+// Rows are examples as plain columns: what ingest writes as a message and [Decode] reads from one, and what models predict. Exactly one of
+// Floats, Bytes and Sparse is set. The first two have Rows × Cols features, row-major. At most one of Words and Numbers is set; without
+// both, the rows have no labels.
 type Rows struct {
-	Rows, Cols int
+	Rows       int
+	Cols       int       // features of each dense row; of decoded sparse rows, the maximum index plus 1
 	Floats     []float32 // features; missing features are NaN
 	Bytes      []uint8   // features that are small integers, as in images; they take a quarter of the space
 	Sparse     *SparseRows
-	Words      []string   // text labels
+	Words      []string   // text labels, as they are written
 	Numbers    []int64    // integer labels
 	NoLabel    []bool     // rows of Words or Numbers without a label; nil: all rows have a label
 	LabelLists [][]string // multi-label: labels of each row, replaces Words and Numbers; nil for a row with unknown labels
@@ -30,8 +46,16 @@ type Rows struct {
 	// keys of the messages on the followed topic; "": no key; nil: no message has one, or the rows do not come from a topic
 	SourceKeys []string
 	Origins    RowOrigins // followed topic: origins of the rows, which Origin.TopicMessage writes to a header
-	Columns    Columns    // table columns of the features, with Cols features; nil: unknown
-	Image      Image      // image shape of the rows, with Cols features; zero: no images, or unknown
+	// Columns are the table columns of the features, with Cols features, and Image the shape of images, with Cols features. Both are those of
+	// rows to write; what a message says is in ColumnsText and ImageText.
+	Columns Columns
+	Image   Image
+
+	described  arrow.Metadata // of a message
+	doubles    []float64      // features as a message has them; nil: Floats are
+	deltas     []float64      // added to the features; nil: nothing
+	forgotten  []bool         // rows whose values were removed; nil: none
+	unlabelled []bool         // rows whose labels and targets are ignored; nil: none
 }
 
 // Record makes the Arrow record of the rows. The caller releases it. It panics if columns differ in length or number of features.
@@ -39,7 +63,7 @@ func (r *Rows) Record(mem memory.Allocator) arrow.Record {
 	if r.Sparse != nil && r.Sparse.Len() != r.Rows {
 		panic(fmt.Sprintf("schemas: %d sparse rows for %d", r.Sparse.Len(), r.Rows))
 	}
-	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
+	if n := len(r.Floats) + len(r.Bytes); r.Sparse == nil && n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
 		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
 	}
 	return stream.NewRecord(mem, r.Rows, r.metadata(), r.columns()...)
@@ -106,29 +130,6 @@ func where[V any](column []V, is func(V) bool) []bool {
 	return all
 }
 
-// Labelled returns the number of rows with a label or a list of labels.
-func (r *Rows) Labelled() (n int) {
-	for row := range r.Rows {
-		switch {
-		case len(r.LabelLists) > 0 && r.LabelLists[row] != nil, len(r.Words)+len(r.Numbers) > 0 && (len(r.NoLabel) == 0 || !r.NoLabel[row]):
-			n++
-		}
-	}
-	return n
-}
-
-// Label returns the text of the label of a row; "": it has none. The rows are not multi-label.
-func (r *Rows) Label(row int) string {
-	switch {
-	case len(r.NoLabel) > 0 && r.NoLabel[row]:
-	case len(r.Words) > 0:
-		return r.Words[row]
-	case len(r.Numbers) > 0:
-		return strconv.FormatInt(r.Numbers[row], 10)
-	}
-	return ""
-}
-
 // labelled returns which rows have a label; nil if all have one.
 func (r *Rows) labelled() []bool {
 	if !slices.Contains(r.NoLabel, true) {
@@ -178,6 +179,57 @@ func (r *Rows) metadata() *arrow.Metadata {
 	return &known
 }
 
+// ColumnsText returns the table columns of the features of a message in the format of [Columns.Text]; "" if unknown. Decode them with
+// [ParseColumns].
+func (r *Rows) ColumnsText() string { return r.describes(metadataColumns) }
+
+// ImageText returns the image shape of the examples of a message in the format of [Image.Text]; "" if unknown. Decode it with [ParseImage].
+func (r *Rows) ImageText() string { return r.describes(metadataImage) }
+
+func (r *Rows) describes(key string) string {
+	text, _ := r.described.GetValue(key)
+	return text
+}
+
+// Weight returns the weight of a row, or 1 if there are no weights. Forgotten rows have weight 0.
+func (r *Rows) Weight(row int) float32 {
+	switch {
+	case r.forgot(row):
+		return 0
+	case len(r.Weights) == 0:
+		return 1
+	}
+	return r.Weights[row]
+}
+
+// Split returns the split of a row, by default Train.
+func (r *Rows) Split(row int) Split {
+	if len(r.Splits) == 0 {
+		return Train
+	}
+	return r.Splits[row]
+}
+
+// Without blanks the forgotten rows of a message, which is at an offset of a partition: they have weight 0, no label, no targets, and
+// features of 0. Their number and split are kept. It returns r.
+func (r *Rows) Without(forgotten coverage.Forgotten, partition int, offset int64) *Rows {
+	forgotten.In(partition, offset, r.Rows, func(first, end int) {
+		if r.forgotten == nil {
+			r.forgotten = make([]bool, r.Rows)
+		}
+		for row := first; row < end; row++ {
+			r.forgotten[row] = true
+		}
+	})
+	if r.Sparse != nil && r.forgotten != nil {
+		r.Sparse = r.Sparse.without(r.forgotten)
+	}
+	return r
+}
+
+// forgot reports whether a row is forgotten.
+func (r *Rows) forgot(row int) bool { return r.forgotten != nil && r.forgotten[row] }
+
 // Encode encodes a record, such as that of [Rows.Record], as the value of an examples message.
 func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	return stream.Encode(record, mem)
@@ -196,6 +248,8 @@ func (r *Rows) Slice(from, to int) *Rows {
 	cut.Words, cut.Numbers, cut.NoLabel = slice(r.Words, from, to), slice(r.Numbers, from, to), slice(r.NoLabel, from, to)
 	cut.LabelLists, cut.Weights, cut.Splits = slice(r.LabelLists, from, to), slice(r.Weights, from, to), slice(r.Splits, from, to)
 	cut.Served, cut.SourceKeys = slice(r.Served, from, to), slice(r.SourceKeys, from, to)
+	cut.doubles = slice(r.doubles, from*r.Cols, to*r.Cols)
+	cut.forgotten, cut.unlabelled = slice(r.forgotten, from, to), slice(r.unlabelled, from, to)
 	return &cut
 }
 

@@ -1,11 +1,5 @@
 package examples
 
-import (
-	"fmt"
-
-	"github.com/apache/arrow/go/v17/arrow"
-)
-
 // Columns of the served answers.
 const (
 	columnServed        = "served"
@@ -24,26 +18,10 @@ type Served struct {
 // known reports whether a row was served.
 func (s Served) known() bool { return s.Label != "" && s.Version > 0 }
 
-// setServed keeps a column of served answers.
-func setServed(column arrow.Array, to *values) error {
-	v, ok := valuesOf(column)
-	if !ok {
-		return fmt.Errorf("type %v, expected text or whole numbers", column.DataType())
-	}
-	*to = v
-	return nil
-}
-
-// Served returns the served label of a row, and the version that answered. ok is false if the message does not have it, and for
-// forgotten rows.
-func (e *Batch) Served(row int) (served Served, ok bool) {
-	label, version := &e.served, &e.servedVersion
-	if e.forgot(row) || label.Values == nil || version.Values == nil || !version.isWhole() || label.isNull(row) || version.isNull(row) {
+// Answer returns the served label of a row, and the version that answered. ok is false if they are unknown, and for forgotten rows.
+func (r *Rows) Answer(row int) (served Served, ok bool) {
+	if len(r.Served) == 0 || r.forgot(row) {
 		return Served{}, false
 	}
-	n, _ := version.Whole(row)
-	if n < 1 || n > MaxVersion {
-		return Served{}, false
-	}
-	return Served{label.label(row), int(n)}, true
+	return r.Served[row], r.Served[row].known()
 }

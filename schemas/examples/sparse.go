@@ -1,9 +1,6 @@
 package examples
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // MaxColumns is the maximum number of columns of sparse rows: a weight for each column and class must fit into memory.
 const MaxColumns = 1 << 26
@@ -74,28 +71,14 @@ func CheckIndex(index, before int64) error {
 	return nil
 }
 
-// SparseFeatures writes the features of sparse examples into dst, which it resets. It panics if the examples are dense.
-func (e *Batch) SparseFeatures(dst *SparseRows) {
-	if !e.Sparse {
-		panic("schemas: sparse features of dense examples")
-	}
-	dst.Reset()
-	values := e.singles
-	if e.Rows > 0 {
-		first, _ := e.lists.Range(0)
-		_, end := e.lists.Range(e.Rows - 1)
-		dst.Indices, dst.Values = slices.Grow(dst.Indices, end-first), slices.Grow(dst.Values, end-first)
-		dst.Ends = slices.Grow(dst.Ends, e.Rows)
-	}
-	for row := range e.Rows {
-		from, to := e.lists.Range(row)
-		if e.forgot(row) {
-			to = from
+// without returns the rows, of which some have no values.
+func (s *SparseRows) without(rows []bool) *SparseRows {
+	left := &SparseRows{}
+	for row, empty := range rows {
+		if indices, values := s.Row(row); !empty {
+			left.Indices, left.Values = append(left.Indices, indices...), append(left.Values, values...)
 		}
-		for i := from; i < to; i++ {
-			index, _ := e.indices.Whole(i)
-			dst.Append(int32(index), values[i])
-		}
-		dst.End()
+		left.End()
 	}
+	return left
 }

@@ -36,7 +36,7 @@ func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Opt
 		}
 		k := len(batch.Targets) / batch.Rows
 		for i := range batch.Rows {
-			label, targets := batch.Label(i), batch.Targets[i*k:(i+1)*k]
+			label, targets := batch.LabelText(i), batch.Targets[i*k:(i+1)*k]
 			switch {
 			case k == 0 && label == "" || slices.ContainsFunc(targets, math.IsNaN):
 				unlabelled++

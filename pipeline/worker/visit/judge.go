@@ -103,7 +103,7 @@ func preparedRows(b *Batch, from, to int) model.Inputs {
 // the targets in regression; their losses are added separately, each in its own unit, because the version may have
 // standardised them differently. A version with another task or loss, or with other labels in a multi-label task, is not
 // evaluated: its losses are not comparable.
-func (p *surveyor) judge(offset int64, batch *examples.Batch, rows accumulate.Rows, numbers []float64) {
+func (p *surveyor) judge(offset int64, batch *examples.Rows, rows accumulate.Rows, numbers []float64) {
 	split, _ := JudgedSplit(p.Plan)
 	m := p.offered.Model()
 	if !slices.Contains(rows.Splits, split) || m.Task() != p.Plan.Task() || numbers != nil && !slices.Equal(m.Labels(), p.Plan.Targets) {
@@ -124,13 +124,13 @@ func (p *surveyor) judge(offset int64, batch *examples.Batch, rows accumulate.Ro
 		truth.Classes = make([]int32, batch.Rows)
 		_ = batch.Classes(truth.Classes, examples.NewLabels(m.Labels()), func(int, string) error { return nil })
 	}
-	if batch.Sparse != m.Sparse() {
+	if (batch.Sparse != nil) != m.Sparse() {
 		return
 	}
 	if batch.Align(m.Columns()) != nil {
 		return
 	}
-	if !batch.Sparse {
+	if batch.Sparse == nil {
 		p.x.Reshape(batch.Rows, m.Width())
 		batch.Features(p.x.Data, m.Width())
 	}
@@ -141,10 +141,10 @@ func (p *surveyor) judge(offset int64, batch *examples.Batch, rows accumulate.Ro
 		return
 	}
 	var prediction kernel.Dense
-	if batch.Sparse {
+	if batch.Sparse != nil {
 		var own examples.SparseRows
 		for _, i := range p.judged.Places {
-			columns, values := p.features.Row(i)
+			columns, values := batch.Sparse.Row(i)
 			for at, column := range columns {
 				own.Append(column, values[at])
 			}

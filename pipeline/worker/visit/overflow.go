@@ -60,26 +60,25 @@ func (e *overflowError) Unwrap() error { return wire.ErrDamaged }
 
 // Overflows finds rows that overflow. It keeps its memory between messages. The zero value is ready; it is not safe for concurrent use.
 type Overflows struct {
-	x      kernel.Dense
-	sparse examples.SparseRows
+	x kernel.Dense
 }
 
 // In returns the rows of a message whose features or weight overflow, when prepared with p.
-func (o *Overflows) In(p schemas.Prepare, batch *examples.Batch) []int {
-	if batch.Sparse || batch.Bytes() == nil { // bytes need not be read
-		readFeatures(&o.x, &o.sparse, batch)
+func (o *Overflows) In(p schemas.Prepare, batch *examples.Rows) []int {
+	if !batch.AreBytes() { // which need not be read
+		readFeatures(&o.x, batch)
 	}
-	return overflowing(p, batch, o.x, &o.sparse)
+	return overflowing(p, batch, o.x)
 }
 
-// overflowing is [Overflows.In] for features that are already in x (dense) or in sparse.
-func overflowing(p schemas.Prepare, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) (rows []int) {
+// overflowing is [Overflows.In] for dense features that are already in x.
+func overflowing(p schemas.Prepare, examples *examples.Rows, x kernel.Dense) (rows []int) {
 	for i := range examples.Rows {
 		var values []float32 // bytes can't overflow
 		switch {
-		case examples.Sparse:
-			_, values = sparse.Row(i)
-		case examples.Bytes() == nil:
+		case examples.Sparse != nil:
+			_, values = examples.Sparse.Row(i)
+		case !examples.AreBytes():
 			values = x.Row(i)
 		}
 		if stages.Overflows(p, values) || examples.Weight(i) > maxWeight {
@@ -90,8 +89,8 @@ func overflowing(p schemas.Prepare, examples *examples.Batch, x kernel.Dense, sp
 }
 
 // leaveOutOverflows removes the labels of overflowing rows, and returns the rows. The features are as in overflowing.
-func leaveOutOverflows(plan *schemas.Plan, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) []int {
-	rows := overflowing(plan.Prepare, examples, x, sparse)
+func leaveOutOverflows(plan *schemas.Plan, examples *examples.Rows, x kernel.Dense) []int {
+	rows := overflowing(plan.Prepare, examples, x)
 	for _, i := range rows {
 		examples.Unlabel(i)
 	}

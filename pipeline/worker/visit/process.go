@@ -39,7 +39,6 @@ type Processor struct {
 	predicted       []int32
 	tempered        kernel.Dense // scores, or predictions of the version
 	temperatures    accumulate.Tempered
-	features        examples.SparseRows
 	occurring       accumulate.Occurring
 	gram            accumulate.Block // of a stage that is fitted in blocks
 	blocks          []kernel.Sparse
@@ -113,11 +112,10 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *Segment) (*
 	if err != nil {
 		return nil, err
 	}
-	defer batch.Release()
 	b := &Batch{Offset: m.Offset, Checksum: Checksum(m, number, batch.Rows), Examples: batch.Rows}
-	readFeatures(&p.raw, &p.features, batch)
-	for _, i := range leaveOutOverflows(p.Plan, batch, p.raw, &p.features) {
-		if !batch.Sparse {
+	readFeatures(&p.raw, batch)
+	for _, i := range leaveOutOverflows(p.Plan, batch, p.raw) {
+		if batch.Sparse == nil {
 			clear(p.raw.Row(i)) // 0 times a value that overflows would be NaN
 		}
 	}
@@ -146,8 +144,8 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *Segment) (*
 			b.Rows.Weights[i] *= float32(weight)
 		}
 	}
-	if batch.Sparse {
-		b.LeaveOut(prepared.ApplySparse(&b.Sparse, &p.features))
+	if batch.Sparse != nil {
+		b.LeaveOut(prepared.ApplySparse(&b.Sparse, batch.Sparse))
 		return b, nil
 	}
 	p.augment(b, &p.raw)

@@ -27,19 +27,17 @@ type rowShape struct {
 }
 
 // decode decodes an accepted examples message of a partition for a run with rows of the given shape; nil if it is not known
-// yet. It clears the values of forgotten rows. The caller releases the examples.
-func (r *Run) decode(forgotten coverage.Forgotten, number int, m protocol.Message, rows *rowShape) (*examples.Batch, error) {
+// yet. It clears the values of forgotten rows.
+func (r *Run) decode(forgotten coverage.Forgotten, number int, m protocol.Message, rows *rowShape) (*examples.Rows, error) {
 	examples, err := examples.Decode(m.Value, r.Memory)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkExamples(r.Plan, examples, rows); err != nil {
-		examples.Release()
 		return nil, err
 	}
 	if rows != nil {
 		if err := examples.Align(rows.Columns); err != nil {
-			examples.Release()
 			return nil, err
 		}
 	}
@@ -47,23 +45,24 @@ func (r *Run) decode(forgotten coverage.Forgotten, number int, m protocol.Messag
 }
 
 // checkExamples returns the reason why a run can't use examples, or nil.
-func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *rowShape) error {
+func checkExamples(plan *schemas.Plan, batch *examples.Rows, rows *rowShape) error {
+	sparse := batch.Sparse != nil
 	switch {
-	case batch.Sparse && plan.Chain != nil && len(model.CheckOccurring(plan.Stages)) > 0:
+	case sparse && plan.Chain != nil && len(model.CheckOccurring(plan.Stages)) > 0:
 		return model.CheckOccurring(plan.Stages)[0]
 	case batch.HasLists() && plan.Task() == examples.OneLabel:
 		return examples.ErrLabelLists
-	case rows != nil && batch.Sparse != rows.Sparse:
+	case rows != nil && sparse != rows.Sparse:
 		kinds := map[bool]string{false: "dense", true: "sparse"}
-		return fmt.Errorf("%w: %s rows, the first message of the run has %s ones", wire.ErrDamaged, kinds[batch.Sparse], kinds[rows.Sparse])
-	case batch.Sparse && batch.Width > examples.MaxColumns:
-		return fmt.Errorf("%w: index %d: expected at most %d", wire.ErrDamaged, batch.Width-1, examples.MaxColumns-1)
-	case batch.Sparse && !(plan.Missing != layout.MissingMean && batch.Missing()):
+		return fmt.Errorf("%w: %s rows, the first message of the run has %s ones", wire.ErrDamaged, kinds[sparse], kinds[rows.Sparse])
+	case sparse && batch.Cols > examples.MaxColumns:
+		return fmt.Errorf("%w: index %d: expected at most %d", wire.ErrDamaged, batch.Cols-1, examples.MaxColumns-1)
+	case sparse && !(plan.Missing != layout.MissingMean && batch.Missing()):
 		return nil
-	case batch.Width == 0:
+	case batch.Cols == 0:
 		return fmt.Errorf("%w: examples without features", wire.ErrDamaged)
-	case rows != nil && !batch.Sparse && batch.Width != rows.Width:
-		return fmt.Errorf("%w: %d features, the first message of the run has %d", wire.ErrDamaged, batch.Width, rows.Width)
+	case rows != nil && !sparse && batch.Cols != rows.Width:
+		return fmt.Errorf("%w: %d features, the first message of the run has %d", wire.ErrDamaged, batch.Cols, rows.Width)
 	case plan.Missing != layout.MissingMean && batch.Missing():
 		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", wire.ErrDamaged)
 	}
@@ -75,18 +74,16 @@ func concernsRun(err error) bool {
 	return errors.Is(err, examples.ErrLabelLists) || errors.As(err, &option.Problem{})
 }
 
-// readFeatures copies the features of dense examples to dense (n × width), or of sparse ones to sparse.
-func readFeatures(dense *kernel.Dense, sparse *examples.SparseRows, examples *examples.Batch) {
-	if examples.Sparse {
-		examples.SparseFeatures(sparse)
-		return
+// readFeatures copies the features of dense examples to x (n × width).
+func readFeatures(x *kernel.Dense, examples *examples.Rows) {
+	if examples.Sparse == nil {
+		x.Reshape(examples.Rows, examples.Cols)
+		examples.Features(x.Data, examples.Cols)
 	}
-	dense.Reshape(examples.Rows, examples.Width)
-	examples.Features(dense.Data, examples.Width)
 }
 
 // RowsOf returns the weights and splits of a message's n rows, with space for their classes. number is the message's partition.
-func RowsOf(plan *schemas.Plan, number int, offset int64, batch *examples.Batch) accumulate.Rows {
+func RowsOf(plan *schemas.Plan, number int, offset int64, batch *examples.Rows) accumulate.Rows {
 	n := batch.Rows
 	rows := accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n),
 		Splits: make([]examples.Split, n), Fitted: make([]float32, n)}
@@ -119,9 +116,9 @@ func isHeldOut(plan *schemas.Plan, number int, offset int64, row int) bool {
 const holdoutPurpose = 1
 
 // ReadTargets returns the raw targets of a message's rows (n × k), and marks rows without targets as unlabelled.
-func ReadTargets(plan *schemas.Plan, batch *examples.Batch, rows accumulate.Rows) ([]float64, error) {
+func ReadTargets(plan *schemas.Plan, batch *examples.Rows, rows accumulate.Rows) ([]float64, error) {
 	targets, known := make([]float64, batch.Rows*len(plan.Targets)), make([]bool, batch.Rows)
-	if err := batch.Targets(targets, known, plan.Targets); err != nil {
+	if err := batch.CopyTargets(targets, known, plan.Targets); err != nil {
 		return nil, err
 	}
 	for i := range rows.Classes {
@@ -147,7 +144,7 @@ func standardizeTargets(by standardizer, targets []float64, k int) (dst kernel.D
 // readTruth finds the targets of a message's rows, which it returns raw, or their classes or sets of labels, unless labels is nil. It marks
 // rows without any as unlabelled. If open, as in a chain that may learn further labels, unknown is called with each label that is not a
 // class. Otherwise such a label is an error.
-func readTruth(plan *schemas.Plan, open bool, batch *examples.Batch, rows *accumulate.Rows, labels *examples.Labels,
+func readTruth(plan *schemas.Plan, open bool, batch *examples.Rows, rows *accumulate.Rows, labels *examples.Labels,
 	unknown func(label string)) (numbers []float64, err error) {
 	switch {
 	case plan.Task() == examples.Numbers:

@@ -133,7 +133,6 @@ type surveyor struct {
 	sample      *accumulate.Sample
 	found       *statistics.Findings
 	x           kernel.Dense
-	features    examples.SparseRows
 	lacking     []int32
 	predictor   *model.Predictor // of the version before an update; nil in a full run
 	offered     *model.Predictor // of the version for subscribers; nil: there is no gate
@@ -220,15 +219,14 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 	if err != nil {
 		return 0, err
 	}
-	defer batch.Release()
 	if err := p.checkColumns(batch); err != nil {
 		return 0, err
 	}
 	if err := p.checkImage(batch); err != nil {
 		return 0, err
 	}
-	readFeatures(&p.x, &p.features, batch)
-	overflowing := leaveOutOverflows(p.Plan, batch, p.x, &p.features)
+	readFeatures(&p.x, batch)
+	overflowing := leaveOutOverflows(p.Plan, batch, p.x)
 	if p.shape == nil {
 		if len(overflowing) > 0 {
 			return 0, &overflowError{What: "features", Rows: overflowing}
@@ -271,10 +269,10 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 	}
 	if p.Plan.Prepares() {
 		if p.shape.Sparse {
-			p.countColumns(rows.Fitted)
+			p.countColumns(batch.Sparse, rows.Fitted)
 			if d := len(p.Shift); d > 0 {
 				p.x.Reshape(batch.Rows, d)
-				p.features.Leading(p.x.Data, d)
+				batch.Sparse.Leading(p.x.Data, d)
 				p.sum.AddColumns(p.x, p.Shift, rows.Fitted)
 			}
 		} else {
@@ -285,7 +283,7 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 		}
 	}
 	if u := p.Plan.Update(); u != nil && u.Sparse {
-		p.countColumns(rows.Fitted)
+		p.countColumns(batch.Sparse, rows.Fitted)
 	}
 	n := batch.Rows
 	if p.offered != nil && p.newest {
@@ -341,10 +339,10 @@ func sampleRows(all coverage.Spans, share *Share) int {
 }
 
 // countColumns counts, for each column, the training rows in which it is not 0.
-func (p *surveyor) countColumns(fitted []float32) {
+func (p *surveyor) countColumns(rows *examples.SparseRows, fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
-			indices, _ := p.features.Row(i)
+			indices, _ := rows.Row(i)
 			if p.predictor != nil { // columns that the previous version lacks
 				p.lacking = p.predictor.Model().Lacking(p.lacking[:0], indices)
 				indices = p.lacking
@@ -356,12 +354,12 @@ func (p *surveyor) countColumns(fitted []float32) {
 
 // score predicts the rows of a message with the previous version, and adds the losses: each row is scored before it is
 // trained on. The error means that the run is configured to stop at rows that overflow.
-func (p *surveyor) score(number int, offset int64, batch *examples.Batch, rows accumulate.Rows) error {
+func (p *surveyor) score(number int, offset int64, batch *examples.Rows, rows accumulate.Rows) error {
 	n := batch.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
 	var probabilities kernel.Dense
-	if batch.Sparse {
-		probabilities = p.predictor.MeasureSparse(&p.features, rows.Truth, p.loss, p.predicted)
+	if batch.Sparse != nil {
+		probabilities = p.predictor.MeasureSparse(batch.Sparse, rows.Truth, p.loss, p.predicted)
 	} else {
 		p.x.Reshape(batch.Rows, len(p.Shift))
 		batch.Features(p.x.Data, len(p.Shift))
@@ -383,7 +381,7 @@ func (p *surveyor) score(number int, offset int64, batch *examples.Batch, rows a
 		message.Weight += w
 		message.Loss += w * float64(p.loss[i])
 		message.Errors += w * min(rows.Wrong(i, p.predicted, probabilities), 1) // the error of a target may be larger
-		if served, ok := batch.Served(i); ok && p.Plan.Task() == examples.OneLabel {
+		if served, ok := batch.Answer(i); ok && p.Plan.Task() == examples.OneLabel {
 			one := statistics.ServedLosses{Version: served.Version, Weight: w, Rows: 1}
 			if p.labels.Spelt(served.Label) != p.labels.Text()[class] {
 				one.Errors = w

@@ -125,7 +125,6 @@ func (s *Survey) searchFirst(ctx context.Context, span coverage.Span, found *fir
 		if err == nil {
 			had := *found
 			whole, err = s.firstIn(found, examples)
-			examples.Release()
 			if had.shape != found.shape || len(had.Shift) != len(found.Shift) || len(had.TargetShift) != len(found.TargetShift) {
 				found.read = append(found.read, readMessage{span.Partition, m.Offset, Checksum(m, span.Partition, 0)})
 			}
@@ -146,7 +145,7 @@ func (s *Survey) searchFirst(ctx context.Context, span coverage.Span, found *fir
 }
 
 // firstIn is searchFirst for the rows of a message.
-func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err error) {
+func (s *Survey) firstIn(found *first, batch *examples.Rows) (whole bool, err error) {
 	columns, err := columnsOf(batch)
 	if err != nil || batch.Rows == 0 {
 		return false, err
@@ -155,13 +154,12 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 	if err != nil {
 		return false, err
 	}
-	if err := stages.CheckRows(s.Plan.Prepare, batch.Sparse); err != nil {
+	if err := stages.CheckRows(s.Plan.Prepare, batch.Sparse != nil); err != nil {
 		return false, err
 	}
 	var x kernel.Dense
-	var sparse examples.SparseRows
-	readFeatures(&x, &sparse, batch)
-	left := leaveOutOverflows(s.Plan, batch, x, &sparse)
+	readFeatures(&x, batch)
+	left := leaveOutOverflows(s.Plan, batch, x)
 	if len(left) == batch.Rows {
 		return false, &overflowError{What: "features", Rows: left}
 	}
@@ -171,17 +169,17 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 		return false, err
 	}
 	if found.shape == nil {
-		*found = *firstOf(&rowShape{Sparse: batch.Sparse, Width: batch.Width, Columns: columns}, image)
+		*found = *firstOf(&rowShape{Sparse: batch.Sparse != nil, Width: batch.Cols, Columns: columns}, image)
 	}
 	if found.TargetShift == nil {
 		found.TargetShift = targets
 	}
 	hasTargets := found.TargetShift != nil || len(s.Plan.Targets) == 0 || !s.Plan.Prepares()
-	if batch.Sparse && columns != nil {
+	if batch.Sparse != nil && columns != nil {
 		x.Reshape(batch.Rows, columns.Features())
-		sparse.Leading(x.Data, x.Cols)
+		batch.Sparse.Leading(x.Data, x.Cols)
 	}
-	if batch.Sparse && x.Cols == 0 || found.Shift != nil {
+	if batch.Sparse != nil && x.Cols == 0 || found.Shift != nil {
 		return hasTargets, nil
 	}
 	some := false
@@ -196,7 +194,7 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 			x.Row(i)[j] = float32(math.NaN()) // excluded from the means
 		}
 	}
-	if !batch.Sparse {
+	if batch.Sparse == nil {
 		stages.ScaleRows(s.Plan.Prepare, x)
 	}
 	found.Shift = means(x, batch.Weight)
@@ -205,13 +203,13 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 
 // meanTargets returns the mean of each target over the rows for which counts returns true; nil for classification, or if
 // no such row has targets.
-func (s *Survey) meanTargets(examples *examples.Batch, counts func(row int) bool) ([]float64, error) {
+func (s *Survey) meanTargets(examples *examples.Rows, counts func(row int) bool) ([]float64, error) {
 	k := len(s.Plan.Targets)
 	if k == 0 || !s.Plan.Prepares() {
 		return nil, nil
 	}
 	numbers, known := make([]float64, examples.Rows*k), make([]bool, examples.Rows)
-	if err := examples.Targets(numbers, known, s.Plan.Targets); err != nil {
+	if err := examples.CopyTargets(numbers, known, s.Plan.Targets); err != nil {
 		return nil, err
 	}
 	mean, n := make([]float64, k), 0.0
@@ -260,8 +258,8 @@ func means(x kernel.Dense, weight func(row int) float32) []float32 {
 
 // checkColumns returns an error if the columns of a message differ from those of the run's first message: a model
 // identifies features by position. A message without column names is assumed to have the same columns.
-func (p *surveyor) checkColumns(examples *examples.Batch) error {
-	if text := examples.Columns(); text == "" || text == p.columnsText {
+func (p *surveyor) checkColumns(examples *examples.Rows) error {
+	if text := examples.ColumnsText(); text == "" || text == p.columnsText {
 		return nil
 	}
 	columns, err := columnsOf(examples)
@@ -275,18 +273,18 @@ func (p *surveyor) checkColumns(examples *examples.Batch) error {
 }
 
 // columnsOf returns the columns in a message; nil if it has none.
-func columnsOf(batch *examples.Batch) (examples.Columns, error) {
-	columns, err := examples.ParseColumns(batch.Columns())
-	if n := columns.Features(); err == nil && columns != nil && n != batch.Width && !batch.Sparse {
-		err = fmt.Errorf("%w: %d features, its columns have %d", wire.ErrDamaged, batch.Width, n)
+func columnsOf(batch *examples.Rows) (examples.Columns, error) {
+	columns, err := examples.ParseColumns(batch.ColumnsText())
+	if n := columns.Features(); err == nil && columns != nil && n != batch.Cols && batch.Sparse == nil {
+		err = fmt.Errorf("%w: %d features, its columns have %d", wire.ErrDamaged, batch.Cols, n)
 	}
 	return columns, err
 }
 
 // checkImage returns an error if the image shape of a message differs from that of the run's first message. A message
 // without an image shape is assumed to have the same.
-func (p *surveyor) checkImage(batch *examples.Batch) error {
-	text := batch.Image()
+func (p *surveyor) checkImage(batch *examples.Rows) error {
+	text := batch.ImageText()
 	if text == "" || text == p.Image.Text() {
 		return nil
 	}
@@ -298,10 +296,10 @@ func (p *surveyor) checkImage(batch *examples.Batch) error {
 }
 
 // imageOf returns the image shape in a message; zero if it has none.
-func imageOf(batch *examples.Batch) (examples.Image, error) {
-	image, err := examples.ParseImage(batch.Image())
-	if n := image.Size(); err == nil && n > 0 && n != batch.Width {
-		err = fmt.Errorf("%w: %d features, its images have %d", wire.ErrDamaged, batch.Width, n)
+func imageOf(batch *examples.Rows) (examples.Image, error) {
+	image, err := examples.ParseImage(batch.ImageText())
+	if n := image.Size(); err == nil && n > 0 && n != batch.Cols {
+		err = fmt.Errorf("%w: %d features, its images have %d", wire.ErrDamaged, batch.Cols, n)
 	}
 	return image, err
 }
