@@ -14,11 +14,13 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/score"
 )
@@ -73,6 +75,79 @@ func TestServe(t *testing.T) {
 				t.Errorf("version %d says %q, expected version %d and %q", version, labels, c.version, want)
 			}
 		})
+	}
+}
+
+// A version answers beside the offered one, to a topic of its own, and a pipeline that learns from these answers reports its served
+// error, as a naive count has it: the recipe "Shadow" of docs/retraining.md.
+func TestShadow(t *testing.T) {
+	long(t)
+	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	t.Cleanup(cluster.Close)
+	brokers := "brokers: [" + cluster.ListenAddrs()[0] + "]\n"
+	const keys = "stages: [{features: {kind: columns}, link: softmax}]\n"
+	var past strings.Builder
+	past.WriteString("a,b,kind\n")
+	for i := range 120 {
+		fmt.Fprintf(&past, "%d,%d,%s\n", i%7, i%5, []string{"buys", "leaves"}[i%7/4])
+	}
+	inFolder(t, map[string]string{
+		"clicks.yaml": "name: clicks\n" + brokers + keys + "examples: {train: [past.csv], label: kind}\n", "past.csv": past.String(),
+		"shadow.yaml": "name: shadow\n" + brokers + keys + "retrain: {rows: 50, full: {every: 0, growth: 0}}\nexamples:\n" +
+			"  {partitions: 1, from_topic: clicks-shadow, format: json, rows: features, columns: {use: [a, b]},\n" +
+			"   batch_rows: 20, served: {label: prediction.label, version: version},\n" +
+			"   outcome: {topic: clicks-outcomes, format: json, label: kind, within: 1h, absent: skip}}\n",
+	})
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
+	defer func() { noError(t, log.Close()) }()
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks-outcomes", Partitions: 1},
+		kafkalog.Topic{Name: "clicks-shadow", Partitions: 1}))
+	for _, passes := range []string{"1", "8"} {
+		typed(t, exitDone, "train", "-c", "clicks.yaml", "--quiet", "--set", "stages.0.passes="+passes)
+	}
+	url := serving(t, "version=1", "-c", "clicks.yaml", "--version", "1", "--set", "serve.answers.topic=clicks-shadow")
+	wrong := make([]bool, 200)
+	for i := range wrong {
+		body := strings.NewReader(fmt.Sprintf(`{"rows": [{"a": %d, "b": %d}]}`, i%7, i%5))
+		request := valueOf(http.NewRequestWithContext(t.Context(), http.MethodPost, url, body))(t)
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("X-Request-Id", fmt.Sprint("click-", i))
+		response := valueOf(http.DefaultClient.Do(request))(t)
+		content := valueOf(io.ReadAll(response.Body))(t)
+		noError(t, response.Body.Close())
+		truth := []string{"buys", "leaves"}[i%5/3] // customers do no longer what they did
+		wrong[i] = !strings.Contains(string(content), truth)
+		outcome := kafkalog.Message{Key: fmt.Append(nil, "click-", i), Value: fmt.Appendf(nil, `{"kind": %q}`, truth)}
+		_ = valueOf(log.Append(t.Context(), "clicks-outcomes", 0, outcome))(t)
+	}
+	typed(t, exitDone, "run", "-c", "shadow.yaml", "--quiet", "--until", "end", "--report", "shadow.json")
+	var report struct {
+		Updates []struct {
+			Kind   string
+			Rows   int
+			Served []schemas.ServedReport
+		}
+	}
+	noError(t, json.Unmarshal(valueOf(os.ReadFile("shadow.json"))(t), &report))
+	at := 0
+	for _, u := range report.Updates {
+		n := 0
+		for _, is := range wrong[at : at+u.Rows] {
+			if is {
+				n++
+			}
+		}
+		want := []schemas.ServedReport{{Version: 1, Rows: int64(u.Rows), Error: 100 * float64(n) / float64(u.Rows)}}
+		if u.Kind == schemas.RunFull { // which reports none
+			want = nil
+		}
+		if !slices.Equal(u.Served, want) {
+			t.Errorf("rows %d to %d: served %+v, expected %+v", at, at+u.Rows, u.Served, want)
+		}
+		at += u.Rows
+	}
+	if at != len(wrong) || len(report.Updates) < 2 {
+		t.Errorf("%d of %d rows are learnt by %d versions", at, len(wrong), len(report.Updates))
 	}
 }
 
