@@ -341,9 +341,7 @@ func (c *campaign) dump(ctx context.Context) {
 				for _, h := range m.Headers {
 					fmt.Fprintf(file, " %s=%.12s", h.Key, h.Value)
 				}
-				if _, err = fmt.Fprintln(file); err != nil {
-					break
-				}
+				fmt.Fprintln(file)
 			}
 		}
 		if err != nil {
