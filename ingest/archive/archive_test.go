@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -392,12 +393,9 @@ func offsets(t *testing.T, layout, root string, at snapshotName) (offsets []int6
 	for _, f := range files {
 		n := int64(0)
 		err := eachParquet(tableOf(t, root), f.Path, f.Columns, func(row arrow.Nested) error {
-			offset := find(row, "offset")
-			if offset.Of == nil {
-				offset = find(row, "place")
-			}
+			offset := cmp.Or(row.Of.Named("offset"), row.Of.Named("place"))
 			if _, deleted := slices.BinarySearch(f.Deleted, n); !deleted {
-				of, _ := offset.Of.Whole(offset.Row)
+				of, _ := offset.Whole(row.Row)
 				offsets = append(offsets, of)
 			}
 			n++

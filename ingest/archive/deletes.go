@@ -41,12 +41,12 @@ func (t *table) deletes(positions, equal []icebergFile, of columns) (d deletes, 
 	isPosition := func(path string) bool { return path == "file_path" || path == "pos" }
 	for _, f := range positions {
 		err := eachParquet(t, t.path(f.File.Path), parquet.Columns{Wanted: isPosition}, func(r arrow.Nested) error {
-			of, at := find(r, "file_path"), find(r, "pos")
-			if of.Of == nil || at.Of == nil || of.Of.Type != arrowvalue.Text || at.Of.Type != arrowvalue.Whole {
+			of, at := r.Of.Named("file_path"), r.Of.Named("pos")
+			if of == nil || at == nil || of.Type != arrowvalue.Text || at.Type != arrowvalue.Whole {
 				return errors.New("expected the columns file_path and pos")
 			}
-			row, _ := at.Of.Whole(at.Row)
-			path := strings.Clone(of.Of.Text(of.Row))
+			row, _ := at.Whole(r.Row)
+			path := strings.Clone(of.Text(r.Row))
 			d.positions[path] = append(d.positions[path], position{row, f.sequence})
 			return nil
 		})
@@ -103,17 +103,14 @@ func (d deletes) of(t *table, f icebergFile, path string, of columns) (rows []in
 func (t *table) eachKey(path string, ids []int, of columns, visit func(key string)) error {
 	names := map[int]string{}
 	for _, id := range ids {
-		for at := of.above[id]; at != 0; at = of.above[at] {
-			names[at] = of.names[at]
+		for at := id; at != 0; at = of.above[at] {
+			names[at] = of.name(at)
 		}
-	}
-	for _, id := range ids {
-		names[id] = uniqueName(id)
 	}
 	return eachParquet(t, path, parquet.Columns{Names: names, IDs: of.ids}, func(row arrow.Nested) error {
 		var key []string
 		for _, id := range ids {
-			text, ok := textOf(find(row, uniqueName(id)))
+			text, ok := textOf(of.in(row.Of, id), row.Row)
 			if !ok {
 				return fmt.Errorf("an equality delete by the column %s: not a single value", of.names[id])
 			}
@@ -124,43 +121,41 @@ func (t *table) eachKey(path string, ids []int, of columns, visit func(key strin
 	})
 }
 
-// uniqueName returns the name of a column that no other one has, whatever columns it is in.
-func uniqueName(id int) string { return fmt.Sprint("column with ID ", id) }
-
-// find returns the value of a column, at any depth. It has no values if the column is not there, or in a null.
-func find(row arrow.Nested, name string) (found arrow.Nested) {
-	t, is := row.Of.Column.DataType().(*arrowtypes.StructType)
-	if !is || row.Of.Null(row.Row) {
-		return found
+// in returns the values of a column in rows; nil: they lack it.
+func (c columns) in(rows *arrowvalue.Values, id int) *arrowvalue.Values {
+	if above := c.above[id]; above != 0 {
+		rows = c.in(rows, above)
 	}
-	for i, f := range t.Fields() {
-		part := arrow.Nested{Of: row.Of.At(i), Row: row.Row}
-		if f.Name == name {
-			return part
-		}
-		if found = find(part, name); found.Of != nil {
-			return found
-		}
+	if rows == nil || rows.Type != arrowvalue.Struct {
+		return nil
 	}
-	return found
+	return rows.Named(c.name(id))
 }
 
-// textOf returns a text that equal values have.
-func textOf(v arrow.Nested) (text string, ok bool) {
-	if v.Of == nil || v.Of.Null(v.Row) {
+// name returns the name of a column, also of one that was dropped.
+func (c columns) name(id int) string {
+	if name := c.names[id]; name != "" {
+		return name
+	}
+	return fmt.Sprint("column with ID ", id)
+}
+
+// textOf returns a text that equal values have; of nil, a null.
+func textOf(v *arrowvalue.Values, row int) (text string, ok bool) {
+	if v == nil || v.Null(row) {
 		return "null", true
 	}
-	switch v.Of.Type {
+	switch v.Type {
 	case arrowvalue.Text:
-		return strconv.Quote(v.Of.Text(v.Row)), true
+		return strconv.Quote(v.Text(row)), true
 	case arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Moment:
-		return v.Of.Text(v.Row), true
+		return v.Text(row), true
 	case arrowvalue.Number:
-		if _, exact := v.Of.Column.DataType().(arrowtypes.DecimalType); !exact {
-			return v.Of.Text(v.Row), true
+		if _, exact := v.Column.DataType().(arrowtypes.DecimalType); !exact {
+			return v.Text(row), true
 		}
 	case arrowvalue.List, arrowvalue.Struct:
 		return "", false
 	}
-	return strconv.Quote(v.Of.Column.ValueStr(v.Row)), true
+	return strconv.Quote(v.Column.ValueStr(row)), true
 }

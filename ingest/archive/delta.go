@@ -1,10 +1,12 @@
 package archive
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"path"
 	"regexp"
@@ -126,23 +128,15 @@ func delta(t *table, at snapshotName) ([]dataFile, error) {
 			from = max(from, checkpoint)
 		}
 	}
-	for _, part := range log.checkpoints[from] {
-		err := eachParquet(t, part, parquet.Columns{Wanted: isAction}, func(row arrow.Nested) (err error) {
-			var a action
-			if err = json.Unmarshal(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row), &a); err == nil {
-				err = s.apply(a)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
+	files := log.checkpoints[from]
 	for v := from + 1; v <= version; v++ {
 		if log.commits[v] == "" {
 			return nil, t.fail("_delta_log has no commit %d, which version %d needs: its log was cleaned up, or it is incomplete", v, version)
 		}
-		if err := unmarshalLines(t, log.commits[v], s.apply); err != nil {
+		files = append(files, log.commits[v])
+	}
+	for _, file := range files {
+		if err := t.eachAction(file, s.apply); err != nil {
 			return nil, err
 		}
 	}
@@ -192,11 +186,10 @@ func (log deltaLog) version(t *table, at snapshotName) (int64, error) {
 		if log.commits[version] == "" {
 			return 0, t.fail("no version at %s: the log of earlier ones was cleaned up", at.AsOf.Format(time.RFC3339))
 		}
-		err := unmarshalLines(t, log.commits[version], func(a action) error {
+		err := t.eachAction(log.commits[version], func(a action) {
 			if a.Commit != nil {
 				made = cmp.Or(a.Commit.InCommit, a.Commit.Timestamp)
 			}
-			return nil
 		})
 		switch {
 		case err != nil:
@@ -210,8 +203,40 @@ func (log deltaLog) version(t *table, at snapshotName) (int64, error) {
 	return log.last, nil
 }
 
-// isAction reports whether a column of a checkpoint has a part of an action, and not statistics in another form.
-func isAction(path string) bool { return !strings.HasSuffix(path, "_parsed") }
+// eachAction calls visit for the actions in a commit, or in a part of a checkpoint.
+func (t *table) eachAction(file string, visit func(action)) error {
+	parse := func(text []byte) error {
+		var a action
+		err := json.Unmarshal(text, &a)
+		if err == nil {
+			visit(a)
+		}
+		return err
+	}
+	if strings.HasSuffix(file, ".parquet") {
+		isAction := func(path string) bool { return !strings.HasSuffix(path, "_parsed") } // statistics in another form
+		return eachParquet(t, file, parquet.Columns{Wanted: isAction}, func(row arrow.Nested) error {
+			return parse(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row))
+		})
+	}
+	content, err := t.open(file)
+	if err != nil {
+		return err
+	}
+	lines := input.LineReader{Content: content}
+	for err == nil {
+		var line []byte
+		if line, err = lines.ReadLine(); err == nil && len(bytes.TrimSpace(line)) > 0 {
+			if err = parse(line); err != nil {
+				err = lines.FailLine(err)
+			}
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return errors.Join(err, content.Close())
+}
 
 // deltaState is the state of a table after some actions.
 type deltaState struct {
@@ -221,7 +246,7 @@ type deltaState struct {
 }
 
 // apply changes the state by an action.
-func (s *deltaState) apply(a action) error {
+func (s *deltaState) apply(a action) {
 	if a.Protocol != nil {
 		s.protocol = *a.Protocol
 	}
@@ -234,7 +259,6 @@ func (s *deltaState) apply(a action) error {
 	if a.Add != nil {
 		s.files[a.Add.id()] = *a.Add
 	}
-	return nil
 }
 
 // live returns the files of the state.
@@ -266,16 +290,13 @@ func (s *deltaState) live(t *table) (files []dataFile, err error) {
 				"rewrite the table's files with `REORG TABLE … APPLY (PURGE)`"))
 		}
 		for _, column := range s.meta.Partitions {
-			v := input.Partition{Column: column, Null: true, IsWhole: whole[column]}
-			if text := f.Values[column]; text != nil && *text != "" { // an empty text is null
-				v.Text, v.Null = *text, false
-				if v.IsWhole {
-					if v.Whole, err = strconv.ParseInt(v.Text, 10, 64); err != nil {
-						return nil, input.WholeFile(file.Path, err)
-					}
-				}
+			text := f.Values[column]
+			if text != nil && *text == "" {
+				text = nil // an empty text is null
 			}
-			file.Values = append(file.Values, v)
+			if err := file.addValue(column, text, whole[column]); err != nil {
+				return nil, err
+			}
 		}
 		files = append(files, file)
 	}

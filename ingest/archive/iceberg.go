@@ -168,8 +168,12 @@ func iceberg(t *table, at snapshotName) ([]dataFile, error) {
 		return nil, err
 	}
 	var m metadata
-	if err := t.unmarshal(name, &m); err != nil {
+	content, err := t.content(name)
+	if err != nil {
 		return nil, err
+	}
+	if err := json.Unmarshal(content, &m); err != nil {
+		return nil, input.WholeFile(name, err)
 	}
 	if m.Version < 1 || m.Version > 2 {
 		return nil, input.WholeFile(name, fmt.Errorf("version %d of Iceberg, which may have deletion vectors, row lineage and "+
@@ -227,10 +231,10 @@ func iceberg(t *table, at snapshotName) ([]dataFile, error) {
 		if err := checkFormat(file.Path, f.File.Format); err != nil {
 			return nil, err
 		}
-		if file.Values, err = f.values(columns.names); err == nil {
-			file.Deleted, err = deletes.of(t, f, file.Path, columns)
+		if err := f.addValues(&file); err != nil {
+			return nil, err
 		}
-		if err != nil {
+		if file.Deleted, err = deletes.of(t, f, file.Path, columns); err != nil {
 			return nil, input.WholeFile(file.Path, err)
 		}
 		files = append(files, file)
@@ -362,53 +366,56 @@ func (m *metadata) spec(id int) ([]partitionField, error) {
 	return m.Spec, nil
 }
 
-// values returns the partition values of a file that are those of a column: files of imported tables lack the column.
-func (f icebergFile) values(names map[int]string) (values []input.Partition, err error) {
+// addValues adds the partition values that are those of a column: files of imported tables lack the column.
+func (f icebergFile) addValues(file *dataFile) error {
 	for _, field := range f.fields {
-		v := input.Partition{Column: names[field.Source]}
-		if field.Transform != unchanged || v.Column == "" {
+		column := file.Names[field.Source]
+		if field.Transform != unchanged || column == "" {
 			continue
 		}
+		var text *string
+		isWhole := false
 		switch of := f.File.Partition[field.Name].(type) {
 		case nil:
-			v.Null = true
 		case string:
-			v.Text = of
+			text = &of
 		case int, int32, int64:
-			v.Text, v.IsWhole = fmt.Sprint(of), true
-			v.Whole, err = strconv.ParseInt(v.Text, 10, 64)
+			text, isWhole = new(fmt.Sprint(of)), true
 		case bool:
-			v.Text = value.WordOfBoolean(of)
+			text = new(value.WordOfBoolean(of))
 		case time.Time: // of a date, or a time
-			if v.Text = of.UTC().Format(time.RFC3339Nano); of.Equal(of.Truncate(24 * time.Hour)) {
-				v.Text = of.UTC().Format(time.DateOnly)
+			if text = new(of.UTC().Format(time.RFC3339Nano)); of.Equal(of.Truncate(24 * time.Hour)) {
+				text = new(of.UTC().Format(time.DateOnly))
 			}
 		default:
 			continue
 		}
-		values = append(values, v)
+		if err := file.addValue(column, text, isWhole); err != nil {
+			return err
+		}
 	}
-	return values, err
+	return nil
 }
 
 // decodeAll returns the records of a container file in Avro.
 func decodeAll[T any](t *table, name string) (all []T, err error) {
-	path := t.path(name)
-	content, err := t.content(path)
+	content, err := t.open(t.path(name))
 	if err != nil {
 		return nil, err
 	}
-	r, err := ocf.NewReader(strings.NewReader(string(content)), ocf.WithDecodeOpts(avro.SkipUnknown()))
-	if err != nil {
-		return nil, input.WholeFile(path, err)
+	defer content.Close() // only read
+	r, err := ocf.NewReader(content, ocf.WithDecodeOpts(avro.SkipUnknown()))
+	if err == nil {
+		defer r.Close()
 	}
-	for {
+	for err == nil {
 		var record T
-		if err := r.Decode(&record); err == io.EOF {
-			return all, r.Close()
-		} else if err != nil {
-			return nil, errors.Join(input.WholeFile(path, err), r.Close())
+		if err = r.Decode(&record); err == nil {
+			all = append(all, record)
 		}
-		all = append(all, record)
 	}
+	if err == io.EOF {
+		return all, nil
+	}
+	return nil, input.WholeFile(content.Name, err)
 }

@@ -358,12 +358,14 @@ func TestIcebergPartitionValues(t *testing.T) {
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	var f icebergFile
 	f.File.Partition = map[string]any{"word": "a", "whole": int32(7), "yes": true, "day": day, "time": day.Add(time.Microsecond), "null": nil}
-	names, got := map[int]string{}, []string{}
+	var file dataFile
+	var got []string
+	file.Names = map[int]string{}
 	for i, name := range []string{"word", "whole", "yes", "day", "time", "null"} {
-		f.fields, names[i] = append(f.fields, partitionField{Source: i, Name: name, Transform: unchanged}), name
+		f.fields, file.Names[i] = append(f.fields, partitionField{Source: i, Name: name, Transform: unchanged}), name
 	}
-	values, err := f.values(names)
-	for _, v := range values {
+	err := f.addValues(&file)
+	for _, v := range file.Values {
 		got = append(got, fmt.Sprint(v.Text, v.Whole, v.Null))
 	}
 	if want := []string{"a0 false", "77 false", "true0 false", "2026-11-010 false", "2026-11-01T00:00:00.000001Z0 false", "0 true"}; !slices.Equal(got, want) {
@@ -371,7 +373,7 @@ func TestIcebergPartitionValues(t *testing.T) {
 	}
 }
 
-// Keys are equal if the values are, in files with the types that a column had before its type was widened.
+// Keys are equal if the values are, in files with the types that a column had before its type was widened, also if it was dropped.
 func TestKeys(t *testing.T) {
 	type a struct {
 		Whole   int32            `parquet:"a,id(1)"`
@@ -391,7 +393,7 @@ func TestKeys(t *testing.T) {
 			Name *string `parquet:"name,optional,id(6)"`
 		} `parquet:"other,optional,id(5)"`
 	}
-	of := columns{names: map[int]string{5: "e"}, above: map[int]int{6: 5}}
+	of := columns{names: map[int]string{1: "a", 5: "e", 6: "name"}, above: map[int]int{6: 5}}
 	name, files := filepath.Join(t.TempDir(), "a.parquet"), [][]string{}
 	read := func() (keys []string) {
 		for id := range 7 {

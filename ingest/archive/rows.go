@@ -248,12 +248,7 @@ type records struct {
 // batchRows is the number of rows that are decoded at a time.
 const batchRows = 1024
 
-func (d *records) next() (rows []Row, err error) {
-	defer func() {
-		if cause := recover(); cause != nil { // the library does not validate files
-			err = fmt.Errorf("the file is damaged: %v", cause)
-		}
-	}()
+func (d *records) next() ([]Row, error) {
 	if d.failed != nil {
 		return nil, d.failed
 	}
@@ -262,7 +257,7 @@ func (d *records) next() (rows []Row, err error) {
 		return nil, err
 	}
 	all := arrow.RowsOf(batch)
-	rows = make([]Row, batch.NumRows())
+	rows := make([]Row, batch.NumRows())
 	of := all
 	if d.value != "" {
 		of = cmp.Or(all.Named(d.value), all)

@@ -1,14 +1,10 @@
 package archive
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -33,6 +29,21 @@ type dataFile struct {
 	// Deleted are the numbers of deleted rows, from 0 and ascending.
 	Deleted []int64
 	parquet.Columns
+}
+
+// addValue adds a partition value, which the file may lack: a text, or the whole number in it; nil: null.
+func (f *dataFile) addValue(column string, text *string, isWhole bool) (err error) {
+	v := input.Partition{Column: column, Null: text == nil, IsWhole: isWhole}
+	if text != nil {
+		v.Text = *text
+	}
+	if text != nil && isWhole {
+		if v.Whole, err = strconv.ParseInt(v.Text, 10, 64); err != nil {
+			return input.WholeFile(f.Path, err)
+		}
+	}
+	f.Values = append(f.Values, v)
+	return nil
 }
 
 // liveFiles returns the live files of the table in a directory, in order of path, as its log says. Features of its format that change which
@@ -86,58 +97,33 @@ func (t *table) versions(folder string, names *regexp.Regexp) (files map[int64][
 	return files, last, nil
 }
 
-// maxMetadata is the maximum size of a file of metadata that is read as a whole, decompressed.
-const maxMetadata = 1 << 30
-
-// content returns the content of a file, decompressed.
-func (t *table) content(path string) ([]byte, error) {
+// open opens a file of metadata, decompressed.
+func (t *table) open(path string) (*input.Content, error) {
 	f, err := t.store.Open(t.ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	plain, err := input.New(t.ctx, path, contentOf(f))
+	content, err := input.New(t.ctx, path, contentOf(f))
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	content, err := io.ReadAll(io.LimitReader(plain, maxMetadata+1))
+	return content, nil
+}
+
+// maxMetadata is the maximum size of a file of metadata that is read as a whole, decompressed.
+const maxMetadata = 1 << 30
+
+// content returns the content of a file.
+func (t *table) content(path string) ([]byte, error) {
+	from, err := t.open(path)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(from, maxMetadata+1))
 	if err == nil && len(content) > maxMetadata {
 		err = input.WholeFile(path, fmt.Errorf("more than %d MiB of metadata", maxMetadata>>20))
 	}
-	return content, errors.Join(err, plain.Close())
-}
-
-// unmarshal parses a file in JSON.
-func (t *table) unmarshal(path string, to any) error {
-	content, err := t.content(path)
-	if err == nil {
-		if err = json.Unmarshal(content, to); err != nil {
-			err = input.WholeFile(path, err)
-		}
-	}
-	return err
-}
-
-// unmarshalLines calls visit for each line of a file in JSON Lines, with what it parses to.
-func unmarshalLines[T any](t *table, path string, visit func(T) error) error {
-	content, err := t.content(path)
-	if err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	lines.Buffer(nil, math.MaxInt)
-	for n := 1; lines.Scan(); n++ {
-		var line T
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
-			continue
-		}
-		if err = json.Unmarshal(lines.Bytes(), &line); err == nil {
-			err = visit(line)
-		}
-		if err != nil {
-			return &input.Error{File: path, Line: n, Offset: -1, Err: err}
-		}
-	}
-	return nil
+	return content, errors.Join(err, from.Close())
 }
 
 // eachParquet calls visit for the rows of a file in Parquet.

@@ -49,8 +49,16 @@ func Wanted(paths []string) func(path string) bool {
 	}
 }
 
+// damaged converts a panic to an error, because the library does not validate files. It must be deferred.
+func damaged(err *error) {
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("the file is damaged: %v", cause)
+	}
+}
+
 // Open opens a file.
-func Open(r io.ReaderAt, size int64, columns Columns) (*Reader, error) {
+func Open(r io.ReaderAt, size int64, columns Columns) (_ *Reader, err error) {
+	defer damaged(&err)
 	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, fmt.Errorf("an incomplete or damaged Parquet file: write or download it again: %w", err)
@@ -91,7 +99,8 @@ func (d *Reader) Rows() int64 { return d.left }
 
 // Next returns a record of the next rows, at most n; io.EOF after the last. A column for which read returns false has nulls; nil reads all.
 // A column that was not read once must not be read again.
-func (d *Reader) Next(n int, read func(column int) bool) (arrow.Record, error) {
+func (d *Reader) Next(n int, read func(column int) bool) (_ arrow.Record, err error) {
+	defer damaged(&err)
 	if d.left == 0 {
 		return nil, io.EOF
 	}
