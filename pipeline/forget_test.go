@@ -1184,6 +1184,10 @@ func TestArchivesWithGaps(t *testing.T) {
 	if got := len(countedRows(t, log, job)); got != 85 {
 		t.Errorf("%d rows, expected 85", got)
 	}
+	job.Name = "trained"
+	if report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}); err != nil || report.LostMessages != 5 {
+		t.Errorf("%v: the report is %+v, expected 5 lost messages", err, report)
+	}
 }
 
 // Any number of candidates of a search read an archive as often as one.

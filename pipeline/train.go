@@ -46,7 +46,8 @@ import (
 // a version, and a *[dispatch.StandAsideError] if this process can't execute an earlier run.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (*schemas.Report, *model.Model, error) {
-	rec = event.Serialised(rec)
+	lost := &lostMessages{Recorder: rec}
+	rec = event.Serialised(lost)
 	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {
@@ -80,9 +81,23 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	if err := source.ForgetLearnt(ctx, p, s.Plan.Run(), rec); err != nil {
 		return nil, nil, fmt.Errorf("remove versions trained on forgotten rows: %w", err)
 	}
-	report.IngestSeconds = ingested.Took.Seconds()
+	report.IngestSeconds, report.LostMessages = ingested.Took.Seconds(), lost.count
 	m, err := p.Model(ctx, s.Plan.Run())
 	return report, m, err
+}
+
+// lostMessages counts the messages of the source that can't be ingested.
+type lostMessages struct {
+	event.Recorder
+	count int64
+}
+
+// Record implements [event.Recorder].
+func (l *lostMessages) Record(e event.Event) {
+	if lost, is := e.(event.Lost); is {
+		l.count += lost.To - lost.From
+	}
+	l.Recorder.Record(e)
 }
 
 // prepared ingests what [Train] does, and returns the job with its stages. If they must be chosen, this process chooses them: it
@@ -106,7 +121,8 @@ func prepared(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job to
 // Submit submits the run that [Train] would execute, and returns its id. Workers and solvers in other processes execute the run.
 func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (id string, err error) {
-	rec = event.Serialised(rec)
+	lost := &lostMessages{Recorder: rec}
+	rec = event.Serialised(lost)
 	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {

@@ -22,13 +22,15 @@ type Report struct {
 	Labels      examples.ClassLabels `json:"labels"`      // class labels, in order
 	Quarantined int64                `json:"quarantined"` // quarantined messages
 	// messages that the run left out, by reason; rows for the reasons forgotten, overflow and no_label
-	PassedOver    coverage.PassedOver `json:"passed_over"`
-	IngestSeconds float64             `json:"ingest_seconds"`     // duration of the ingest before the plan
-	Seconds       float64             `json:"seconds"`            // time from the plan to the last published weights
-	Stages        []StageReport       `json:"stages"`             // reports of the stages, in order
-	TrainError    float64             `json:"train_error"`        // percent; of the last stage, or of the mean of the members
-	TestError     *float64            `json:"test_error"`         // percent; null without test rows
-	Majority      string              `json:"majority,omitempty"` // most common label of the training rows; single-label only
+	PassedOver coverage.PassedOver `json:"passed_over"`
+	// messages of the source topic that were deleted before they were read, or that its archive lacks
+	LostMessages  int64         `json:"lost_messages,omitempty"`
+	IngestSeconds float64       `json:"ingest_seconds"`     // duration of the ingest before the plan
+	Seconds       float64       `json:"seconds"`            // time from the plan to the last published weights
+	Stages        []StageReport `json:"stages"`             // reports of the stages, in order
+	TrainError    float64       `json:"train_error"`        // percent; of the last stage, or of the mean of the members
+	TestError     *float64      `json:"test_error"`         // percent; null without test rows
+	Majority      string        `json:"majority,omitempty"` // most common label of the training rows; single-label only
 	// Temperature divides the scores before they become probabilities; absent: 1.
 	Temperature   float64                `json:"temperature,omitempty"`
 	Thresholds    *statistics.Thresholds `json:"thresholds,omitempty"` // multi-label: thresholds of the metrics of the splits

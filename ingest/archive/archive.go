@@ -79,28 +79,28 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 	return a, err
 }
 
-// TopicOf returns the topic of the messages in an archive, as its first file says.
+// TopicOf returns the topic of the messages in an archive, as its first file says. There is one with an error too.
 func TopicOf(ctx context.Context, o Options) (string, error) {
 	from, err := openStore(o.Files, o)
 	if err != nil {
-		return "", err
+		return unnamed, err
 	}
 	if o.Layout != "" && !slices.ContainsFunc(layouts(), func(l layout) bool { return l.name == o.Layout && l.of != nil }) {
 		return unnamed, nil
 	}
 	for file, err := range from.List(ctx, o.Files) {
 		if err != nil {
-			return "", err
+			return unnamed, err
 		}
 		l, err := layoutOf(o.Layout, file)
 		if err != nil {
-			return "", err
+			return unnamed, err
 		}
 		if p, besides, ok := l.placeOf(file); ok && !besides {
 			return p.topic, nil
 		}
 	}
-	return "", input.WholeFile(o.Files, errNoFiles)
+	return unnamed, input.WholeFile(o.Files, errNoFiles)
 }
 
 // unnamed is the topic of an archive whose files do not say it.

@@ -184,7 +184,11 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 	f.feeds = nil
 	f.newest.Clear()
 	if f.Bounds, err = f.Log.Spans(ctx, f.Topic); err != nil {
-		return nil, fmt.Errorf("examples.from_topic: %w", err)
+		key := "examples.from_topic"
+		if f.Job.Examples.Archive.Alone {
+			key = "examples.archive.files"
+		}
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	examples, err := f.Log.Spans(ctx, f.Topics.Examples)
 	if err != nil {
