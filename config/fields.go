@@ -47,7 +47,7 @@ func keysOf(t reflect.Type) []reflect.StructField {
 	if isValue(t) || isList(t) {
 		return nil
 	}
-	return option.KeysOf(t)
+	return slices.Collect(option.KeysOf(t))
 }
 
 // namesOf returns the names of the keys of a mapping.

@@ -126,12 +126,17 @@ func Field(of reflect.Value, key string) reflect.Value {
 			of = of.Index(i)
 			continue
 		}
-		fields := KeysOf(of.Type())
-		at := slices.IndexFunc(fields, func(f reflect.StructField) bool { return KeyOf(f) == name })
-		if at < 0 {
+		var at []int
+		for f := range KeysOf(of.Type()) {
+			if KeyOf(f) == name {
+				at = f.Index
+				break
+			}
+		}
+		if at == nil {
 			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
 		}
-		of = of.FieldByIndex(fields[at].Index)
+		of = of.FieldByIndex(at)
 	}
 	return of
 }

@@ -2,6 +2,7 @@ package option
 
 import (
 	"errors"
+	"iter"
 	"math"
 	"reflect"
 	"slices"
@@ -28,11 +29,23 @@ func KeyOf(field reflect.StructField) string {
 	return key.String()
 }
 
-// KeysOf returns the fields of a struct that are keys, and those of structs that are embedded in it.
-func KeysOf(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
-		return !f.IsExported() || f.Anonymous || KeyOf(f) == "-"
-	})
+// KeysOf iterates over the fields of a struct that are keys, and those of structs that are embedded in it.
+func KeysOf(t reflect.Type) iter.Seq[reflect.StructField] {
+	return func(yield func(reflect.StructField) bool) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if f.Anonymous {
+				for below := range KeysOf(f.Type) {
+					below.Index = append([]int{i}, below.Index...)
+					if !yield(below) {
+						return
+					}
+				}
+			} else if f.IsExported() && KeyOf(f) != "-" && !yield(f) {
+				return
+			}
+		}
+	}
 }
 
 // maxMisspelled is the length in bytes beyond which a word is not compared with candidates: the comparison is quadratic.
