@@ -213,7 +213,7 @@ func preparation(c *config.Config) []string {
 		}
 		lines = append(lines, line)
 	}
-	if job.Untuned {
+	if job.Untuned && len(job.Stages) > 0 {
 		lines = append(lines, "of sparse rows, train, run and search choose values, idf, scale, ridge and passes by held-out rows")
 	}
 	return lines
