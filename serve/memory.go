@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -191,7 +191,7 @@ func (p *prediction) needs(m measured, packed bool) {
 }
 
 // unpack reserves memory for rows of Arrow. They may unpack to as many bytes as a body may have.
-func (p *prediction) unpack(add input.Unpacked) error {
+func (p *prediction) unpack(add arrow.Unpacked) error {
 	u, most := &p.unpacked, int(p.Server.options.MaxBody)
 	u.Buffers, u.Texts, u.Values = u.Buffers+add.Buffers, u.Texts+add.Texts, u.Values+add.Values
 	if u.Buffers > most || u.Texts > most {
@@ -205,6 +205,12 @@ func (p *prediction) unpack(add input.Unpacked) error {
 		return p.full() // unless it is read again, with more memory
 	}
 	return nil
+}
+
+// unpackAgain reserves memory for further bytes that the rows take in another form.
+func (p *prediction) unpackAgain(bytes int) error {
+	p.again += bytes
+	return p.unpack(arrow.Unpacked{})
 }
 
 // uncompressed is the content encoding of an unencoded body.

@@ -126,7 +126,7 @@ func TestNestedArrow(t *testing.T) {
 	names := examples.Columns{{Name: "user.age"}, {Name: "n"}}
 	var got examples.SparseRows
 	want := must(sparseRowsOf([]byte(`{"rows": `+rows+`}`), o, names))(t)
-	for batch, err := range formatarrow.Stream(t.Context(), "the request", stream, nil, o, layout.Features{Columns: names, Sparse: true}) {
+	for batch, err := range (formatarrow.Sent{Stream: stream}).Batches(t.Context(), "the request", nil, o, layout.Features{Columns: names, Sparse: true}) {
 		noError(t, err)
 		for i := range batch.Rows {
 			indices, values := batch.Sparse.Row(i)

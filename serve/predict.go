@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -42,8 +42,8 @@ type prediction struct {
 	text      text           // the answer
 	header    http.Header    // of the answer
 	record    *record        // of the answers; nil: not written
-	unpacked  input.Unpacked // of Arrow so far
-	again     int            // bytes of tensors, and of Arrow decompressed again, for record
+	unpacked  arrow.Unpacked // of Arrow so far
+	again     int            // bytes of columns of a request in JSON, of tensors, and of Arrow decompressed again, for record
 	bodyBytes int64          // of the rows as they were sent, decompressed
 	rowBytes  int64          // memory that the rows need
 	held      claim          // memory for the rows
@@ -143,7 +143,7 @@ func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
 
 // predictRows predicts the rows of a body. If they need more memory than they have, it ends early.
 func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
-	p.unpacked, p.again = input.Unpacked{}, 0
+	p.unpacked, p.again = arrow.Unpacked{}, 0
 	if err := p.enter(ctx); err != nil {
 		return err
 	}

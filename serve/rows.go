@@ -14,7 +14,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -32,20 +31,15 @@ type rows interface {
 
 // open returns the rows of a body.
 func (p *prediction) open(ctx context.Context, body []byte) (rows, error) {
-	if p.sent == openInference {
-		stream, err := p.tensors(body)
+	switch p.sent {
+	case typeArrow:
+		return p.batches(ctx, arrow.Sent{Stream: body}), nil
+	case openInference:
+		record, err := p.tensors(body)
 		if err != nil {
 			return nil, err
 		}
-		body = stream
-	}
-	if p.sent == typeArrow || p.sent == openInference {
-		want := layout.Features{Width: p.Width(), Columns: p.Columns(), Sparse: p.Sparse()}
-		return &batchRows{batches: arrow.Stream(ctx, "the request", body, p.unpack, p.version.options, want),
-			texts: arrow.JSONRows(body, func(bytes int) error {
-				p.again += bytes
-				return p.unpack(input.Unpacked{})
-			})}, nil
+		return p.batches(ctx, arrow.Sent{Record: record}), nil
 	}
 	r, err := p.reader()
 	if err != nil {
@@ -61,7 +55,13 @@ func (p *prediction) open(ctx context.Context, body []byte) (rows, error) {
 	return newJSONRows(f, p.version, r)
 }
 
-// batchRows are the rows of an Arrow stream.
+// batches returns the rows of Arrow columns.
+func (p *prediction) batches(ctx context.Context, of arrow.Sent) rows {
+	want := layout.Features{Width: p.Width(), Columns: p.Columns(), Sparse: p.Sparse()}
+	return &batchRows{batches: of.Batches(ctx, "the request", p.unpack, p.version.options, want), texts: of.JSON(p.unpackAgain)}
+}
+
+// batchRows are the rows of Arrow columns.
 type batchRows struct {
 	batches iter.Seq2[*examples.Rows, error]
 	texts   iter.Seq[[]byte]      // the rows as JSON
@@ -246,8 +246,7 @@ func (p *prediction) transpose(f *frame, l *layout.Request) error {
 		case n > p.Server.options.MaxRows:
 			return p.manyRows()
 		}
-		p.again += itemBytes * n
-		if err := p.unpack(input.Unpacked{}); err != nil {
+		if err := p.unpackAgain(itemBytes * n); err != nil {
 			return err
 		}
 		names, columns = append(names, string(name)), append(columns, slices.AppendSeq(make([]value.Cell, 0, n), column.All()))

@@ -574,7 +574,7 @@ func TestValuesAreTheSameInRequests(t *testing.T) {
 			t.Errorf("%s in JSON: %s, %v, expected %s", name, got, err, c.want)
 		}
 		var inArrow []float32
-		for batch, err := range formatarrow.Stream(t.Context(), "the request", stream, nil, o, want) {
+		for batch, err := range (formatarrow.Sent{Stream: stream}).Batches(t.Context(), "the request", nil, o, want) {
 			noError(t, err)
 			inArrow = append(inArrow, batch.Floats...)
 		}

@@ -12,10 +12,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/float16"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -41,9 +39,9 @@ type table struct {
 	rows    int
 }
 
-// tensors returns the inputs of a request of the Open Inference Protocol as an Arrow stream, for which it reserves memory, and sets the
-// requested contents of the answer.
-func (p *prediction) tensors(body []byte) ([]byte, error) {
+// tensors returns the inputs of a request of the Open Inference Protocol as a record, for which it reserves memory, and sets the requested
+// contents of the answer.
+func (p *prediction) tensors(body []byte) (arrow.Record, error) {
 	text, length := body, p.request.Header.Get(headerLength)
 	if length != "" {
 		n, err := strconv.Atoi(length)
@@ -94,19 +92,7 @@ func (p *prediction) tensors(body []byte) ([]byte, error) {
 		}
 		return nil, errors.New(text)
 	}
-	return t.stream()
-}
-
-// stream returns the rows as an Arrow stream.
-func (t *table) stream() ([]byte, error) {
-	var stream bytes.Buffer
-	schema := arrow.NewSchema(t.fields, nil)
-	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
-	if err := w.Write(array.NewRecord(schema, t.columns, int64(t.rows))); err != nil {
-		return nil, err
-	}
-	err := w.Close()
-	return stream.Bytes(), err
+	return array.NewRecord(arrow.NewSchema(t.fields, nil), t.columns, int64(t.rows)), nil
 }
 
 // tensorOf returns an input. Its binary data are the first bytes of rest, and are removed from it.
@@ -203,8 +189,7 @@ func (p *prediction) addTensor(to *table, t *tensor, names []string, most int, s
 		return fmt.Errorf("%d values in a row: expected an input for each column of the model, with its name, or one with all %d values",
 			width, len(names))
 	}
-	p.again += values*(textBytes+t.size) + len(t.data) + len(t.bytes) + columnBytes*len(names)
-	if err := p.unpack(input.Unpacked{}); err != nil {
+	if err := p.unpackAgain(values*(textBytes+t.size) + len(t.data) + len(t.bytes) + columnBytes*len(names)); err != nil {
 		return err
 	}
 	columns, err := t.columns(len(names), values)

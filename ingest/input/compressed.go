@@ -25,24 +25,12 @@ const readSize = 1 << 16
 // Content is the decompressed content of an open file. Its errors are io.EOF and *Error.
 type Content struct {
 	*bufio.Reader
-	Name string
-	Kind string     // compression: "gzip", "bzip2", "zstd"; "": none
-	File *fileBytes // as stored
-	// Value is the content if it is in memory; nil: it is read.
-	Value []byte
-	// Reserve reserves memory for what the rows of an Arrow stream unpack to, before they are unpacked. Its error ends the
-	// stream. nil: the limits are those of files.
-	Reserve func(Unpacked) error
+	Name    string
+	Kind    string      // compression: "gzip", "bzip2", "zstd"; "": none
+	File    *fileBytes  // as stored
 	Path    []Partition // partition values from directory names
 	Decoded bool        // decoded from another encoding
 	unzip   *zstd.Decoder
-}
-
-// Unpacked is what rows unpack to, in addition to the bytes that were sent.
-type Unpacked struct {
-	Buffers int // decompressed bytes
-	Texts   int // bytes of the texts of all rows: those of a dictionary count for each row that has them
-	Values  int // values of sparse rows
 }
 
 // New detects the compression by the first bytes, not by the name, since files are often decompressed without being

@@ -66,7 +66,7 @@ func (b batches) Next(_ int, read func(column int) bool) (arrow.Record, error) {
 // source reads record batches one by one, each in one or several blocks.
 type source struct {
 	records Records
-	reserve func(input.Unpacked) error // nil: without limits
+	reserve func(Unpacked) error // nil: without limits
 	fields  []tabular.Field
 	own     int   // number of columns of the file; those within them follow
 	parents []int // of a column within another: the number of that one
@@ -79,29 +79,27 @@ type source struct {
 }
 
 // open opens a file or a stream.
-func open(c *input.Content, o layout.Options, want *layout.Features) (format.Table, error) {
-	if _, err := c.Peek(1); err == io.EOF && c.Value == nil {
+func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
+	if _, err := c.Peek(1); err == io.EOF {
 		return format.Table{}, input.ErrEmpty
 	}
-	from, file := arrowStreamOf(c)
-	r, err := stream.NewReader(from, file, memory.DefaultAllocator)
+	first, _ := c.Peek(len(arrowMagic))
+	file := isArrowFile(first)
+	if file { // the next read overwrites first
+		c.Discard(len(arrowMagic)) // already peeked
+	}
+	r, err := stream.NewReader(c, file, memory.DefaultAllocator)
 	if err != nil {
 		return format.Table{}, err
 	}
-	if c.Reserve != nil {
-		r.Reserve(func(bytes int) error { return c.Reserve(input.Unpacked{Buffers: bytes}) })
-	}
-	s := newSource(batches{r}, o)
-	s.reserve = c.Reserve
-	for i := range s.own {
-		s.fields[i].Digits = want != nil && c.Value != nil && s.fields[i].Kind == tabular.Text // a request's numbers may be texts, as in JSON
-	}
-	return format.Table{Source: s, HasNames: true}, s.findLengths()
+	return Table(batches{r}, o)
 }
 
 // Table returns the table of some records.
-func Table(r Records, o layout.Options) (format.Table, error) {
-	s := newSource(r, o)
+func Table(r Records, o layout.Options) (format.Table, error) { return newSource(r, o).table() }
+
+// table returns the table of the source.
+func (s *source) table() (format.Table, error) {
 	return format.Table{Source: s, HasNames: true}, s.findLengths()
 }
 
@@ -224,16 +222,10 @@ func pairOf(t arrow.DataType) (index, value int, ok bool) {
 	return index, value, hasIndex && hasValue
 }
 
-// arrowStreamOf returns the stream in a content, and whether the content is a file.
-func arrowStreamOf(c *input.Content) (from io.Reader, file bool) {
-	if c.Value != nil {
-		return bytes.NewBuffer(bytes.TrimPrefix(c.Value, []byte(arrowMagic))), isArrowFile(c.Value)
-	}
-	first, _ := c.Peek(len(arrowMagic))
-	if file = isArrowFile(first); file { // the next read overwrites first
-		c.Discard(len(arrowMagic)) // already peeked
-	}
-	return c, file
+// readerOf returns a reader of a stream or a file in memory, which is not copied.
+func readerOf(value []byte) (*stream.Reader, error) {
+	content := bytes.NewBuffer(bytes.TrimPrefix(value, []byte(arrowMagic)))
+	return stream.NewReader(content, isArrowFile(value), memory.DefaultAllocator)
 }
 
 // Fields implements tabular.Source.
@@ -345,7 +337,7 @@ func (s *source) fill(c *tabular.Column, kind tabular.Kind, of *arrowvalue.Value
 	}
 	texts := fillValues(c, of, from, to)
 	if s.reserve != nil && texts > 0 {
-		return s.reserve(input.Unpacked{Texts: texts})
+		return s.reserve(Unpacked{Texts: texts})
 	}
 	return nil
 }
@@ -406,7 +398,7 @@ func (s *source) fillPairs(c *tabular.Column, of *arrowvalue.Values, from, to in
 	first, _ := of.Range(from)
 	_, last := of.Range(to - 1)
 	if s.reserve != nil {
-		if err := s.reserve(input.Unpacked{Values: last - first}); err != nil {
+		if err := s.reserve(Unpacked{Values: last - first}); err != nil {
 			return err
 		}
 	}

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
@@ -26,8 +23,7 @@ type wantedColumns map[string]bool
 // decode returns the rows of a value.
 func (w wantedColumns) decode(_ context.Context, p format.Payload) (rows tabular.Cell, err error) {
 	defer damaged(&err)
-	from, file := arrowStreamOf(&input.Content{Value: p.Value})
-	s, err := stream.NewReader(from, file, memory.DefaultAllocator)
+	s, err := readerOf(p.Value)
 	if err != nil {
 		return rows, err
 	}
