@@ -95,17 +95,6 @@ func (a *answer) bytes() int {
 	return 4*(len(a.values)+len(a.given)+len(a.ends)+len(a.best)) + 8*len(a.numbers) + 16*len(a.explained) + a.texts
 }
 
-// row returns the prediction of row i of the last n, for a topic.
-func (a *answer) row(i, n int) predictedRow {
-	k := len(a.Labels())
-	if a.predictsNumbers() {
-		return predictedRow{numbers: a.numbers[len(a.numbers)-(n-i)*k:][:k]}
-	}
-	probabilities := a.last[i*k : (i+1)*k]
-	a.order = mostProbable(a.order, probabilities, cmp.Or(min(a.top, mostProbableWritten), mostProbableWritten))
-	return predictedRow{probabilities: probabilities, given: a.givenOf(a.rows - n + i), top: a.order}
-}
-
 // givenOf returns the classes that the model decides for in row i.
 func (a *answer) givenOf(i int) []int32 { return a.given[a.ends[i]:a.ends[i+1]] }
 
@@ -190,13 +179,8 @@ func (a *asked) setOutputs(list value.Cell, all []output) error {
 
 // appendGiven appends the labels that a row is given.
 func (a *answer) appendGiven(dst []byte, i int, _ bool) []byte {
-	return a.appendClasses(dst, a.givenOf(i))
-}
-
-// appendClasses appends labels.
-func (v *version) appendClasses(dst []byte, classes []int32) []byte {
-	for i, class := range classes {
-		dst = append(appendComma(dst, i == 0), v.quoted[class]...)
+	for j, class := range a.givenOf(i) {
+		dst = append(appendComma(dst, j == 0), a.quoted[class]...)
 	}
 	return dst
 }

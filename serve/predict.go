@@ -178,7 +178,7 @@ func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) 
 		return err
 	}
 	for i := 0; i < n && p.record != nil; i++ {
-		p.record.add(p.version, p.answer.row(i, n), func(dst []byte) []byte { return p.rows.features(dst, i) })
+		p.record.add(p.answer, i, n, func(dst []byte) []byte { return p.rows.features(dst, i) })
 		if int64(p.record.bytes) > p.memory.maxAnswer() { // also of columns that the model does not have
 			return refuse(http.StatusRequestEntityTooLarge, "the features of the rows have more than %d bytes as JSON, which serve.answers.topic "+
 				"needs: send fewer rows at a time", p.memory.maxAnswer())

@@ -58,7 +58,8 @@ func (p *prediction) open(ctx context.Context, body []byte) (rows, error) {
 // batches returns the rows of Arrow columns.
 func (p *prediction) batches(ctx context.Context, of arrow.Sent) rows {
 	want := layout.Features{Width: p.Width(), Columns: p.Columns(), Sparse: p.Sparse()}
-	return &batchRows{batches: of.Batches(ctx, "the request", p.unpack, p.version.options, want), texts: of.JSON(p.unpackAgain)}
+	return &batchRows{batches: of.Batches(ctx, "the request", p.unpack, p.version.options, want),
+		texts: of.JSON(func(add arrow.Unpacked) error { return p.unpackAgain(add.Buffers) })}
 }
 
 // batchRows are the rows of Arrow columns.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -139,19 +140,11 @@ func (r *record) size() int {
 	return r.bytes
 }
 
-// predictedRow is the prediction of a row.
-type predictedRow struct {
-	numbers       []float64 // in regression, in place of the others
-	probabilities []float32
-	given         []int32 // classes that the model decides for, in order
-	top           []int32 // most probable classes
-}
-
-// add adds the next row, with the prediction of a version. features appends its features as JSON.
-func (r *record) add(v *version, row predictedRow, features func(dst []byte) []byte) {
+// add adds the next row, which is row i of the last n of an answer. features appends its features as JSON.
+func (r *record) add(a *answer, i, n int, features func(dst []byte) []byte) {
 	id, _ := json.Marshal(r.id) // a string can be encoded
-	text := fmt.Appendf(nil, `{"request":%s,"row":%d,"version":%d,"features":`, id, len(r.messages), v.Manifest.Version)
-	text = v.appendPrediction(append(features(text), `,"prediction":{`...), row)
+	text := fmt.Appendf(nil, `{"request":%s,"row":%d,"version":%d,"features":`, id, len(r.messages), a.Manifest.Version)
+	text = a.appendPrediction(append(features(text), `,"prediction":{`...), i, n)
 	m := kafkalog.Message{Value: append(text, "}}"...)}
 	if r.trace != "" {
 		m.Headers = []kafkalog.Header{{Key: wire.HeaderTrace, Value: []byte(r.trace)}}
@@ -174,10 +167,10 @@ func (r *record) send() {
 	r.writer.put(r.messages)
 }
 
-// appendPrediction appends the members of a prediction in a message.
-func (v *version) appendPrediction(dst []byte, row predictedRow) []byte {
+// appendPrediction appends the members of the prediction in a message, of row i of the last n.
+func (a *answer) appendPrediction(dst []byte, i, n int) []byte {
 	member := func(i, class int, number float64, bits int) {
-		name := v.quoted[class]
+		name := a.quoted[class]
 		if dst = appendComma(dst, i == 0); name[0] != '"' { // an integer
 			dst = append(append(append(dst, '"'), name...), '"')
 		} else {
@@ -185,21 +178,24 @@ func (v *version) appendPrediction(dst []byte, row predictedRow) []byte {
 		}
 		dst = value.AppendNumber(append(dst, ':'), number, bits)
 	}
-	if v.predictsNumbers() {
+	k, at := len(a.Labels()), a.rows-n+i
+	if a.predictsNumbers() {
 		dst = append(dst, `"values":{`...)
-		for i, number := range row.numbers {
-			member(i, i, number, 64)
+		for target, number := range a.numbers[at*k:][:k] {
+			member(target, target, number, 64)
 		}
 		return append(dst, '}')
 	}
-	if v.givesSeveral() {
-		dst = append(v.appendClasses(append(dst, `"labels":[`...), row.given), ']')
+	if a.givesSeveral() {
+		dst = append(a.appendGiven(append(dst, `"labels":[`...), at, false), ']')
 	} else {
-		dst = append(append(dst, `"label":`...), v.quoted[row.given[0]]...)
+		dst = a.appendLabel(append(dst, `"label":`...), at, false)
 	}
 	dst = append(dst, `,"probabilities":{`...)
-	for i, class := range row.top {
-		member(i, int(class), float64(row.probabilities[class]), 32)
+	probabilities := a.last[i*k:][:k]
+	a.order = mostProbable(a.order, probabilities, cmp.Or(min(a.top, mostProbableWritten), mostProbableWritten))
+	for j, class := range a.order {
+		member(j, int(class), float64(probabilities[class]), 32)
 	}
 	return append(dst, '}')
 }

@@ -96,8 +96,8 @@ func addRow(t *testing.T, r *record, features string) {
 	}
 	v := &version{Model: newModelOf(t, []string{"no", "yes"}, 7, 2, nil, layout.MissingError)}
 	v.quoted = v.LabelType().Values(v.Labels())
-	r.add(v, predictedRow{given: []int32{0}, probabilities: []float32{0.75, 0.25}, top: []int32{0, 1}},
-		func(dst []byte) []byte { return append(dst, features...) })
+	of := &answer{version: v, rows: 1, given: []int32{0}, ends: []int32{0, 1}, last: []float32{0.75, 0.25}}
+	r.add(of, 0, 1, func(dst []byte) []byte { return append(dst, features...) })
 }
 
 // All answers are on the topic once the writer is closed, in the partitions selected by Kafka's Java client for their

@@ -33,16 +33,15 @@ type Unpacked struct {
 }
 
 // records returns the batches. reserve reserves memory for decompressed bytes; nil: the limits are those of files.
-func (s Sent) records(reserve func(bytes int) error) (Records, error) {
+func (s Sent) records(reserve func(Unpacked) error) (Records, error) {
 	if s.Record != nil {
 		return &single{Record: s.Record}, nil
 	}
 	r, err := readerOf(s.Stream)
-	if err != nil {
-		return nil, err
+	if err == nil && reserve != nil {
+		r.Reserve(func(bytes int) error { return reserve(Unpacked{Buffers: bytes}) })
 	}
-	r.Reserve(reserve)
-	return batches{r}, nil
+	return batches{r}, err
 }
 
 // single is the batch of a single record.
@@ -82,11 +81,7 @@ func (s Sent) Batches(ctx context.Context, name string, reserve func(Unpacked) e
 
 // table returns the rows as a table.
 func (s Sent) table(reserve func(Unpacked) error, o layout.Options) (format.Table, error) {
-	var buffers func(bytes int) error
-	if reserve != nil {
-		buffers = func(bytes int) error { return reserve(Unpacked{Buffers: bytes}) }
-	}
-	records, err := s.records(buffers)
+	records, err := s.records(reserve)
 	if err != nil {
 		return format.Table{}, err
 	}
@@ -100,7 +95,7 @@ func (s Sent) table(reserve func(Unpacked) error, o layout.Options) (format.Tabl
 
 // JSON returns the rows as JSON: objects of values by column name. It ends at an error, which Batches returns. reserve reserves memory for
 // decompressed bytes.
-func (s Sent) JSON(reserve func(bytes int) error) iter.Seq[[]byte] {
+func (s Sent) JSON(reserve func(Unpacked) error) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		records, err := s.records(reserve)
 		if err != nil {
