@@ -16,6 +16,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 const inferPath = "/v2/models/p/infer"
@@ -195,6 +196,17 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		strings.Repeat(",1", 79_999)+`]}],"outputs":[{"name":"label"}]}`)
 	if got := outputsOf(t, w); len(got["label"].([]any)) != 40_000 || strings.Count(w.Body.String(), `"datatype"`) != 1 {
 		t.Errorf("%d: %.200s", w.Code, w.Body)
+	}
+	const most = 5000 // more named columns than an Arrow stream may have
+	var many examples.Columns
+	for i := range most {
+		many = append(many, examples.Column{Name: fmt.Sprint("c", i)})
+	}
+	wide := newModel(t, 3, most, many, layout.MissingError)
+	frame, ones := newServer(t, Defaults(), Fixed(wide)), "[1"+strings.Repeat(",1", most-1)+"]"
+	got := outputsOf(t, infer(frame, fmt.Sprintf(`{"inputs":[{"name":"x","shape":[1,%d],"datatype":"INT8","data":%s}]}`, most, ones)))
+	if want := predictedOutputs(t, frame, wide, "["+ones+"]"); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, expected %v", got, want)
 	}
 	words := slices.Clone(people) // a number that float64 does not have
 	words[1].Categories = []string{"9007199254740993", "Rome"}
