@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
     _check_sample_weight,
+    check_consistent_length,
     check_is_fitted,
     validate_data,
 )
@@ -175,8 +176,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _target_of(self, y: Any, rows: arrow.Rows, chain: bool) -> Target:
         target = self._target(y, rows.schema.names, chain)
-        if (n := len(next(iter(target.columns.values())))) != rows.count:
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows.count, n]}")
+        check_consistent_length(range(rows.count), *target.columns.values())
         return target
 
     def _rows(self, X: Any) -> tuple[arrow.Rows, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
@@ -188,12 +186,7 @@ class StagewiseRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         names = [str(c) for c in y.columns] if hasattr(y, "columns") else None
         numbers = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         if numbers.ndim == 2 and numbers.shape[1] == 1 and not hasattr(y, "columns"):
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples,), for example using ravel().",
-                DataConversionWarning,
-                stacklevel=4,
-            )
-            numbers = numbers[:, 0]
+            numbers = column_or_1d(numbers, warn=True)
         self._flat = numbers.ndim == 1
         if self._flat:
             numbers = numbers[:, None]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+from sklearn.metrics import ConfusionMatrixDisplay
+
 from .program import needs
 
 _SHOWN = ("rows", "error", "loss", "auc", "micro_f1", "rmse", "r2")  # by repr
@@ -94,14 +97,10 @@ class Report(dict[str, Any]):
         if matrix is None:
             raise ValueError("the report has no confusion matrix: it has one of up to 724 classes, a label a row")
         labels = [str(label) for label in self["labels"]]
-        ax.imshow(matrix, cmap="Blues")
-        ax.set(xlabel="predicted", ylabel=f"true, {split}", xticks=range(len(labels)), yticks=range(len(labels)))
-        ax.set_xticklabels(labels, rotation=90 if max(map(len, labels)) > 3 else 0)
-        ax.set_yticklabels(labels)
-        if len(labels) <= 20:
-            for t, row in enumerate(matrix):
-                for p, n in enumerate(row):
-                    ax.text(p, t, n, ha="center", va="center")
+        display = ConfusionMatrixDisplay(np.array(matrix), display_labels=labels)
+        turned = "vertical" if max(map(len, labels)) > 3 else "horizontal"
+        display.plot(ax=ax, cmap="Blues", colorbar=False, include_values=len(labels) <= 20, values_format="d", xticks_rotation=turned)
+        ax.set(xlabel="predicted", ylabel=f"true, {split}")
 
 
 def _number(value: Any) -> str:
