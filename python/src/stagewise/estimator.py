@@ -31,7 +31,7 @@ from sklearn.utils.validation import (
 
 from . import arrow, program
 from .model import Answers, Model
-from .parameters import Parameters, plain, write_configuration
+from .parameters import Parameters, configuration_file
 from .report import Report
 
 # Up to so many columns, rows without names are a table, with a column for each number: trees and scales are by column. Wider rows are vectors,
@@ -260,7 +260,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Runs the program, and reads its model and its report. chosen are keys that the parameters may leave open."""
         configuration = self._configuration(data, examples, chosen)
         file, report, model = (f"{folder}/{name}" for name in (_CONFIGURATION, "report.json", "model"))
-        write_configuration(file, configuration)
+        Path(file).write_bytes(configuration_file(configuration))
         shown = None if self.verbose is None else bool(self.verbose)
         quiet = [] if shown or shown is None and program.is_watched() else ["--quiet"]
         if command == "train":
@@ -348,7 +348,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
                     Path(folder, "held-out.arrow").write_bytes(self._held_out)
                     explained = self._explained(folder, 5)
                 elif self._log is not None:
-                    write_configuration(f"{folder}/{_CONFIGURATION}", self._log)
+                    Path(folder, _CONFIGURATION).write_bytes(configuration_file(self._log))
                     of = ["-c", f"{folder}/{_CONFIGURATION}", "--version", str(self.version_), "--rows", str(_ROWS_TO_EXPLAIN)]
                     explained = _explain(folder, of)
                 else:

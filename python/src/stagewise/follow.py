@@ -15,6 +15,7 @@ from typing import Any, Self
 from . import child
 from .errors import BrokersError, NoVersionError
 from .model import Classifier, Model, Version, version_of
+from .parameters import configuration_file
 
 _LOGGER = logging.getLogger("stagewise")
 _SILENT = 2.0  # seconds after which follow says what it waits for
@@ -65,8 +66,8 @@ def follow(
     if not name or not all(addresses) or not addresses:
         raise ValueError("follow needs the addresses of brokers, and the name of a pipeline")
     limits = {"max_silence": f"{max_silence}s", "max_age": f"{max_age or 0}s"}
-    configuration = {"name": name, "brokers": addresses, "serve": limits, **({"security": dict(security)} if security else {})}
-    process = child.Child("--config", json.dumps(configuration).encode(), "--version", str(version))
+    configuration = {"name": name, "brokers": addresses, "serve": limits, **({"security": security} if security else {})}
+    process = child.Child("--config", configuration_file(configuration), "--version", str(version))
     follower = Follower(process)
     try:
         if timeout > 0:

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -114,7 +113,7 @@ class Parameters(_Named):
             place = configuration
             for section in sections:
                 place = place.setdefault(section, {})
-            place[last] = plain(value)
+            place[last] = value
         return configuration
 
 
@@ -122,9 +121,9 @@ def _set(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def write_configuration(path: str | Path, configuration: Mapping[str, Any]) -> None:
-    """Writes a configuration as YAML: JSON, but with an escape that YAML has for each character beyond ASCII."""
-    Path(path).write_bytes(json.dumps(configuration, indent=1, ensure_ascii=False).encode("ascii", "backslashreplace"))
+def configuration_file(configuration: Mapping[str, Any]) -> bytes:
+    """Returns a configuration as YAML: JSON, but with an escape that YAML has for each character beyond ASCII."""
+    return json.dumps(plain(configuration), indent=1, ensure_ascii=False).encode("ascii", "backslashreplace")
 
 
 def plain(value: Any) -> Any:
