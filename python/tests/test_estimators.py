@@ -73,6 +73,12 @@ class Inputs(unittest.TestCase):
             np.testing.assert_allclose(StagewiseClassifier().fit(rows, y).predict_proba(X), want, atol=1e-6)
         masked, filled = (StagewiseClassifier(stages=STAGES).fit(rows, y) for rows in (np.ma.masked_greater(X, 5), np.where(X > 5, np.nan, X)))
         np.testing.assert_array_equal(masked.predict_proba(np.ma.masked_greater(X, 5)), filled.predict_proba(np.where(X > 5, np.nan, X)))
+        holes, named = np.where(X > 5, np.nan, X), list("abcd")
+        plain = StagewiseClassifier(stages=STAGES).fit(holes, y, X_val=pandas.DataFrame(holes[::2], columns=named), y_val=y[::2])
+        self.assertEqual(plain.report_.errors.loc["test", "rows"], 75)
+        for rows in (pandas.DataFrame(holes), pandas.DataFrame(holes, columns=named), pa.table(list(holes.T), names=named)):
+            with warnings.catch_warnings(action="ignore"):  # the names are not those of the training, which has none
+                np.testing.assert_array_equal(plain.predict_proba(rows), plain.predict_proba(holes))
         wide = np.random.default_rng(1).normal(size=(200, 300))
         target = (wide[:, 0] > 0).astype(int)
         for dtype in (np.float32, np.float64):

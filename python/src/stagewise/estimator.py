@@ -199,6 +199,10 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Checks rows, remembers their columns or compares them with those of the training, and returns a table, an array, a sparse matrix or
         texts."""
         kind = arrow.kind_of(X)
+        if kind == "table" and not reset and self._kind == "array":
+            _check_feature_names(self, X, reset=False)
+            columns, _ = arrow.table_of(X)
+            X, kind = np.column_stack([np.asarray(column) for column in columns.values()]), "array"
         if kind == "table":
             X = self._checked_table(X, reset)
         elif kind == "texts":
@@ -280,8 +284,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         for reason, of_rows in _NOT_LEARNT.items():
             if without := sum(part.get(reason, 0) for part in counted):
                 warnings.warn(f"{without} rows are not learnt, because they have {of_rows}", stacklevel=3 if command == "train" else 4)
-        self._content = Path(model).read_bytes()
-        self.model_ = Model(self._content)
+        self.model_ = Model(Path(model).read_bytes())
 
     # What there is once the model is trained
 
@@ -291,13 +294,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
         state.pop("_chain", None)  # the folder goes with the estimator
-        state.pop("model_", None)  # the file of the model is smaller
         return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if hasattr(self, "_content"):
-            self.model_ = Model(self._content)
 
     @property
     def n_iter_(self) -> int:
@@ -314,7 +311,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model file that `stagewise predict`, `stagewise serve` and `stagewise.load` read."""
         check_is_fitted(self)
-        Path(path).write_bytes(self._content)
+        Path(path).write_bytes(self.model_.content)
 
     def to_onnx(self, path: str | os.PathLike[str] | None = None) -> bytes:
         """Returns the model as an ONNX graph, and writes it to a file if there is a path: see docs/exports.md."""
@@ -375,19 +372,11 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _answers(self, X: Any) -> Answers:
         check_is_fitted(self)
-        return self.model_.answers(self._known(X))
+        return self.model_.answers(self._checked(X, reset=False))
 
     def _staged(self, X: Any) -> Iterator[Answers]:
         check_is_fitted(self)
-        return self.model_.staged(self._known(X))
-
-    def _known(self, X: Any) -> Any:
-        """Checks rows to predict for, and returns them as the model reads them."""
-        checked = self._checked(X, reset=False)
-        if self._kind == "array" and arrow.kind_of(checked) == "table":
-            columns, _ = arrow.table_of(checked)
-            return np.column_stack([column.to_numpy() for column in columns.values()])
-        return checked
+        return self.model_.staged(self._checked(X, reset=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -271,7 +271,7 @@ class Model(Classifier):
 
     def __init__(self, content: bytes) -> None:
         """content is that of a model's file. It is read by the first call."""
-        self._content = content
+        self.content = content
         self._process = child.Child("--model", content)
         self._read: Version | None = None
 
@@ -281,7 +281,7 @@ class Model(Classifier):
         return f"<stagewise model {self.name}, version {self.version}: {self.n_features_in_} columns, {what}>"
 
     def __reduce__(self) -> tuple[Callable[[bytes], Model], tuple[bytes]]:
-        return type(self), (self._content,)
+        return type(self), (self.content,)
 
     def _current(self) -> Version:
         if self._read is None:
