@@ -44,7 +44,7 @@ class Rows:
         """Writes the rows to a file, and the columns beside them: labels and weights."""
         beside = pa.table(dict(others))
         schema = pa.schema([*self.schema, *beside.schema])
-        with pa.OSFile(os.fspath(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        with pa.ipc.new_file(os.fspath(path), schema) as writer:
             first = 0
             for batch in self.batches():
                 columns = _columns(beside, first, first + batch.num_rows)
@@ -280,7 +280,7 @@ def _readable(column: Any) -> Any:
         return column.cast(pa.dictionary(pa.int32(), pa.large_utf8()))
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_utf8())
-    return column.cast(pa.float64()) if pa.types.is_null(kind) else column
+    return column
 
 
 def has_text(kind: pa.DataType) -> bool:

@@ -15,9 +15,6 @@ from .errors import NoVersionError, ProgramError
 
 _ARROW = "application/vnd.apache.arrow.stream"
 
-# A pipe takes so many bytes at once, and more in parts.
-_AT_ONCE = 1 << 16
-
 _HEAD = 16  # bytes: the status and the length of a response
 
 
@@ -107,7 +104,7 @@ def _exchange(process: subprocess.Popen[bytes], path: str, body: Any) -> tuple[i
     assert process.stdin is not None and process.stdout is not None
     method, length = ("GET", 0) if body is None else ("POST", len(body))
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {_ARROW}\r\nAccept: {_ARROW}\r\nContent-Length: {length}\r\n\r\n".encode()
-    for part in (head + bytes(body or b""),) if length < _AT_ONCE else (head, body):
+    for part in (head, body or b""):
         rest = memoryview(part)
         while rest:
             rest = rest[process.stdin.write(rest) :]
