@@ -63,8 +63,9 @@ for brokers, name, timeout, kind, text in (
 ):
     with t.assertRaisesRegex(kind, text):
         stagewise.follow(brokers, name, timeout=timeout)
-with t.assertRaisesRegex(ValueError, "security.sasl.mechanism: .*: expected"):
-    stagewise.follow(sys.argv[1], "p", security={"sasl": {"mechanism": "NONE"}})
+for mechanism in ("NONE", "\U0001f600"):
+    with t.assertRaisesRegex(ValueError, "security.sasl.mechanism: .*: expected"):
+        stagewise.follow(sys.argv[1], "p", security={"sasl": {"mechanism": mechanism}})
 with stagewise.follow("127.0.0.1:1", "p", timeout=0) as follower:
     t.assertRegex(str(follower.status().error), "connection refused")
     t.assertRegex(follower.stale(), "there is no version: reach Kafka at 127.0.0.1:1")
