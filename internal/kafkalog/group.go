@@ -296,13 +296,16 @@ func (m *Member) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = m.answered(joined.ErrorCode)
-	if err == nil || errors.Is(err, kafka.MemberIDRequired) { // then it joins with this id
-		m.update(func() { m.id = joined.MemberID })
+	if kafka.Error(joined.ErrorCode) == kafka.MemberIDRequired { // a new member joins with the id that it is given: KIP-394
+		enter.MemberID = joined.MemberID
+		if joined, err = coordinate[*kmsg.JoinGroupResponse](ctx, m, enter); err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := m.answered(joined.ErrorCode); err != nil {
 		return err
 	}
+	m.update(func() { m.id = joined.MemberID })
 	request := kmsg.NewPtrSyncGroupRequest()
 	request.Group, request.Generation, request.MemberID = m.group, joined.Generation, m.id
 	request.ProtocolType, request.Protocol = kmsg.StringPtr(protocolType), kmsg.StringPtr(protocolName)
