@@ -33,6 +33,9 @@ function tick() {
 // widthOf is how wide a chart may be: its texts are then as large as others.
 const widthOf = (id) => Math.max(300, Math.min(1120, byId(id).clientWidth || 560));
 
+// narrow reports whether the window is too narrow for the picture of the flow, and tables have their rows as blocks.
+const narrow = () => window.innerWidth < 1000;
+
 const crossAt = (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`;
 const triangleAt = (x, y, r) => `M${x - r} ${y - r}h${2 * r}l${-r} ${1.7 * r}z`;
 
@@ -54,7 +57,6 @@ const draw = {
   topics(list) {
     fill("topics", list.map((t) => h("tr", {}, h("th", { scope: "row" }, t.role), cell(t.partitions || "none"), cell(count(t.held)),
       cell(perSecond(t.rate)), cell(t.lag === null ? missing : count(t.lag)), h("td", { class: "wraps" }, t.lag === null ? missing : t.behind))));
-    drawFlow();
   },
   run(r) {
     const words = byId("run-words");
@@ -141,7 +143,7 @@ const roles = [
 function drawFlow() {
   const list = state.topics;
   if (!list) return;
-  byId("flow-picture").replaceChildren(byId("flow-picture").clientWidth >= 900 ? flow(list) : flowList(list));
+  byId("flow-picture").replaceChildren(narrow() ? flowList(list) : flow(list));
 }
 
 // flow draws how messages go from topic to topic, for a window that is wide enough.
@@ -248,7 +250,7 @@ function drawStages(r) {
 const page = { size: 15, from: 0 }; // from counts versions from the newest
 function drawVersions() {
   const all = state.versions, n = all.length;
-  page.size = window.innerWidth < 1000 ? 5 : 15; // there a version is a block of several lines
+  page.size = narrow() ? 5 : 15; // there a version is a block of several lines
   page.from = Math.max(0, Math.min(page.from, n - 1));
   const shown = all.slice(Math.max(0, n - page.from - page.size), n - page.from).reverse();
   byId("versions-words").hidden = n > 0;
@@ -360,7 +362,6 @@ function drawStaff(s) {
   const shares = new Set(["worker", "scorer"]); // they divide the partitions of the examples
   fill("staff-rows", all.flatMap(([role, list]) => list.map((w) => h("tr", {}, h("td", {}, role), h("th", { scope: "row" }, w.host), h("td", {}, h("code", {}, w.id)), h("td", {}, role === "server" ? missing : shares.has(role) ? ranges(w.partitions) : w.partitions.length ? "active" : "standby"), h("td", { class: "wraps" }, w.waits)))));
   byId("staff-rows").closest(".scrolls").hidden = !present.length;
-  drawFlow();
 }
 
 // Events
@@ -373,9 +374,9 @@ function plan(name) {
   planned = true;
   requestAnimationFrame(() => {
     planned = false;
-    const names = [...due];
+    for (const name of due) draw[name](state[name]);
+    if (due.has("topics") || due.has("staff")) drawFlow(); // it shows both
     due.clear();
-    for (const name of names) draw[name](state[name]);
     performance.mark("drawn");
   });
 }
