@@ -263,6 +263,35 @@ func TestAbsentColumns(t *testing.T) {
 	}
 }
 
+// A column of float16 has a number that means a missing value as float16 rounds it; columns of other types have another number there.
+func TestHalvesThatMeanMissing(t *testing.T) {
+	b := table{flat: []string{"x", "y", "label"}, fields: []arrow.Field{nullable("x", arrow.FixedWidthTypes.Float16),
+		nullable("y", arrow.PrimitiveTypes.Float32), nullable("label", arrow.BinaryTypes.String)},
+		rows: []string{`{"x":-10000,"y":-10000,"label":"a"}`, `{"x":-9992,"y":-9999,"label":"b"}`, `{"x":-99.875,"y":-99.875,"label":"a"}`}}
+	change := func(o *Options) {
+		o.Label, o.MissingValues, o.Columns.Use, o.Missing.Mode = "label", []string{"-9999", "-99.9"}, []string{"x", "y"}, layout.MissingMean
+	}
+	file, _, _, problem := readAs(t, "a.arrow", b.file(t, "arrow"), change)
+	var messages []string
+	for _, row := range b.rows {
+		messages = append(messages, string(b.message(t, "arrow", row)))
+	}
+	for way, rows := range map[string]*examples.Rows{"file": &file, "topic": addAll(t, ofTopic("arrow", change), messages...)} {
+		if got, want := fmt.Sprint(rows.Floats), "[NaN -10000 -9992 NaN NaN -99.875]"; got != want || problem != "" {
+			t.Errorf("%s: %s %s, expected %s", way, got, problem, want)
+		}
+	}
+	lists := arrowContent(t, arrowRows(t, `[{"f":[1,-10000],"label":"a"},{"f":[-99.875,2],"label":"b"}]`,
+		nullable("f", arrow.ListOf(arrow.FixedWidthTypes.Float16)), nullable("label", arrow.BinaryTypes.String)), 2, true)
+	rows, _, _, problem := readAs(t, "a.arrow", lists, func(o *Options) {
+		change(o)
+		o.Columns.Use = nil
+	})
+	if got, want := fmt.Sprint(rows.Floats), "[1 NaN NaN 2]"; got != want {
+		t.Errorf("lists: %s %s, expected %s", got, problem, want)
+	}
+}
+
 // A number that means a missing value does so whatever its type and spelling. A boolean is no such number.
 func TestNumbersThatMeanMissing(t *testing.T) {
 	of := func(x, y arrow.DataType, numbers ...any) table {

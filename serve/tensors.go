@@ -272,7 +272,7 @@ func appendItem(to array.Builder, item value.Cell) bool {
 		to.Append(text)
 		return err == nil
 	case *array.Float16Builder:
-		half := float16.New(float32(number))
+		half := float16.New(float32(value.Half(number))) // New rounds towards 0
 		to.Append(half)
 		number = float64(half.Float32())
 	case *array.Float32Builder:

@@ -74,6 +74,7 @@ type Values struct {
 	date   bool // moments are days
 
 	unsigned bool // whole returns the bits of a uint64
+	half     bool // numbers are of type float16
 	lists    array.ListLike
 	items    *Values
 	members  []*Values // of structs; nil: not read yet
@@ -107,7 +108,7 @@ func Of(column arrow.Array) *Values {
 	case *array.Uint64:
 		v.whole, v.unsigned = widen(c.Value), true
 	case *array.Float16:
-		v.number = func(i int) float64 { return float64(c.Value(i).Float32()) }
+		v.number, v.half = func(i int) float64 { return float64(c.Value(i).Float32()) }, true
 	case *array.Float32:
 		v.number = func(i int) float64 { return float64(c.Value(i)) }
 	case *array.Float64:
@@ -153,7 +154,7 @@ func Of(column arrow.Array) *Values {
 func (v *Values) encode(of *Values, column *array.Dictionary) {
 	at := column.GetValueIndex
 	v.null = func(i int) bool { return column.IsNull(i) || of.null(at(i)) }
-	v.unsigned, v.date = of.unsigned, of.date
+	v.unsigned, v.half, v.date = of.unsigned, of.half, of.date
 	if of.whole != nil {
 		v.whole = func(i int) int64 { return of.whole(at(i)) }
 	}
@@ -291,6 +292,9 @@ func (v *Values) Width() (n int, fixed bool) {
 
 // Unsigned reports whether integers may be too large for int64.
 func (v *Values) Unsigned() bool { return v.unsigned }
+
+// Half reports whether numbers are of type float16.
+func (v *Values) Half() bool { return v.half }
 
 // Raw returns all values of a column of this type. Nulls have any value. ok is false for a column of another type.
 func Raw[T uint8 | float32 | float64](column arrow.Array) (raw []T, ok bool) {

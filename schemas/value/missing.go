@@ -12,6 +12,7 @@ import (
 type Missing struct {
 	words   []string    // as [Word] returns them
 	numbers []float64   // of the words that are numbers, also as float32 rounds them
+	halves  []float64   // of the words that are numbers, as float16 rounds them
 	times   []time.Time // of the words that are dates or times
 }
 
@@ -22,6 +23,9 @@ func MissingOf(spellings []string) (m Missing) {
 		m.words = append(m.words, Word(text))
 		if v, err := strconv.ParseFloat(text, 64); err == nil && v == v && !isGo(text) { // also infinity
 			m.numbers = append(m.numbers, v)
+			if half := Half(v); !math.IsInf(half, 0) {
+				m.halves = append(m.halves, half)
+			}
 			if single := float64(float32(v)); single != v && !math.IsInf(single, 0) {
 				m.numbers = append(m.numbers, single)
 			}
@@ -51,6 +55,9 @@ func (m Missing) HasNumbers() bool { return len(m.numbers) > 0 }
 
 // HasNumber reports whether a number means a missing value.
 func (m Missing) HasNumber(v float64) bool { return slices.Contains(m.numbers, v) }
+
+// HasHalf reports whether a number that is a float16 means a missing value: -10000 does if -9999 does, which float16 rounds to it.
+func (m Missing) HasHalf(v float64) bool { return slices.Contains(m.halves, v) }
 
 // HasNumberText reports whether a text in a column of numbers means a missing value: -999.0 does if -999 does. A boolean is
 // not the same as 0 or 1 here.

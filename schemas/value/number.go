@@ -204,3 +204,14 @@ func NumberLabel(text string) string {
 	}
 	return WordOf(v)
 }
+
+// Half returns the float16 that is nearest to a number; infinity if it exceeds float16.
+func Half(v float64) float64 {
+	const most, digits, least = 65504, 11, -24 // the largest number, its binary digits, and the exponent of the smallest one above 0
+	_, exponent := math.Frexp(v)
+	ulp := math.Ldexp(1, max(exponent-digits, least))
+	if half := math.RoundToEven(v/ulp) * ulp; math.Abs(half) <= most || v != v {
+		return half
+	}
+	return math.Copysign(math.Inf(1), v)
+}

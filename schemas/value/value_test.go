@@ -336,3 +336,18 @@ func TestPartsOfTimes(t *testing.T) {
 		}
 	}
 }
+
+// Half rounds as IEEE 754 does.
+func TestHalf(t *testing.T) {
+	for v, want := range map[float64]float64{
+		0: 0, -9999: -10000, -99.9: -99.875, 0.1: 0.0999755859375, 65504: 65504, 65519: 65504, 65520: math.Inf(1), -1e300: math.Inf(-1),
+		2049: 2048, 2051: 2052, 6e-8: math.Ldexp(1, -24), 2e-8: 0, 6.1e-5: 1023 * math.Ldexp(1, -24), math.Inf(-1): math.Inf(-1),
+	} {
+		if got := Half(v); got != want {
+			t.Errorf("%v: %v, expected %v", v, got, want)
+		}
+	}
+	if v := Half(math.NaN()); v == v {
+		t.Error(v)
+	}
+}

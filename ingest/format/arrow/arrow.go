@@ -346,7 +346,7 @@ func (s *source) fill(c *tabular.Column, kind tabular.Kind, of *arrowvalue.Value
 func fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) (texts int) {
 	switch of.Type {
 	case arrowvalue.Number, arrowvalue.Null:
-		c.Numbers = of.AppendNumbers(c.Numbers, from, to)
+		c.Numbers, c.Halves = of.AppendNumbers(c.Numbers, from, to), of.Half()
 		return 0
 	case arrowvalue.Boolean, arrowvalue.Whole:
 		c.Truths = of.Type == arrowvalue.Boolean

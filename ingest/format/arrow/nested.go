@@ -145,6 +145,9 @@ func (n Nested) Cell() tabular.Cell {
 		}
 		return tabular.Word(of.Text(i))
 	case arrowvalue.Number:
+		if of.Half() {
+			return tabular.Half(of.Number(i))
+		}
 		return tabular.Float(of.Number(i))
 	case arrowvalue.Text:
 		return tabular.Word(strings.Clone(of.Text(i))) // the text is a part of the batch

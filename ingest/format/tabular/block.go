@@ -47,6 +47,7 @@ type Block struct {
 type Column struct {
 	Numbers []float64 // NaN is a missing number
 	Truths  bool      // Numbers are booleans, as 0 and 1
+	Halves  bool      // Numbers are of type float16
 	Texts   []string  // texts, times as [value.Time] parses them, or numbers
 	Nulls   []bool    // Texts without a value; nil: none
 	Ends    []int     // end of the items of each row
@@ -109,6 +110,8 @@ func (c *Column) cell(i int) Cell {
 		return Word(c.Texts[i])
 	case c.Truths && c.Numbers[i] == c.Numbers[i]:
 		return Truth(c.Numbers[i] != 0)
+	case c.Halves:
+		return Half(c.Numbers[i])
 	}
 	return Float(c.Numbers[i])
 }

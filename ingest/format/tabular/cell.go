@@ -18,7 +18,7 @@ import (
 type Cell struct {
 	kind cellKind
 	text string // a text, or the digits of a number; a time in a zone
-	bits uint64 // of a number or a boolean
+	bits uint64 // of a number, which is a float16 if the kind is cellHalf, or a boolean
 	of   Nested // the parts of a value; nil: it has none
 }
 
@@ -29,6 +29,7 @@ const (
 	cellText
 	cellDigits
 	cellFloat
+	cellHalf
 	cellInstant
 	cellWhole
 	cellBoolean
@@ -78,6 +79,15 @@ func Float(v float64) Cell {
 		return Cell{}
 	}
 	return Cell{kind: cellFloat, bits: math.Float64bits(v)}
+}
+
+// Half is Float for a number that is a float16, and so may be a missing value rounded to one.
+func Half(v float64) Cell {
+	c := Float(v)
+	if c.kind == cellFloat {
+		c.kind = cellHalf
+	}
+	return c
 }
 
 // Instant returns a time with a type, in seconds since 1970. It is a number of seconds, unless it is in a column of times.
@@ -201,7 +211,7 @@ func (c *Cell) Kind() (k Kind, length int) {
 	switch c.kind {
 	case cellText:
 		return Text, 0
-	case cellFloat, cellDigits, cellInstant:
+	case cellFloat, cellHalf, cellDigits, cellInstant:
 		return Numeric, 0
 	case cellWhole:
 		return Whole, 0
@@ -258,6 +268,11 @@ func (c *Cell) Number(missing value.Missing) (float64, error) {
 	switch c.kind {
 	case cellText, cellDigits:
 		return missing.Number(c.text)
+	case cellHalf:
+		if missing.HasHalf(c.float()) {
+			return math.NaN(), nil
+		}
+		return c.float(), nil
 	case cellFloat, cellInstant:
 		return missing.OrNaN(c.float()), nil
 	case cellWhole:
@@ -278,7 +293,7 @@ func (c *Cell) Whole() (int64, error) {
 	switch v := c.float(); {
 	case c.kind == cellWhole:
 		return c.whole(), nil
-	case c.kind == cellFloat && v == math.Trunc(v) && math.Abs(v) <= maxExact:
+	case (c.kind == cellFloat || c.kind == cellHalf) && v == math.Trunc(v) && math.Abs(v) <= maxExact:
 		return int64(v), nil
 	case c.kind == cellText: // of integers
 		if v, err := strconv.ParseInt(c.text, 10, 64); err == nil {
@@ -293,7 +308,7 @@ func (c *Cell) Text() (string, error) {
 	switch c.kind {
 	case cellText, cellDigits:
 		return c.text, nil
-	case cellFloat, cellInstant:
+	case cellFloat, cellHalf, cellInstant:
 		return value.WordOf(c.float()), nil
 	case cellWhole:
 		return strconv.FormatInt(c.whole(), 10), nil
