@@ -84,18 +84,6 @@ func someRows(t testing.TB, n int) (rows [][]float32, body []byte) {
 	return rows, body
 }
 
-// askWith is ask with headers.
-func askWith(s http.Handler, contentType string, body []byte, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", "/predict", bytes.NewReader(body))
-	r.Header.Set("Content-Type", contentType)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
-	return w
-}
-
 // A long answer equals the short answers of its rows, in JSON and in Arrow, and releases all of its memory.
 func TestLongAnswers(t *testing.T) {
 	const classes = 700
@@ -106,10 +94,8 @@ func TestLongAnswers(t *testing.T) {
 		m.Probabilities(want, denseOf(rows...))
 		for sent, content := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
 			s := newServer(t, Defaults(), Fixed(m))
-			var got answered
-			noError(t, json.Unmarshal(askWith(s, sent, content, "Accept", typeJSON).Body.Bytes(), &got))
-			fromArrow := readArrow(t, askWith(s, sent, content, "Accept", typeArrow).Body)
-			for _, got := range []answered{got, fromArrow} {
+			for _, accept := range []string{typeJSON, typeArrow} {
+				got := answerOf(t, ask(s, "POST", "/predict", sent, content, "Accept", accept))
 				if got.Version != 3 || !near(slices.Concat(got.Probabilities...), want) || len(got.Labels) != n {
 					t.Fatalf("%d rows as %s: version %d, %d labels, %d lists", n, sent, got.Version, len(got.Labels), len(got.Probabilities))
 				}
@@ -159,7 +145,7 @@ func TestMostProbableLabels(t *testing.T) {
 	for name, w := range map[string]*httptest.ResponseRecorder{
 		"before": ask(s, "POST", "/predict", typeJSON, []byte(`{"top": 5, "rows": `+list+`}`)),
 		"after":  ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": `+list+`, "top": 5}`)),
-		"header": askWith(s, typeJSON, body, headerTop, "5"),
+		"header": ask(s, "POST", "/predict", typeJSON, body, headerTop, "5"),
 	} {
 		var got struct {
 			Labels []string
@@ -190,7 +176,7 @@ func TestMostProbableLabels(t *testing.T) {
 			}
 		}
 	}
-	r, err := ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 3), headerTop, "50", headerClasses, "true").Body)
+	r, err := ipc.NewReader(ask(s, "POST", "/predict", typeArrow, listsOf(t, rows, 3), headerTop, "50", headerClasses, "true").Body)
 	if err != nil || !r.Next() {
 		t.Fatal(err)
 	}
@@ -202,30 +188,19 @@ func TestMostProbableLabels(t *testing.T) {
 		t.Errorf("classes %s", text)
 	}
 	for _, headers := range [][]string{{headerTop, "0"}, {headerTop, "x"}, {headerClasses, "perhaps"}} {
-		if w := askWith(s, typeJSON, body, headers...); w.Code != http.StatusBadRequest {
+		if w := ask(s, "POST", "/predict", typeJSON, body, headers...); w.Code != http.StatusBadRequest {
 			t.Errorf("%v: %d: %s", headers, w.Code, w.Body)
 		}
 	}
 }
 
-// Unknown members are ignored. An absent column is missing, if the model was trained with missing values. The classes are in the
-// answer if requested. A member after the rows that would change their meaning, or the answer, is refused.
+// Unknown members are ignored, also beside sparse rows. The classes are in the answer if requested.
 func TestMembers(t *testing.T) {
-	m := newModel(t, 4, 5, people, layout.MissingMean)
-	s := newServer(t, Defaults(), Fixed(m))
-	for body, want := range map[string][][]float32{
-		`{"columns": ["height", "age"], "rows": [[1.5, 30]]}`:                                        {{30, nan, nan, nan, 1.5}},
-		`{"id": 7, "columns": ["age"], "trace": {"a": [1, {"rows": 3}]}, "rows": [[30]], "x": "]}"}`: {{30, nan, nan, nan, nan}},
-		`{"rows": [[1.5, 30]], "x": [1, "]"], "columns": ["height", "age"]}`:                         {{30, nan, nan, nan, 1.5}},
-		`{"rows": [{"height": 1.5, "shoes": 3}, {}], "user": null}`: {{nan, nan, nan, nan, 1.5},
-			{nan, nan, nan, nan, nan}},
-	} {
-		checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), m, want...)
-	}
+	s := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, layout.MissingMean)))
 	for _, w := range []*httptest.ResponseRecorder{
 		ask(s, "POST", "/predict", typeJSON, []byte(`{"classes": true, "rows": [{"age": 1}]}`)),
 		ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": [{"age": 1}], "classes": true}`)),
-		askWith(s, typeJSON, []byte(`{"rows": [{"age": 1}]}`), headerClasses, "true"),
+		ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": [{"age": 1}]}`), headerClasses, "true"),
 	} {
 		var got struct{ Classes []string }
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Classes, labels) {
@@ -347,7 +322,7 @@ func TestContributions(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got.Contributions, want) {
 			t.Errorf("%d: %.300s (%v), expected %s", w.Code, w.Body, err, want[0])
 		}
-		r := must(ipc.NewReader(askWith(s, typeJSON, body, "Accept", typeArrow, headerContributions, "1").Body))(t)
+		r := must(ipc.NewReader(ask(s, "POST", "/predict", typeJSON, body, "Accept", typeArrow, headerContributions, "1").Body))(t)
 		defer r.Release()
 		n := 0
 		for r.Next() {
@@ -403,14 +378,14 @@ func TestSeveralWholeLabels(t *testing.T) {
 		Labels [][]int64
 		Top    [][]struct{ Label int64 }
 	}
-	w := askWith(s, typeJSON, body, headerTop, "2")
+	w := ask(s, "POST", "/predict", typeJSON, body, headerTop, "2")
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK ||
 		!slices.EqualFunc(got.Labels, given, slices.Equal) || !slices.EqualFunc(got.Top, top, func(a []struct{ Label int64 }, b []int64) bool {
 		return len(a) == 2 && a[0].Label == b[0] && a[1].Label == b[1]
 	}) {
 		t.Errorf("%v: %d: %.300s", err, w.Code, w.Body)
 	}
-	r, err := ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 20), headerTop, "2").Body)
+	r, err := ipc.NewReader(ask(s, "POST", "/predict", typeArrow, listsOf(t, rows, 20), headerTop, "2").Body)
 	if err != nil || !r.Next() {
 		t.Fatal(err)
 	}
@@ -446,7 +421,7 @@ func TestPredictedNumbers(t *testing.T) {
 			t.Fatalf("%v and %v: expected a number that float32 does not have, and one that is not finite", want[0], last)
 		}
 		for sent, content := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
-			w := askWith(s, sent, content, "Accept", typeJSON)
+			w := ask(s, "POST", "/predict", sent, content, "Accept", typeJSON)
 			var got struct {
 				Targets               []string
 				Predictions           [][]*float64
@@ -465,7 +440,7 @@ func TestPredictedNumbers(t *testing.T) {
 				}
 			}
 			checkNumbers(t, numbers, want)
-			checkNumbers(t, arrowNumbers(t, askWith(s, sent, content, "Accept", typeArrow).Body), want)
+			checkNumbers(t, arrowNumbers(t, ask(s, "POST", "/predict", sent, content, "Accept", typeArrow).Body), want)
 		}
 		checkFree(t, s)
 	}

@@ -79,20 +79,12 @@ func TestClientsThatReadNothing(t *testing.T) {
 func dictionaryOf(t *testing.T, column, text string, n, batches int, o ...ipc.Option) []byte {
 	t.Helper()
 	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
-	values := array.NewStringBuilder(memory.DefaultAllocator)
-	values.Append(text)
-	texts := values.NewArray()
-	indices := array.NewInt8Builder(memory.DefaultAllocator)
-	indices.AppendValues(make([]int8, n), nil)
-	record := array.NewRecord(arrow.NewSchema([]arrow.Field{{Name: column, Type: kind}}, nil),
-		[]arrow.Array{array.NewDictionaryArray(kind, indices.NewArray(), texts)}, int64(n))
-	var stream bytes.Buffer
-	w := ipc.NewWriter(&stream, append(o, ipc.WithSchema(record.Schema()))...)
-	for range batches {
-		noError(t, w.Write(record))
-	}
-	noError(t, w.Close())
-	return stream.Bytes()
+	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: column, Type: kind}}, nil))
+	defer b.Release()
+	rows := b.Field(0).(*array.BinaryDictionaryBuilder)
+	noError(t, rows.AppendString(text))
+	rows.AppendIndices(make([]int, n-1), nil)
+	return streamOf(t, slices.Repeat([]arrow.Record{b.NewRecord()}, batches), o...)
 }
 
 // patient returns options whose timeout no slow machine reaches.
@@ -107,11 +99,6 @@ func patient() Options {
 func TestRowsThatUnpackToMuch(t *testing.T) {
 	long := strings.Repeat("one two three ", 70_000)
 	words, city := sparseModel(t, 64, "message"), newModel(t, 4, 3, examples.Columns{{Name: "city", Categories: []string{"Oslo", "Rome"}}}, layout.MissingError)
-	list := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(1<<16, arrow.PrimitiveTypes.Float32)}}, nil)
-	wide := arrowStream(t, list, func(_ int, b *array.RecordBuilder) {
-		b.Field(0).(*array.FixedSizeListBuilder).Append(true)
-		b.Field(0).(*array.FixedSizeListBuilder).ValueBuilder().(*array.Float32Builder).AppendValues(make([]float32, 1<<16), nil)
-	}, 100, ipc.WithZstd())
 	for name, c := range map[string]struct {
 		s      *Server
 		body   []byte
@@ -123,8 +110,8 @@ func TestRowsThatUnpackToMuch(t *testing.T) {
 		"words of a category":   {newServer(t, patient(), Fixed(city)), dictionaryOf(t, "city", long, 100, 1), http.StatusRequestEntityTooLarge},
 		"a few texts":           {newServer(t, patient(), Fixed(words)), dictionaryOf(t, "message", long, 5, 2), http.StatusOK},
 		"short texts":           {newServer(t, patient(), Fixed(words)), dictionaryOf(t, "message", "one two", 1000, 1, ipc.WithLZ4()), http.StatusOK},
-		"many compressed batches": {newServer(t, patient(), Fixed(newModel(t, 3, 1<<16, nil, layout.MissingError))), wide,
-			http.StatusRequestEntityTooLarge},
+		"many compressed batches": {newServer(t, patient(), Fixed(newModel(t, 3, 1<<16, nil, layout.MissingError))),
+			listsOf(t, zeros(100, 1<<16), 1, ipc.WithZstd()), http.StatusRequestEntityTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := ask(c.s, "POST", "/predict", typeArrow, c.body)
@@ -171,11 +158,11 @@ func TestAnswersThatAreTooLong(t *testing.T) {
 	_, body := someRows(t, 10_000)
 	s := newServer(t, o, Fixed(newModelOf(t, manyClasses(100), 3, 2, nil, layout.MissingError)))
 	for _, accept := range []string{typeJSON, typeArrow} {
-		w := askWith(s, typeJSON, body, "Accept", accept)
+		w := ask(s, "POST", "/predict", typeJSON, body, "Accept", accept)
 		if got := reason(t, w); w.Code != http.StatusRequestEntityTooLarge || !strings.HasPrefix(got, "the answer would have more than 2097152 bytes") {
 			t.Errorf("%s: %d: %s", accept, w.Code, got)
 		}
-		if w := askWith(s, typeJSON, body, "Accept", accept, headerTop, "1"); w.Code != http.StatusOK {
+		if w := ask(s, "POST", "/predict", typeJSON, body, "Accept", accept, headerTop, "1"); w.Code != http.StatusOK {
 			t.Errorf("%s: %d: %.200s", accept, w.Code, w.Body)
 		}
 	}
@@ -196,16 +183,17 @@ func TestMemoryOfWideRows(t *testing.T) {
 	for i := 0; members.Len() < 2<<20; i++ {
 		fmt.Fprintf(&members, `,"%x":0`, i)
 	}
-	pairs := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.MapOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32)}}, nil)
-	stream := arrowStream(t, pairs, func(_ int, b *array.RecordBuilder) {
-		for range 16 {
-			b.Field(0).(*array.MapBuilder).Append(true)
-			for i := range 20_000 {
-				b.Field(0).(*array.MapBuilder).KeyBuilder().(*array.Int32Builder).Append(int32(i))
-				b.Field(0).(*array.MapBuilder).ItemBuilder().(*array.Float32Builder).Append(1)
-			}
+	pairs := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: "x",
+		Type: arrow.MapOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32)}}, nil))
+	defer pairs.Release()
+	rows := pairs.Field(0).(*array.MapBuilder)
+	for range 16 {
+		rows.Append(true)
+		for i := range 20_000 {
+			rows.KeyBuilder().(*array.Int32Builder).Append(int32(i))
+			rows.ItemBuilder().(*array.Float32Builder).Append(1)
 		}
-	}, 1)
+	}
 	sparse, texts, dense := sparseModel(t, 5, ""), sparseModel(t, 1<<18, "message"), newModel(t, 3, 5, people, layout.MissingMean)
 	nested := newModel(t, 3, 2, examples.Columns{{Name: "items.0"}, {Name: "items.1"}}, layout.MissingMean)
 	for name, c := range map[string]struct {
@@ -221,7 +209,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 		"a word":  {dense, typeJSON, []byte(`{"rows":[{"age":1,"city":"` + strings.Repeat("a", 8<<20) + `"}]}`)},
 		"escapes": {dense, typeJSON, []byte(`{"rows":[{"age":1,"city":"` + strings.Repeat(`a\u0041`, 1<<20) + `"}]}`)},
 		"items":   {nested, typeJSON, []byte(`{"rows":[{"items":[1` + strings.Repeat(",1", 1<<20) + "]}]}")},
-		"pairs":   {sparse, typeArrow, stream},
+		"pairs":   {sparse, typeArrow, streamOf(t, []arrow.Record{pairs.NewRecord()})},
 	} {
 		s := newServer(t, o, Fixed(c.m))
 		v := must(s.newest())(t)
@@ -293,8 +281,7 @@ func TestMemoryWhileAnswersAreSent(t *testing.T) {
 	o.Answers.Topic = "answers"
 	for name, body := range map[string]string{"members": `{"id": "%s", "rows": ["a"]}`, "texts": `{"rows": ["%s"]}`} {
 		s := newServer(t, o, Fixed(sparseModel(t, 64, "message")))
-		log := &written{}
-		noError(t, s.WriteAnswers(t.Context(), log))
+		noError(t, s.WriteAnswers(t.Context(), &topic{partitions: 1}))
 		sent := fmt.Sprintf(body, strings.Repeat("a word ", 1<<20))
 		ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": ["a"]}`)) // what is made once
 		before := heldBytes()
@@ -399,10 +386,10 @@ func TestCompressedBodies(t *testing.T) {
 	s := newServer(t, o, Fixed(m))
 	rows, body := someRows(t, 900)
 	for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
-		checkAnswer(t, askWith(s, typeJSON, packed(t, body), "Content-Encoding", encoding), m, rows...)
+		checkAnswer(t, ask(s, "POST", "/predict", typeJSON, packed(t, body), "Content-Encoding", encoding), m, rows...)
 	}
-	checkAnswer(t, askWith(s, typeJSON, append(packed(t, body[:100]), packed(t, body[100:])...), "Content-Encoding", "gzip"), m, rows...)
-	checkAnswer(t, askWith(s, typeJSON, body, "Content-Encoding", "identity"), m, rows...)
+	checkAnswer(t, ask(s, "POST", "/predict", typeJSON, append(packed(t, body[:100]), packed(t, body[100:])...), "Content-Encoding", "gzip"), m, rows...)
+	checkAnswer(t, ask(s, "POST", "/predict", typeJSON, body, "Content-Encoding", "identity"), m, rows...)
 	whole := packed(t, body)
 	for name, c := range map[string]struct {
 		body     []byte
@@ -419,7 +406,7 @@ func TestCompressedBodies(t *testing.T) {
 		"two":       {whole, "gzip, gzip", http.StatusUnsupportedMediaType, "expected gzip"},
 		"many zero": {packed(t, []byte(strings.Repeat("0", 1<<20+1))), "gzip", http.StatusRequestEntityTooLarge, "more than 1048576 bytes"},
 	} {
-		w := askWith(s, typeJSON, c.body, "Content-Encoding", c.encoding)
+		w := ask(s, "POST", "/predict", typeJSON, c.body, "Content-Encoding", c.encoding)
 		if got := reason(t, w); w.Code != c.status || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %d: %s, expected %d: %s", name, w.Code, got, c.status, c.want)
 		}
@@ -441,7 +428,7 @@ func TestMemoryOfCompressedBodies(t *testing.T) {
 	}
 	s.memory.bodies[1].Release(int64(len(sent)))
 	s.memory.bodies[0].Release(smallBytes)
-	checkAnswer(t, askWith(s, typeJSON, sent, "Content-Encoding", "gzip"), m, rows...)
+	checkAnswer(t, ask(s, "POST", "/predict", typeJSON, sent, "Content-Encoding", "gzip"), m, rows...)
 }
 
 // FuzzRows compares the reader of rows with encoding/json: it only accepts valid JSON, and reads the same values of each

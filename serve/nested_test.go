@@ -7,14 +7,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest"
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
@@ -27,28 +23,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 )
-
-// Columns with paths are found in nested values, as in training.
-func TestNestedRows(t *testing.T) {
-	columns := examples.Columns{{Name: "user.age"}, {Name: "user.address.city", Categories: []string{"Oslo", "Rome"}}, {Name: "items.1.price"}, {Name: "n"}}
-	m := newModel(t, 1, 6, columns, layout.MissingMean)
-	s := newServer(t, Defaults(), Fixed(m))
-	for body, row := range map[string][]float32{
-		`{"rows": [{"user": {"age": 30, "address": {"city": "Rome", "zip": [1]}, "id": {"age": 1}}, "items": [{"price": 1}, {"price": 2, "n": 9}, 3], "n": 4}]}`: {30, 0, 1, 0, 2, 4},
-		`{"rows": [{"n": 4, "user.age": 30, "user": {"age": 31, "address": {"city": "Rome"}}, "items.1.price": 2, "other": {"age": 7}}]}`:                        {30, 0, 1, 0, 2, 4},
-		`{"rows": [{"user": null, "items": [], "n": 4}]}`:             {nan, nan, nan, nan, nan, 4},
-		`{"rows": [{"user": [{"age": 1}], "items": "none", "n": 4}]}`: {nan, nan, nan, nan, nan, 4},
-	} {
-		checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), m, row)
-	}
-	for body, want := range map[string]string{
-		`{"rows": [{"user": {"age": {}}}]}`:          `column "user.age"`,
-		`{"rows": [{"user": {"age": 1, "age": 1}}]}`: `duplicate member "age"`,
-		`{"rows": [{"user": {"x": 1, "x": 1}}]}`:     `duplicate member "x"`,
-	} {
-		checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), body, want)
-	}
-}
 
 // A request with none of the model's columns is refused with their names. An answer tells how many columns rows lack.
 func TestMissingColumns(t *testing.T) {
@@ -112,11 +86,7 @@ func TestNestedArrow(t *testing.T) {
 
 	texts := newServer(t, Defaults(), Fixed(sparseModel(t, 64, "post.text")))
 	answer := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": ["to be", "", "", "or not"]}`))
-	r := httptest.NewRequest("POST", "/predict", bytes.NewReader(stream))
-	r.Header.Set("Content-Type", typeArrow)
-	r.Header.Set("Accept", typeJSON)
-	w := httptest.NewRecorder()
-	if texts.ServeHTTP(w, r); w.Body.String() != answer.Body.String() {
+	if w := ask(texts, "POST", "/predict", typeArrow, stream, "Accept", typeJSON); w.Body.String() != answer.Body.String() {
 		t.Errorf("%s, expected %s", w.Body, answer.Body)
 	}
 
@@ -139,21 +109,6 @@ func TestNestedArrow(t *testing.T) {
 	if len(got.Ends) != 4 || fmt.Sprint(got) != fmt.Sprint(want) { // NaN is equal as text
 		t.Errorf("%v, expected %v", got, want)
 	}
-}
-
-// recordStream writes rows in JSON as two batches, of the first row and of the others.
-func recordStream(t *testing.T, fields []arrow.Field, rows string) []byte {
-	t.Helper()
-	schema := arrow.NewSchema(fields, nil)
-	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
-	noError(t, err)
-	var stream bytes.Buffer
-	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
-	for _, part := range []arrow.Record{record.NewSlice(0, 1), record.NewSlice(1, record.NumRows())} {
-		noError(t, w.Write(part))
-	}
-	noError(t, w.Close())
-	return stream.Bytes()
 }
 
 // sparseModel returns a model with random weights over d sparse columns, the second of which is dropped; for texts if text
@@ -185,34 +140,15 @@ func sparseModel(t testing.TB, d int, text string) *model.Model {
 	return m
 }
 
-// checkSparse checks the answer to sparse rows.
-func checkSparse(t *testing.T, s http.Handler, m *model.Model, body string, rows *examples.SparseRows) {
-	t.Helper()
-	w := ask(s, "POST", "/predict", typeJSON, []byte(body))
-	var got answered
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("%.60s: %d: %s (%v)", body, w.Code, w.Body, err)
-	}
-	k := len(labels)
-	want := make([]float32, rows.Len()*k)
-	m.Probabilities(want, &examples.Rows{Rows: rows.Len(), Sparse: rows})
-	if len(got.Probabilities) != rows.Len() || len(got.Labels) != rows.Len() {
-		t.Fatalf("%.60s: %d rows and %d labels, expected %d", body, len(got.Probabilities), len(got.Labels), rows.Len())
-	}
-	for i, row := range got.Probabilities {
-		for c, v := range row {
-			if v != want[i*k+c] {
-				t.Errorf("%.60s: row %d, class %d: %v, expected %v", body, i, c, v, want[i*k+c])
-			}
-		}
-	}
-}
-
 // Rows may be objects and lists, in any number, with columns that the model does not have.
 func TestSparseRowsOfJSON(t *testing.T) {
 	m := sparseModel(t, 5, "")
 	s := newServer(t, Defaults(), Fixed(m))
-	checkSparse(t, s, m, `{"rows": [{"indices": [0, 3, 99], "values": [1, -2.5, 7]}, {"values": [], "id": [7], "indices": []}, [0, 4, 0.5], [], {"indices": [2], "values": [0]}]}`,
+	check := func(body string, rows *examples.SparseRows) {
+		t.Helper()
+		checkPredicted(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), m, &examples.Rows{Rows: rows.Len(), Sparse: rows})
+	}
+	check(`{"rows": [{"indices": [0, 3, 99], "values": [1, -2.5, 7]}, {"values": [], "id": [7], "indices": []}, [0, 4, 0.5], [], {"indices": [2], "values": [0]}]}`,
 		&examples.SparseRows{Ends: []int{3, 3, 5, 5, 5}, Indices: []int32{0, 3, 99, 1, 2}, Values: []float32{1, -2.5, 7, 4, 0.5}})
 	for _, n := range []int{63, 64, 65, 200} {
 		var rows examples.SparseRows
@@ -222,40 +158,7 @@ func TestSparseRowsOfJSON(t *testing.T) {
 			rows.Indices, rows.Values = append(rows.Indices, int32(i%5)), append(rows.Values, float32(i+1))
 			rows.Ends = append(rows.Ends, i+1)
 		}
-		checkSparse(t, s, m, `{"rows":[`+strings.Join(parts, ",")+`]}`, &rows)
-	}
-}
-
-func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
-	counts, texts := newServer(t, Defaults(), Fixed(sparseModel(t, 5, ""))), newServer(t, Defaults(), Fixed(sparseModel(t, 5, "message")))
-	for body, want := range map[string]string{
-		`{"rows": [{"indices": [1, 1], "values": [1, 2]}]}`:           `row 0: index 1 after 1: expected ascending indices, each once`,
-		`{"rows": [{"indices": [-1], "values": [1]}]}`:                `index -1: expected a whole number from 0 to 67108863`,
-		`{"rows": [{"indices": [67108864], "values": [1]}]}`:          `index 67108864: expected a whole number from 0 to 67108863`,
-		`{"rows": [{"indices": [0.5], "values": [1]}]}`:               `index 0.5: expected a whole number`,
-		`{"rows": [{"indices": [1], "values": [1e39]}]}`:              `value 1e+39: expected a finite number`,
-		`{"rows": [{"indices": [1], "values": []}]}`:                  `1 "indices" and 0 "values", expected as many of both`,
-		`{"rows": [{"indices": [1], "indices": [1], "values": [1]}]}`: `duplicate member "indices"`,
-		`{"rows": ["a text"]}`:                                        `expected an object with "indices" and "values", or a list of all values`,
-		`{"rows": [{"x": }]}`:                                         `not JSON: byte 17: invalid character '}'`,
-		`{"columns": ["a"], "rows": [[1]]}`:                           `"columns": the model was trained on sparse rows, which have none`,
-		`{"rows": []} 1`:                                              `not JSON: byte 14: invalid character '1' after top-level value`,
-	} {
-		if w := ask(counts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest ||
-			!strings.Contains(w.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
-			t.Errorf("%s: %d: %s, expected %s", body, w.Code, w.Body, want)
-		}
-	}
-	for body, want := range map[string]string{
-		`{"rows": [[1, 2]]}`:          `expected a text, or an object with the column "message"`,
-		`{"rows": [{"text": "a"}]}`:   `missing columns that the model needs: "message"`,
-		`{"rows": [{"message": {}}]}`: `an object: expected a number or a text`,
-		"{\"rows\": [\"a\xff\"]}":     `is not UTF-8`,
-	} {
-		if w := ask(texts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest ||
-			!strings.Contains(w.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
-			t.Errorf("%q: %d: %s, expected %s", body, w.Code, w.Body, want)
-		}
+		check(`{"rows":[`+strings.Join(parts, ",")+`]}`, &rows)
 	}
 }
 

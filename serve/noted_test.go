@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,11 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -26,25 +23,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// written has the messages written by a server.
-type written struct {
-	mutex    sync.Mutex
-	messages []kafkalog.Message
-}
-
-func (w *written) Partitions(context.Context, string) (int, error) { return 1, nil }
-
-func (w *written) Append(_ context.Context, _ string, _ int, messages ...kafkalog.Message) (int64, error) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	w.messages = append(w.messages, messages...)
-	return 0, nil
-}
-
 // recorded returns the response of a server of a model to a request, and the messages that it writes.
 func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*httptest.ResponseRecorder, []kafkalog.Message) {
 	t.Helper()
-	log := &written{}
+	log := &topic{partitions: 1}
 	o := Defaults()
 	o.Answers.Topic = "answers"
 	s := newServer(t, o, Fixed(m))
@@ -53,22 +35,20 @@ func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*http
 	if kind == typeBytes {
 		path = inferPath
 	}
-	r := httptest.NewRequest("POST", path, strings.NewReader(string(body)))
-	r.Header.Set("Content-Type", kind)
+	var headers []string
 	if id != "" {
-		r.Header.Set(headerID, id)
+		headers = []string{headerID, id}
 	}
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
+	w := ask(s, "POST", path, kind, body, headers...)
 	s.closeAnswers(t.Context())
-	return w, log.messages
+	return w, log.messages[0]
 }
 
 // A message has the features as sent, by column name if there are names, and the contents of the answer.
 func TestAnswersOnATopic(t *testing.T) {
 	nested := newModel(t, 3, 2, examples.Columns{{Name: "user.age"}, {Name: "height"}}, layout.MissingMean)
-	table := arrow.NewSchema([]arrow.Field{{Name: "city", Type: arrow.BinaryTypes.String}, {Name: "age", Type: arrow.PrimitiveTypes.Float64},
-		{Name: "height", Type: arrow.PrimitiveTypes.Float32}}, nil)
+	table := []arrow.Field{{Name: "city", Type: arrow.BinaryTypes.String}, {Name: "age", Type: arrow.PrimitiveTypes.Float64},
+		{Name: "height", Type: arrow.PrimitiveTypes.Float32}}
 	for name, c := range map[string]struct {
 		model *model.Model
 		kind  string
@@ -90,12 +70,10 @@ func TestAnswersOnATopic(t *testing.T) {
 			{"indices": [1], "values": [3], "Values": null}]}`), []string{`{"0":1.5,"3":2}`, `[0, 1, 2, 0]`, `{}`, `{"1":3}`}},
 		"texts": {sparseModel(t, 64, "message"), typeJSON, []byte(`{"rows": ["a \"text\"", {"message": "another", "id": 1}]}`),
 			[]string{`{"message":"a \"text\""}`, `{"message": "another", "id": 1}`}},
-		"Arrow": {newModel(t, 3, 5, people, layout.MissingMean), typeArrow, arrowStream(t, table, func(batch int, b *array.RecordBuilder) {
-			b.Field(0).(*array.StringBuilder).AppendValues([]string{"Rome", "Oslo"}, nil)
-			b.Field(1).(*array.Float64Builder).AppendValues([]float64{float64(batch), 2.5}, []bool{true, batch == 0})
-			b.Field(2).(*array.Float32Builder).AppendValues([]float32{0.1, 4}, nil)
-		}, 2), []string{`{"city":"Rome","age":0,"height":0.1}`, `{"city":"Oslo","age":2.5,"height":4}`,
-			`{"city":"Rome","age":1,"height":0.1}`, `{"city":"Oslo","age":null,"height":4}`}},
+		"Arrow": {newModel(t, 3, 5, people, layout.MissingMean), typeArrow, recordStream(t, table, `[{"city":"Rome","age":0,"height":0.1},
+			{"city":"Oslo","age":2.5,"height":4},{"city":"Rome","age":1,"height":0.1},{"city":"Oslo","age":null,"height":4}]`),
+			[]string{`{"city":"Rome","age":0,"height":0.1}`, `{"city":"Oslo","age":2.5,"height":4}`,
+				`{"city":"Rome","age":1,"height":0.1}`, `{"city":"Oslo","age":null,"height":4}`}},
 		"tensors": {newModel(t, 3, 5, people, layout.MissingMean), typeBytes, []byte(`{"inputs":[{"name":"age","shape":[2],"datatype":"INT32",
 			"data":[16777217,1000000]},{"name":"city","shape":[2],"datatype":"BYTES","data":["Rome","Oslo"]},
 			{"name":"height","shape":[2],"datatype":"FP32","data":[0.1,null]}]}`),
@@ -148,13 +126,7 @@ func TestAnswersOnATopic(t *testing.T) {
 // Compressed rows of Arrow are written also if the limit of decompressed bytes would not allow them twice.
 func TestCompressedRowsOnATopic(t *testing.T) {
 	const n, d = 1000, 2500
-	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(d, arrow.PrimitiveTypes.Float32)}}, nil)
-	body := arrowStream(t, schema, func(_ int, b *array.RecordBuilder) {
-		for range n {
-			b.Field(0).(*array.FixedSizeListBuilder).Append(true)
-			b.Field(0).(*array.FixedSizeListBuilder).ValueBuilder().(*array.Float32Builder).AppendValues(make([]float32, d), nil)
-		}
-	}, 1, ipc.WithZstd())
+	body := listsOf(t, zeros(n, d), n, ipc.WithZstd())
 	w, messages := recorded(t, newModel(t, 3, d, nil, layout.MissingError), typeArrow, "a", body)
 	if w.Code != http.StatusOK || len(messages) != n {
 		t.Fatalf("%d: %.200s; %d messages", w.Code, w.Body, len(messages))

@@ -144,76 +144,108 @@ func begun(t testing.TB, o Options, versions Versions) (s *Server, listener net.
 	return s, listener, stop, serves
 }
 
-// ask sends a request to a server without a listener.
-func ask(s http.Handler, method, path, contentType string, body []byte) *httptest.ResponseRecorder {
+// ask sends a request to a server without a listener. headers are names, each followed by its value.
+func ask(s http.Handler, method, path, contentType string, body []byte, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, bytes.NewReader(body))
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
+	}
+	for header := range slices.Chunk(headers, 2) {
+		r.Header.Set(header[0], header[1])
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	return w
 }
 
-// answered is the JSON of an answer.
+// answered is an answer with probabilities.
 type answered struct {
 	Version       int         `json:"version"`
 	Labels        []string    `json:"labels"`
 	Probabilities [][]float32 `json:"probabilities"`
 }
 
-// checkAnswer checks the answer to rows of features.
-func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows ...[]float32) {
+// answerOf decodes an answer in JSON or in Arrow.
+func answerOf(t *testing.T, w *httptest.ResponseRecorder) (got answered) {
 	t.Helper()
-	var got answered
+	if w.Code == http.StatusOK && w.Header().Get("Content-Type") == typeArrow {
+		return readArrow(t, w.Body)
+	}
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%d: %s (%v)", w.Code, w.Body, err)
 	}
+	return got
+}
+
+// checkPredicted checks the answer to rows, in JSON or in Arrow.
+func checkPredicted(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows *examples.Rows) {
+	t.Helper()
+	got := answerOf(t, w)
 	if version := fmt.Sprint(m.Manifest.Version); w.Header().Get(headerVersion) != version || fmt.Sprint(got.Version) != version {
 		t.Errorf("the header says version %s, the answer %d, expected %s", w.Header().Get(headerVersion), got.Version, version)
 	}
-	if len(got.Labels) != len(rows) || len(got.Probabilities) != len(rows) {
-		t.Fatalf("%d labels and %d rows of probabilities, expected %d", len(got.Labels), len(got.Probabilities), len(rows))
+	want := make([]float32, rows.Rows*len(m.Labels()))
+	m.Probabilities(want, rows)
+	if len(got.Labels) != rows.Rows || len(got.Probabilities) != rows.Rows || !slices.Equal(slices.Concat(got.Probabilities...), want) {
+		t.Fatalf("%d labels with %v, expected %d with %v", len(got.Labels), got.Probabilities, rows.Rows, want)
 	}
-	want := make([]float32, len(rows)*len(labels))
-	m.Probabilities(want, denseOf(rows...))
-	for i, row := range rows {
-		label := m.Predict(row, nil)
-		if got.Labels[i] != label || !slices.Equal(got.Probabilities[i], want[i*len(labels):(i+1)*len(labels)]) {
-			t.Errorf("row %d: %q with %v, expected %q with %v", i, got.Labels[i], got.Probabilities[i], label, want[i*len(labels):(i+1)*len(labels)])
+	for i, p := range got.Probabilities {
+		if label := m.Labels()[link.Largest(p)]; got.Labels[i] != label {
+			t.Errorf("row %d: %q with %v, expected %q", i, got.Labels[i], p, label)
 		}
 	}
 }
 
+// checkAnswer checks the answer to rows of features.
+func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows ...[]float32) {
+	t.Helper()
+	checkPredicted(t, w, m, denseOf(rows...))
+}
+
 var nan = float32(math.NaN())
 
-// Rows may be lists in the model's order or in a given one, and objects. Words, missing values and unknown columns are
-// handled as in prediction.
+// Rows may be lists in the model's order or in a given one, and objects, also with nested values. Words, missing values and unknown columns
+// are handled as in prediction: booleans and numbers are the words of their columns, in any order of columns, and in many rows.
 func TestRowsOfJSON(t *testing.T) {
 	plain, named := newModel(t, 3, 3, nil, layout.MissingError), newModel(t, 4, 5, people, layout.MissingMean)
-	for body, want := range map[string][][]float32{
-		`{"rows": [[1, -2.5, 3e2], [0, 0.125, 1234567890]]}`: {{1, -2.5, 300}, {0, 0.125, 1234567890}},
-		`{"rows":[[0,10,007e0]]}`:                            nil,
-		"\t{ \"rows\" :\n[\r\n[ 1 , 2 , 3 ] ] } ":            {{1, 2, 3}},
-		`{"rows": [["1", " 2 ", "3"]]}`:                      {{1, 2, 3}},
-	} {
-		w := ask(newServer(t, Defaults(), Fixed(plain)), "POST", "/predict", typeJSON, []byte(body))
-		if want == nil {
-			if w.Code != http.StatusBadRequest {
-				t.Errorf("%s: %d: %s", body, w.Code, w.Body)
-			}
-			continue
-		}
-		checkAnswer(t, w, plain, want...)
+	words := newModel(t, 4, purchases.Features(), purchases, layout.MissingMean)
+	nested := newModel(t, 1, 6, examples.Columns{{Name: "user.age"}, {Name: "user.address.city", Categories: []string{"Oslo", "Rome"}},
+		{Name: "items.1.price"}, {Name: "n"}}, layout.MissingMean)
+	among := func(columns, rows string) string { // other members
+		return fmt.Sprintf(`{"id": 1, "columns": %s, "trace": [true], "rows": [%s], "time": "12:00"}`, columns, rows)
 	}
-	for body, want := range map[string][][]float32{
-		`{"rows": [[30, "Rome", 1.5], [31, "Lima", 1.6]]}`:                                           {{30, 0, 1, 0, 1.5}, {31, 0, 0, 1, 1.6}},
-		`{"rows": [{"height": 1.5, "age": 30, "city": "Oslo"}]}`:                                     {{30, 1, 0, 0, 1.5}},
-		`{"columns": ["height", "shoes", "city", "age"], "rows": [[1.5, {"a": [1]}, "Oslo", "30"]]}`: {{30, 1, 0, 0, 1.5}},
-		`{"rows": [[null, null, "NA"]]}`:                                                             {{nan, nan, nan, nan, nan}},
-		`{"rows": [{"height": 1.5, "age": 30, "c\u0069ty": "R\u006fme", "shoes": [[]]}]}`:            {{30, 0, 1, 0, 1.5}},
+	for _, c := range []struct {
+		m    *model.Model
+		body string
+		want [][]float32
+	}{
+		{plain, `{"rows": [[1, -2.5, 3e2], [0, 0.125, 1234567890]]}`, [][]float32{{1, -2.5, 300}, {0, 0.125, 1234567890}}},
+		{plain, "\t{ \"rows\" :\n[\r\n[ 1 , 2 , 3 ] ] } ", [][]float32{{1, 2, 3}}},
+		{plain, `{"rows": [["1", " 2 ", "3"]]}`, [][]float32{{1, 2, 3}}},
+		{named, `{"rows": [[30, "Rome", 1.5], [31, "Lima", 1.6]]}`, [][]float32{{30, 0, 1, 0, 1.5}, {31, 0, 0, 1, 1.6}}},
+		{named, `{"rows": [{"height": 1.5, "age": 30, "city": "Oslo"}]}`, [][]float32{{30, 1, 0, 0, 1.5}}},
+		{named, `{"columns": ["height", "shoes", "city", "age"], "rows": [[1.5, {"a": [1]}, "Oslo", "30"]]}`, [][]float32{{30, 1, 0, 0, 1.5}}},
+		{named, `{"rows": [[null, null, "NA"]]}`, [][]float32{{nan, nan, nan, nan, nan}}},
+		{named, `{"rows": [{"height": 1.5, "age": 30, "c\u0069ty": "R\u006fme", "shoes": [[]]}]}`, [][]float32{{30, 0, 1, 0, 1.5}}},
+		{named, `{"columns": ["height", "age"], "rows": [[1.5, 30]]}`, [][]float32{{30, nan, nan, nan, 1.5}}},
+		{named, `{"id": 7, "columns": ["age"], "trace": {"a": [1, {"rows": 3}]}, "rows": [[30]], "x": "]}"}`, [][]float32{{30, nan, nan, nan, nan}}},
+		{named, `{"rows": [[1.5, 30]], "x": [1, "]"], "columns": ["height", "age"]}`, [][]float32{{30, nan, nan, nan, 1.5}}},
+		{named, `{"rows": [{"height": 1.5, "shoes": 3}, {}], "user": null}`, [][]float32{{nan, nan, nan, nan, 1.5}, {nan, nan, nan, nan, nan}}},
+		{words, among(`["size", "member", "age", "shoes"]`, strings.TrimSuffix(strings.Repeat(`[2.50, true, true, "x"],`, 3*tileRows), ",")),
+			slices.Repeat([][]float32{{1, 0, 1, 0, 0, 1, 0}}, 3*tileRows)},
+		{words, among(`["size", "age", "member"]`, `[1.0, true, false], ["1.0", false, true]`), [][]float32{{1, 1, 0, 0, 1, 0, 0}, {0, 0, 1, 0, 1, 0, 0}}},
+		{words, among(`["member", "size", "age"]`, `["true", 2.5, "TRUE"], ["red", null, 30]`), // "red" is no member
+			[][]float32{{1, 0, 1, 0, 0, 1, 0}, {30, 0, 0, 1, nan, nan, nan}}},
+		{words, among(`["age"]`, `[true]`), [][]float32{{1, nan, nan, nan, nan, nan, nan}}},
+		{words, `{"columns": ["size"], "rows": [{"size": 2.50, "age": false, "member": true, "shoes": true}]}`, [][]float32{{0, 0, 1, 0, 0, 1, 0}}},
+		{nested, `{"rows": [{"user": {"age": 30, "address": {"city": "Rome", "zip": [1]}, "id": {"age": 1}}, "items": [{"price": 1}, {"price": 2, "n": 9}, 3], "n": 4}]}`,
+			[][]float32{{30, 0, 1, 0, 2, 4}}},
+		{nested, `{"rows": [{"n": 4, "user.age": 30, "user": {"age": 31, "address": {"city": "Rome"}}, "items.1.price": 2, "other": {"age": 7}}]}`,
+			[][]float32{{30, 0, 1, 0, 2, 4}}},
+		{nested, `{"rows": [{"user": null, "items": [], "n": 4}]}`, [][]float32{{nan, nan, nan, nan, nan, 4}}},
+		{nested, `{"rows": [{"user": [{"age": 1}], "items": "none", "n": 4}]}`, [][]float32{{nan, nan, nan, nan, nan, 4}}},
 	} {
-		checkAnswer(t, ask(newServer(t, Defaults(), Fixed(named)), "POST", "/predict", typeJSON, []byte(body)), named, want...)
+		checkAnswer(t, ask(newServer(t, Defaults(), Fixed(c.m)), "POST", "/predict", typeJSON, []byte(c.body)), c.m, c.want...)
 	}
 }
 
@@ -227,10 +259,17 @@ func reason(t *testing.T, w *httptest.ResponseRecorder) string {
 	return refused.Error
 }
 
-// Invalid requests are rejected with a reason.
+// Invalid requests, of each kind of rows, are rejected with a reason.
 func TestRefusals(t *testing.T) {
 	plain := newServer(t, Defaults(), Fixed(newModel(t, 3, 3, nil, layout.MissingError)))
 	named := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, layout.MissingError)))
+	words := newServer(t, Defaults(), Fixed(newModel(t, 4, purchases.Features(), purchases, layout.MissingMean)))
+	nested := newServer(t, Defaults(), Fixed(newModel(t, 1, 2, examples.Columns{{Name: "user.age"}, {Name: "n"}}, layout.MissingMean)))
+	counts, texts := newServer(t, Defaults(), Fixed(sparseModel(t, 5, ""))), newServer(t, Defaults(), Fixed(sparseModel(t, 5, "message")))
+	var others strings.Builder
+	for i := range 65536 {
+		fmt.Fprintf(&others, `,"%d":0`, i)
+	}
 	for _, c := range []struct {
 		s          *Server
 		body, want string
@@ -246,6 +285,7 @@ func TestRefusals(t *testing.T) {
 		{plain, `{"rows": [7]}`, "row 0: 7: expected a row"},
 		{plain, `{"rows": [[1,2,3],[1,2]]}`, "row 1: 2 values, expected 3"},
 		{plain, `{"rows": [[1,2,3,4]]}`, "row 0: more than 3 values"},
+		{plain, `{"rows":[[0,10,007e0]]}`, "not JSON: byte 17"},
 		{plain, `{"rows": [[1,2,NaN]]}`, "not JSON: byte 16: invalid character 'N' looking for beginning of value"},
 		{plain, `{"rows": [[1,2,"NaN"]]}`, "row 0: value 2: a missing value"},
 		{plain, `{"rows": [[1,2,"Infinity"]]}`, `row 0: value 2: "Infinity" is not a finite number`},
@@ -264,11 +304,46 @@ func TestRefusals(t *testing.T) {
 		{named, `{"columns": ["age", "age"], "rows": []}`, `duplicate column "age"`},
 		{named, `{"rows": [{"age": [1], "city": "Oslo", "height": 1}]}`, `row 0: column "age": an array of 1: expected a number`},
 		{named, `{"rows": [[1, null, 3]]}`, `row 0: column "city": an empty field: the model was trained with examples.missing: error`},
+		// names twice, and wrong strings, anywhere: also in ignored members and after the rows
+		{words, `{"columns": ["age"], "columns": ["age"], "rows": []}`, `duplicate member "columns"`},
+		{words, `{"rows": [{"age": true}], "rows": [[true]]}`, `duplicate member "rows"`},
+		{words, `{"top": 1, "t\u006fp": 1, "rows": []}`, `duplicate member "top"`},
+		{words, `{"id": 1, "id": 1, "rows": []}`, `duplicate member "id"`},
+		{words, `{"id": 1, "rows": [], "id": 1}`, `duplicate member "id"`},
+		{words, `{"columns": ["shoes", "age", "shoes"], "rows": [[1, true, 2]]}`, `duplicate column "shoes"`},
+		{words, `{"rows": [{"age": true, "shoes": 1, "shoes": 1}]}`, `duplicate member "shoes"`},
+		{words, `{"columns": ["age"], "rows": [[1]], "id": "\ud800"}`, `an unpaired surrogate`},
+		{words, `{"rows": [{"age": 1, "shoes": ["\udc00"]}]}`, `an unpaired surrogate`},
+		{words, `{"rows": [], "\ud800": 1}`, `an unpaired surrogate`},
+		{words, "{\"rows\": [[1]], \"id\": \"\xff\"}", `is not UTF-8`},
+		{words, `{"rows": []` + others.String() + `, "7": 0}`, `duplicate member "7"`},
+		{words, `{"rows": [{"age": 1` + others.String() + `, "7": 1}]}`, `duplicate member "7"`},
+		{words, `{"rows": [{"age": 1, "size": 2` + others.String() + `, "age": true}]}`, `duplicate member "age"`},
+		{nested, `{"rows": [{"user": {"age": {}}}]}`, `column "user.age"`},
+		{nested, `{"rows": [{"user": {"age": 1, "age": 1}}]}`, `duplicate member "age"`},
+		{nested, `{"rows": [{"user": {"x": 1, "x": 1}}]}`, `duplicate member "x"`},
+		{counts, `{"rows": [], "id": 1, "id": 1}`, `duplicate member "id"`},
+		{counts, `{"rows": [], "rows": []}`, `duplicate member "rows"`},
+		{counts, `{"rows": [{"indices": [], "id": 1, "values": [], "id": 1}]}`, `duplicate member "id"`},
+		{counts, `{"rows": [{"indices": [], "values": []` + others.String() + `, "7": 0}]}`, `duplicate member "7"`},
+		{counts, `{"rows": [{"indices": [], "id": {"a": "\ud800\ud800"}, "values": []}]}`, `an unpaired surrogate`},
+		{counts, `{"rows": [{"indices": [1, 1], "values": [1, 2]}]}`, `row 0: index 1 after 1: expected ascending indices, each once`},
+		{counts, `{"rows": [{"indices": [-1], "values": [1]}]}`, `index -1: expected a whole number from 0 to 67108863`},
+		{counts, `{"rows": [{"indices": [67108864], "values": [1]}]}`, `index 67108864: expected a whole number from 0 to 67108863`},
+		{counts, `{"rows": [{"indices": [0.5], "values": [1]}]}`, `index 0.5: expected a whole number`},
+		{counts, `{"rows": [{"indices": [1], "values": [1e39]}]}`, `value 1e+39: expected a finite number`},
+		{counts, `{"rows": [{"indices": [1], "values": []}]}`, `1 "indices" and 0 "values", expected as many of both`},
+		{counts, `{"rows": [{"indices": [1], "indices": [1], "values": [1]}]}`, `duplicate member "indices"`},
+		{counts, `{"rows": ["a text"]}`, `expected an object with "indices" and "values", or a list of all values`},
+		{counts, `{"rows": [{"x": }]}`, `not JSON: byte 17: invalid character '}'`},
+		{counts, `{"columns": ["a"], "rows": [[1]]}`, `"columns": the model was trained on sparse rows, which have none`},
+		{counts, `{"rows": []} 1`, `not JSON: byte 14: invalid character '1' after top-level value`},
+		{texts, `{"rows": [[1, 2]]}`, `expected a text, or an object with the column "message"`},
+		{texts, `{"rows": [{"text": "a"}]}`, `missing columns that the model needs: "message"`},
+		{texts, `{"rows": [{"message": {}}]}`, `an object: expected a number or a text`},
+		{texts, "{\"rows\": [\"a\xff\"]}", `is not UTF-8`},
 	} {
-		w := ask(c.s, "POST", "/predict", typeJSON, []byte(c.body))
-		if got := reason(t, w); w.Code != http.StatusBadRequest || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %d: %s, expected %s", c.body, w.Code, got, c.want)
-		}
+		checkRefused(t, ask(c.s, "POST", "/predict", typeJSON, []byte(c.body)), c.body, c.want)
 	}
 	for _, c := range []struct {
 		method, path, contentType string
@@ -474,69 +549,6 @@ func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(
 // features.
 var purchases = examples.Columns{{Name: "age"}, {Name: "member", Categories: []string{"false", "true"}},
 	{Name: "size", Categories: []string{"1", "2.5"}}}
-
-// Booleans and numbers are the words of their columns, in any order of columns, and in many rows.
-func TestValuesWithColumns(t *testing.T) {
-	m := newModel(t, 4, purchases.Features(), purchases, layout.MissingMean)
-	s := newServer(t, Defaults(), Fixed(m))
-	many := strings.TrimSuffix(strings.Repeat(`[2.50, true, true, "x"],`, 3*tileRows), ",")
-	var wants [][]float32
-	for range 3 * tileRows {
-		wants = append(wants, []float32{1, 0, 1, 0, 0, 1, 0})
-	}
-	for _, c := range []struct {
-		columns, rows string
-		want          [][]float32
-	}{
-		{`["size", "member", "age", "shoes"]`, many, wants},
-		{`["size", "age", "member"]`, `[1.0, true, false], ["1.0", false, true]`, [][]float32{{1, 1, 0, 0, 1, 0, 0}, {0, 0, 1, 0, 1, 0, 0}}},
-		{`["member", "size", "age"]`, `["true", 2.5, "TRUE"], ["red", null, 30]`, [][]float32{{1, 0, 1, 0, 0, 1, 0}, {30, 0, 0, 1, nan, nan, nan}}}, // "red" is no age
-		{`["age"]`, `[true]`, [][]float32{{1, nan, nan, nan, nan, nan, nan}}},
-	} {
-		body := fmt.Sprintf(`{"id": 1, "columns": %s, "trace": [true], "rows": [%s], "time": "12:00"}`, c.columns, c.rows)
-		checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), m, c.want...)
-	}
-	checkAnswer(t, ask(s, "POST", "/predict", typeJSON,
-		[]byte(`{"columns": ["size"], "rows": [{"size": 2.50, "age": false, "member": true, "shoes": true}]}`)), m, []float32{0, 0, 1, 0,
-		0, 1, 0})
-}
-
-// Duplicate names, and invalid strings, are rejected anywhere, also in ignored members and after the rows.
-func TestNamesThatComeTwice(t *testing.T) {
-	dense := newServer(t, Defaults(), Fixed(newModel(t, 4, purchases.Features(), purchases, layout.MissingMean)))
-	sparse := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))
-	var others strings.Builder
-	for i := range 65536 {
-		fmt.Fprintf(&others, `,"%d":0`, i)
-	}
-	for body, want := range map[string]string{
-		`{"columns": ["age"], "columns": ["age"], "rows": []}`:                  `duplicate member "columns"`,
-		`{"rows": [{"age": true}], "rows": [[true]]}`:                           `duplicate member "rows"`,
-		`{"top": 1, "t\u006fp": 1, "rows": []}`:                                 `duplicate member "top"`,
-		`{"id": 1, "id": 1, "rows": []}`:                                        `duplicate member "id"`,
-		`{"id": 1, "rows": [], "id": 1}`:                                        `duplicate member "id"`,
-		`{"columns": ["shoes", "age", "shoes"], "rows": [[1, true, 2]]}`:        `duplicate column "shoes"`,
-		`{"rows": [{"age": true, "shoes": 1, "shoes": 1}]}`:                     `duplicate member "shoes"`,
-		`{"columns": ["age"], "rows": [[1]], "id": "\ud800"}`:                   `an unpaired surrogate`,
-		`{"rows": [{"age": 1, "shoes": ["\udc00"]}]}`:                           `an unpaired surrogate`,
-		`{"rows": [], "\ud800": 1}`:                                             `an unpaired surrogate`,
-		"{\"rows\": [[1]], \"id\": \"\xff\"}":                                   `is not UTF-8`,
-		`{"rows": []` + others.String() + `, "7": 0}`:                           `duplicate member "7"`,
-		`{"rows": [{"age": 1` + others.String() + `, "7": 1}]}`:                 `duplicate member "7"`,
-		`{"rows": [{"age": 1, "size": 2` + others.String() + `, "age": true}]}`: `duplicate member "age"`,
-	} {
-		checkRefused(t, ask(dense, "POST", "/predict", typeJSON, []byte(body)), body, want)
-	}
-	for body, want := range map[string]string{
-		`{"rows": [], "id": 1, "id": 1}`:                                           `duplicate member "id"`,
-		`{"rows": [], "rows": []}`:                                                 `duplicate member "rows"`,
-		`{"rows": [{"indices": [], "id": 1, "values": [], "id": 1}]}`:              `duplicate member "id"`,
-		`{"rows": [{"indices": [], "values": []` + others.String() + `, "7": 0}]}`: `duplicate member "7"`,
-		`{"rows": [{"indices": [], "id": {"a": "\ud800\ud800"}, "values": []}]}`:   `an unpaired surrogate`,
-	} {
-		checkRefused(t, ask(sparse, "POST", "/predict", typeJSON, []byte(body)), body, want)
-	}
-}
 
 func checkRefused(t *testing.T, w *httptest.ResponseRecorder, body, want string) {
 	t.Helper()
