@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -205,5 +206,48 @@ func TestBetween(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("%d times, expected one error and no more", n)
+	}
+}
+
+// changedLog is a log that changes after its bounds were read: reading returns an error.
+type changedLog struct {
+	memoryLog
+	err error
+}
+
+func (l changedLog) Range(string, int, int64, int64) Reader { return changedReader{l.err} }
+
+type changedReader struct{ err error }
+
+func (r changedReader) Next(context.Context) (Message, error) { return Message{}, r.err }
+
+func (r changedReader) Close() error { return nil }
+
+// Still finds a message again, and says what is in its place, also if the partition changes after its bounds were read.
+func TestStill(t *testing.T) {
+	log := memoryLog{"t": {{Value: []byte("a")}, {Value: []byte("b")}, {Value: []byte("c")}}}
+	mark := MarkOf(0, Message{Message: log["t"][1], Offset: 1})
+	other := MarkOf(0, Message{Message: log["t"][2], Offset: 1})
+	failure := errors.New("failure")
+	for _, c := range []struct {
+		name     string
+		log      Log
+		from, to int64
+		mark     coverage.Mark
+		want     Found
+		err      error
+	}{
+		{"there", log, 0, 3, mark, FoundSame, nil},
+		{"another message", log, 0, 3, other, FoundOther, nil},
+		{"deleted", log, 2, 3, mark, FoundDeleted, nil},
+		{"behind the end", log, 0, 1, mark, FoundEnd, nil},
+		{"deleted meanwhile", changedLog{log, &kafkalog.DeletedError{Wanted: 1, First: 2, End: 3}}, 0, 3, mark, FoundDeleted, nil},
+		{"shorter meanwhile", changedLog{log, &kafkalog.DeletedError{Wanted: 1, First: 0, End: 1}}, 0, 3, mark, FoundEnd, nil},
+		{"unreadable", changedLog{log, failure}, 0, 3, mark, 0, failure},
+	} {
+		found, err := Still(t.Context(), c.log, "t", coverage.Span{From: c.from, To: c.to}, c.mark)
+		if found != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%s: found %d, %v, want %d, %v", c.name, found, err, c.want, c.err)
+		}
 	}
 }

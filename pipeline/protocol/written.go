@@ -138,9 +138,12 @@ func still(ctx context.Context, log Log, topic string, bounds coverage.Span, off
 		return FoundDeleted, nil
 	}
 	for m, err := range between(ctx, log, topic, bounds.Partition, offset, offset+1) {
+		_, deleted := Deleted(err)
 		switch {
-		case errors.As(err, new(*kafkalog.DeletedError)): // after the bounds were read
+		case deleted: // after the bounds were read
 			return FoundDeleted, nil
+		case errors.As(err, new(*kafkalog.DeletedError)):
+			return FoundEnd, nil
 		case err != nil:
 			return found, err
 		case is(m):
