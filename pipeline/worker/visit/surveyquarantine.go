@@ -73,7 +73,7 @@ func (q *quarantine) missing(ctx context.Context, number int, bad []schemas.Quar
 	for q.there == nil {
 		err := q.read(ctx)
 		if errors.As(err, new(*kafkalog.DeletedError)) {
-			continue // retention has deleted messages in the meantime: these are not there
+			continue // the topic lost messages while it was read
 		}
 		if err != nil {
 			return nil, err
