@@ -22,7 +22,7 @@ import (
 )
 
 func TestCSV(t *testing.T) {
-	yes := true
+	yes, dated := true, layout.Options{Label: "label", Missing: layout.Missing{Mode: layout.MissingMean}, Times: layout.PartsOfTimes(map[string][]string{"at": {"hour", "age"}})}
 	for _, test := range []struct {
 		name, Content string
 		options       layout.Options
@@ -94,6 +94,10 @@ func TestCSV(t *testing.T) {
 		{"open quote", "a,1\n\"a,1\nb,2\n", layout.Options{}, "file.csv: line 2: from here to line 3, byte 5: extraneous or missing \" in quoted-field"},
 		{"endless quote", "a,1\n\"a," + strings.Repeat("1\n", 4194304), layout.Options{}, "file.csv: line 2: a row of more than 4 MiB (an open quote?)"},
 		{"a long label", "a,1\n" + strings.Repeat("l", examples.MaxLabel) + "l,1\n", layout.Options{}, `file.csv: line 2, column 0: label "llllllllllllllllllllllllllllllllllllllll"…: expected at most 1024 bytes`},
+		{"no time", "label,at\na,1/2/2026\n", dated, `file.csv: line 2, column 1 ("at"): "1/2/2026" is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number: seconds since 1970`},
+		{"a part of a time twice", "label,at,at.hour\na,2026-01-01,1\n", dated, "file.csv: line 1: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number"},
+		{"no times", "label,x\na,1\n", dated, `file.csv: line 1: no column "at": expected one of "label" and "x"`},
+		{"an empty time", "label,at\na,\n", layout.Options{Label: "label", Times: dated.Times}, `file.csv: line 2, column 1 ("at"): an empty field: examples.missing: mean uses the mean of the column`},
 		{"row wider than a message", "a" + strings.Repeat(",1", 890000/4), layout.Options{}, "file.csv: line 1: an example of 222500 features does not fit a message of 900000 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

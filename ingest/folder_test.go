@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -16,22 +17,34 @@ import (
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// writeAll writes files with their directories.
-func (f folder) writeAll(t *testing.T, files map[string]string) {
+// writeAll writes files, with their directories, to a directory, and returns it.
+func (f folder) writeAll(t *testing.T, name string, files map[string]string) string {
 	t.Helper()
-	for name, content := range files {
-		noError(t, os.MkdirAll(filepath.Dir(f.path(name)), 0o700))
-		f.write(t, name, []byte(content))
+	for path, content := range files {
+		path = filepath.Join(name, path)
+		noError(t, os.MkdirAll(filepath.Dir(f.path(path)), 0o700))
+		f.write(t, path, []byte(content))
 	}
+	return f.path(name)
+}
+
+// expanded returns the files that a pattern is expanded to.
+func (f folder) expanded(t *testing.T, pattern string) (files []string) {
+	t.Helper()
+	for _, file := range must(Files([]string{f.path(pattern)}))(t) {
+		files = append(files, must(filepath.Rel(string(f), file))(t))
+	}
+	return files
 }
 
 // A directory of tables is expanded to its tables, in order, including subdirectories, without Spark's other files.
 func TestFolderOfTables(t *testing.T) {
 	f := newFolder(t)
 	part := string(pandasFrame(t))
-	f.writeAll(t, map[string]string{
+	f.writeAll(t, "", map[string]string{
 		"spark/part-00001.snappy.parquet": part + "", "spark/_SUCCESS": "", "spark/.part-00001.snappy.parquet.crc": "x",
 		"spark/_metadata": "PAR1", "spark/notes.md": "# notes",
 		"csv/2025/b.csv": "a,label\n1,x\n", "csv/2024/a.csv": "a,label\n2,y\n", "csv/c.csv.gz": string(gzipped(t, "a,label\n3,x\n")),
@@ -46,12 +59,8 @@ func TestFolderOfTables(t *testing.T) {
 		"images": {"images"},
 		"cs*":    {"csv/2024/a.csv", "csv/2025/b.csv", "csv/c.csv.gz"},
 	} {
-		got, err := Files([]string{f.path(name)})
-		for i := range got {
-			got[i], _ = filepath.Rel(string(f), got[i])
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %q, %v, expected %q", name, got, err, want)
+		if got := f.expanded(t, name); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, expected %q", name, got, want)
 		}
 	}
 	_, err := Files([]string{f.path("parts-in-csv")})
@@ -74,7 +83,7 @@ func TestFolderOfTables(t *testing.T) {
 // the label, a feature, or categorical; equal files in two directories do not have the same rows.
 func TestPartitionedTable(t *testing.T) {
 	f, part := newFolder(t), string(pandasFrame(t)) // four rows: x, n, yes, label, weight
-	f.writeAll(t, map[string]string{
+	f.writeAll(t, "", map[string]string{
 		"flowers/kind=iris/year=2024/a.parquet": part, "flowers/kind=iris/year=2025/a.parquet": part,
 		"flowers/kind=a%2Fb/year=2025/b.parquet":                     part,
 		"flowers/kind=007/year=__HIVE_DEFAULT_PARTITION__/c.parquet": part,
@@ -136,7 +145,7 @@ func TestFoldersOfSinks(t *testing.T) {
 		if strings.HasSuffix(c.first, ".json") {
 			content = line
 		}
-		f.writeAll(t, map[string]string{c.first: content, c.second: content})
+		f.writeAll(t, "", map[string]string{c.first: content, c.second: content})
 		o := Defaults()
 		o.Train, o.Label, o.Missing.Mode, o.Columns.Use = []string{string(f)}, "label", layout.MissingMean, c.use
 		if c.use == nil && content == part {
@@ -163,7 +172,7 @@ func TestFoldersOfSinks(t *testing.T) {
 // Parts may be empty, as long as some have rows. A directory is predicted part by part.
 func TestEmptyParts(t *testing.T) {
 	f := newFolder(t)
-	f.writeAll(t, map[string]string{"csv/0.csv": "", "csv/a.csv": "a,label\n", "csv/b.csv": "a,label\n1,x\n2,y\n", "csv/c.csv": "",
+	f.writeAll(t, "", map[string]string{"csv/0.csv": "", "csv/a.csv": "a,label\n", "csv/b.csv": "a,label\n1,x\n2,y\n", "csv/c.csv": "",
 		"csv/d.csv": "a,label\n3,x\n", "none/a.csv": "a,label\n", "none/b.csv": ""})
 	o := Defaults()
 	o.Train, o.Label = []string{f.path("csv")}, "label"
@@ -193,18 +202,18 @@ func TestEmptyParts(t *testing.T) {
 // Classes may be links to directories. Cyclic links end.
 func TestLinkedClasses(t *testing.T) {
 	f := newFolder(t)
-	files := map[string][]byte{}
+	files := map[string]string{}
 	for i, name := range []string{"a.png", "b.png", "c.png"} {
 		files[name] = encodePNG(t, grayImage(uint8(i), 7))
 	}
-	elsewhere := f.writeImages(t, "elsewhere", files)
-	pets := f.writeImages(t, "pets", map[string][]byte{"dog/d.png": encodePNG(t, grayImage(9, 9))})
+	elsewhere := f.writeAll(t, "elsewhere", files)
+	pets := f.writeAll(t, "pets", map[string]string{"dog/d.png": encodePNG(t, grayImage(9, 9))})
 	for link, target := range map[string]string{"cat": elsewhere, "dog/up": pets, ".hidden": elsewhere} {
 		noError(t, os.Symlink(target, filepath.Join(pets, link)))
 	}
 	o := Defaults()
 	o.Train = []string{pets}
-	rows := trainRows(t, o)
+	rows := must(readSources(o))(t)[0]
 	if slices.Sort(rows.Words); !slices.Equal(rows.Words, []string{"cat", "cat", "cat", "dog"}) {
 		t.Errorf("the labels are %q", rows.Words)
 	}
@@ -225,7 +234,7 @@ func TestParquetOfOtherWriters(t *testing.T) {
 // A directory of a format that keeps files of earlier states is an error, however it is named, unless its files are named.
 func TestFoldersOfTableFormats(t *testing.T) {
 	f, part := newFolder(t), string(pandasFrame(t))
-	f.writeAll(t, map[string]string{
+	f.writeAll(t, "", map[string]string{
 		"delta/a.parquet": part, "delta/_delta_log/00000000000000000000.json": "{}\n", "delta/_delta_log/00000000000000000010.checkpoint.parquet": part,
 		"hudi/2025/a.parquet": part, "hudi/2025/.hoodie_partition_metadata": "", "hudi/.hoodie/hoodie.properties": "",
 		"house/flowers/data/kind=iris/a.parquet": part, "house/flowers/metadata/v1.metadata.json": "{}", "house/flowers/metadata/snap-1.avro": "",
@@ -294,11 +303,8 @@ func TestPartsThatDiffer(t *testing.T) {
 			"t/k=__HIVE_DEFAULT_PARTITION__/a.arrow: no row has a label. The column k is null in the folder k=__HIVE_DEFAULT_PARTITION__" + dot},
 	} {
 		f := newFolder(t)
-		for path, content := range test.files {
-			f.writeAll(t, map[string]string{"t/" + path: content})
-		}
 		o := Defaults()
-		o.Train, o.Label = []string{f.path("t")}, "label"
+		o.Train, o.Label = []string{f.writeAll(t, "t", test.files)}, "label"
 		if test.change != nil {
 			test.change(&o)
 		}
@@ -317,7 +323,7 @@ func TestHiddenNames(t *testing.T) {
 	for _, name := range hidden {
 		files["t/"+name] = part
 	}
-	f.writeAll(t, files)
+	f.writeAll(t, "", files)
 	for pattern, want := range map[string][]string{
 		"t":             {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
 		"t*":            {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
@@ -326,12 +332,8 @@ func TestHiddenNames(t *testing.T) {
 		"t/2025/*":      {"t/2025/a.parquet"},
 		"t/_com*":       {"t/_committed_1.json"},
 	} {
-		got, err := Files([]string{f.path(pattern)})
-		for i := range got {
-			got[i], _ = filepath.Rel(string(f), got[i])
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %q, %v, expected %q", pattern, got, err, want)
+		if got := f.expanded(t, pattern); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, expected %q", pattern, got, want)
 		}
 	}
 }
@@ -391,60 +393,34 @@ func TestColumnsThatLaterRowsOfFilesLack(t *testing.T) {
 		o.Hash = layout.Hash{Columns: 64}
 	}
 	text := func(o *Options) { o.Text, o.Missing.Mode = "w", layout.MissingError }
-	jsonl := func(row func(i int, late bool) string) (name, content string) {
-		var b strings.Builder
-		for i := range 3000 {
-			fmt.Fprintf(&b, "{\"label\":%d,%s}\n", i%2, row(i, i >= 2000))
-		}
-		return "rows.jsonl", b.String()
-	}
 	for name, test := range map[string]struct {
-		change func(*Options)
-		row    func(i int, late bool) string
-		want   map[string]int64
+		change      func(*Options)
+		early, late []string // members of rows, in turn
+		want        map[string]int64
 	}{
-		"dense": {dense, func(i int, late bool) string {
-			if late {
-				return fmt.Sprintf(`"A":%d,"b":%d`, i, i)
-			}
-			return fmt.Sprintf(`"a":%d,"b":%d`, i, i)
-		}, map[string]int64{"a": 1000}},
-		"null": {dense, func(i int, late bool) string {
-			if late {
-				return fmt.Sprintf(`"a":%d,"b":null`, i)
-			}
-			return fmt.Sprintf(`"a":%d,"b":%d`, i, i)
-		}, map[string]int64{"b": 1000}},
-		"now and then": {dense, func(i int, late bool) string {
-			if i%3 == 0 {
-				return fmt.Sprintf(`"a":%d`, i)
-			}
-			return fmt.Sprintf(`"a":%d,"b":%d`, i, i)
-		}, nil},
-		"always": {dense, func(i int, late bool) string { return fmt.Sprintf(`"a":%d,"b":null`, i) }, nil},
-		"hashed words": {hashed, func(i int, late bool) string {
-			if late {
-				return fmt.Sprintf(`"a":%d`, i)
-			}
-			return fmt.Sprintf(`"a":%d,"w":"k%d"`, i, i%5)
-		}, map[string]int64{"w": 1000}},
-		"texts": {text, func(i int, late bool) string {
-			if late {
-				return `"W":"some words"`
-			}
-			return `"w":"some words"`
-		}, map[string]int64{"w": 1000}},
+		"dense":        {dense, []string{`"a":1,"b":1`}, []string{`"A":1,"b":1`}, map[string]int64{"a": 1000}},
+		"null":         {dense, []string{`"a":1,"b":1`}, []string{`"a":1,"b":null`}, map[string]int64{"b": 1000}},
+		"now and then": {dense, []string{`"a":1`, `"a":1,"b":1`, `"a":1,"b":1`}, []string{`"a":1`, `"a":1,"b":1`, `"a":1,"b":1`}, nil},
+		"always":       {dense, []string{`"a":1,"b":null`}, []string{`"a":1,"b":null`}, nil},
+		"hashed words": {hashed, []string{`"a":1,"w":"k0"`, `"a":1,"w":"k1"`}, []string{`"a":1`}, map[string]int64{"w": 1000}},
+		"texts":        {text, []string{`"w":"some words"`}, []string{`"W":"some words"`}, map[string]int64{"w": 1000}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)
-			file, content := jsonl(test.row)
+			var content bytes.Buffer
+			for i := range 3000 {
+				rows := test.early
+				if i >= 2000 {
+					rows = test.late
+				}
+				fmt.Fprintf(&content, "{\"label\":%d,%s}\n", i%2, rows[i%len(rows)])
+			}
 			o := Defaults()
 			o.Missing.Mode = layout.MissingMean
 			test.change(&o)
-			o.Train = []string{f.write(t, file, []byte(content))}
+			o.Train = []string{f.write(t, "rows.jsonl", content.Bytes())}
 			found := must(Sources(t.Context(), o))(t)
-			topic, lost := &memoryTopic{partitions: nil, capacity: -1}, map[string]int64(nil)
-			topic.partitions = append(topic.partitions, nil)
+			topic, lost := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}, map[string]int64(nil)
 			if _, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
 				func(int64) {}, func(columns map[string]int64) { lost = columns }); err != nil || !maps.Equal(lost, test.want) {
 				t.Errorf("lost are %v, %v, expected %v", lost, err, test.want)
@@ -495,16 +471,7 @@ func TestPack(t *testing.T) {
 			batch := arrowRows(t, nestedEvents, nestedFields()...)
 			o := ofTopic("json", test.change)
 			o.BatchRows = 100
-			if o.Text != "" {
-				words, err := NewTopicWords(o)
-				if err == nil {
-					err = words.Add(t.Context(), TopicMessage{Value: []byte(nestedEvents)})
-				}
-				if err == nil {
-					o, err = words.Options()
-				}
-				noError(t, err)
-			}
+			o = withWords(t, o, nestedEvents)
 			plain, packed := valuesOf(t, o), valuesOf(t, o)
 			for offset := int64(0); offset < layout.OffsetRows+600; {
 				rows := formatarrow.RowsOf(batch)

@@ -129,22 +129,44 @@ func flipped(content []byte, n int) [][]byte {
 func FuzzCSV(f *testing.F) {
 	columns := examples.Columns{{Name: "x"}, {Name: "l", Categories: []string{"a"}}}
 	fuzzed{
-		changes: []func(*Options){fuzzMissing, func(o *Options) { o.Label = "l" }, func(o *Options) { o.Weight = "1" }},
-		want:    []layout.Features{{Width: 2}, {Width: 3, Columns: columns}},
-	}.fuzz(f, "a.csv", texts("a,1,2\nb,3,4\n", "l,w,x\r\na,1,2\r\n", "\"a\nb\",1\n", "a,1\n\"", "\ufeffl,x\na,\n", "a,1\n,2\n \n")...)
+		changes: []func(*Options){fuzzMissing, func(o *Options) { o.Label = "l" }, func(o *Options) { o.Weight = "1" }, func(o *Options) { o.Text = "2" }},
+		want:    []layout.Features{{Width: 2}, {Width: 3, Columns: columns}, {Width: 1 << 18, Sparse: true}},
+	}.fuzz(f, "a.csv", texts("a,1,2\nb,3,4\n", "1\n\n2\n", "x\n1\n", "buy, now\n", "\r\n\r\n1\r\n", "l,w,x\r\na,1,2\r\n", "\"a\nb\",1\n", "a,1\n\"", "\ufeffl,x\na,\n", "a,1\n,2\n \n")...)
+}
+
+// Rows to predict of one column and without a header are as many as the lines of their file, if they are read.
+func FuzzLinesToPredict(f *testing.F) {
+	for _, content := range texts("1\n\n2\n", "x\n1\n", "\"1\n\"\n\n", "\xff\n", "\r\n\r\n1\r\n", "1") {
+		f.Add(content)
+	}
+	name, o, header := filepath.Join(f.TempDir(), "rows.csv"), Defaults(), false
+	o.Missing.Mode, o.BatchRows, o.Header = layout.MissingMean, 3, &header
+	f.Fuzz(func(t *testing.T, content []byte) {
+		noError(t, os.WriteFile(name, content, 0o600))
+		rows, _, err := readRows(File(t.Context(), name, o, layout.Features{Width: 1, Columns: examples.Columns{{Name: "x"}}}))
+		if err != nil {
+			checkFuzzError(t, []string{name}, err)
+			return
+		}
+		plain := !bytes.ContainsAny(content, "\",;\t|\r") && !bytes.HasPrefix(content, []byte("\ufeff"))
+		if lines := bytes.Count(append(bytes.TrimSuffix(content, []byte("\n")), '\n'), []byte("\n")); plain && len(content) > 0 && rows.Rows != lines {
+			t.Fatalf("%q: %d rows, expected %d", content, rows.Rows, lines)
+		}
+	})
 }
 
 func FuzzJSONLines(f *testing.F) {
 	fuzzed{
 		changes: []func(*Options){fuzzMissing, func(o *Options) { o.Labels = layout.LabelsSeveral }, func(o *Options) { o.Text = "t" }},
-		want:    []layout.Features{{Width: 2}, {Width: 2, Sparse: true}},
-	}.fuzz(f, "a.jsonl", texts(`{"label":"a","x":1,"s":null}`+"\n"+`{"x":true,"label":"b"}`, `{"label":["a","b"],"v":[1,2]}`,
+		want: []layout.Features{{Width: 2}, {Width: 2, Sparse: true},
+			{Width: 3, Columns: examples.Columns{{Name: "x"}, {Name: "c", Categories: []string{"a"}}}}},
+	}.fuzz(f, "a.jsonl", texts("{\"x\":1}\n{\"x\":null}", `{"label":"a","x":1,"s":null}`+"\n"+`{"x":true,"label":"b"}`, `{"label":["a","b"],"v":[1,2]}`,
 		`{"label":1,"f":[{"index":1,"value":2}]}`, `{"label":1,"f":{"7":2}}`, "\ufeff{}", "{\"a\":\"\xff\"}", `{"label":"a","t":"One two"}`,
 		`{"a":1,"a":2}`, `{"a":`, `{"a":[[1]],"label":"b"}`)...)
 }
 
 func FuzzLIBSVM(f *testing.F) {
-	fuzzed{}.fuzz(f, "a.libsvm", texts("1 1:2 7:-0.5\n-1 0:1e2\n", "# x\n\na\t3:1\r\n", "1 5:1 4:1", "1 1:nan", "1,2 67108864:1", "1 :",
+	fuzzed{want: []layout.Features{{Width: 4, Sparse: true}}}.fuzz(f, "a.libsvm", texts("1:1 2:2\n\n#\n", "1 1:1\n", "1 1:2 7:-0.5\n-1 0:1e2\n", "# x\n\na\t3:1\r\n", "1 5:1 4:1", "1 1:nan", "1,2 67108864:1", "1 :",
 		": 1", "1 1:1:1", "1 qid:7 1:1", "qid:7 1:1", "1 qid:")...)
 }
 
@@ -173,7 +195,7 @@ func FuzzParquet(f *testing.F) {
 
 func FuzzImages(f *testing.F) {
 	image := encodePNG(f, grayImage(1, 2))
-	whole := tarOf(f, map[string][]byte{"cat/a.png": image, "dog/b.png": image, "dog/c.jpg": {0xff, 0xd8}},
+	whole := tarOf(f, map[string]string{"cat/a.png": image, "dog/b.png": image, "dog/c.jpg": "\xff\xd8"},
 		"cat/a.png", "dog/b.png", "dog/c.jpg")
 	fuzzed{}.fuzz(f, "images.tar", flipped(whole, 40)...)
 }

@@ -4,28 +4,25 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"errors"
 	"image"
 	"image/color"
 	"image/jpeg"
 	"image/png"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
-func encodePNG(t testing.TB, pixels image.Image) []byte {
+func encodePNG(t testing.TB, pixels image.Image) string {
 	t.Helper()
-	var b bytes.Buffer
+	var b strings.Builder
 	noError(t, png.Encode(&b, pixels))
-	return b.Bytes()
+	return b.String()
 }
 
 // grayImage returns an image with one row of pixels.
@@ -33,32 +30,21 @@ func grayImage(pixels ...uint8) *image.Gray {
 	return &image.Gray{Pix: pixels, Stride: len(pixels), Rect: image.Rect(0, 0, len(pixels), 1)}
 }
 
-// writeImages writes files by path to a directory, and returns the directory.
-func (f folder) writeImages(t *testing.T, name string, files map[string][]byte) string {
-	t.Helper()
-	for path, data := range files {
-		path = filepath.Join(f.path(name), path)
-		noError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		noError(t, os.WriteFile(path, data, 0o600))
-	}
-	return f.path(name)
-}
-
 // A class is a directory of images. A tar of the directory has the same examples, in its own order.
 func TestImages(t *testing.T) {
-	f, files := newFolder(t), map[string][]byte{}
+	f, files := newFolder(t), map[string]string{}
 	for i := range 9 {
 		class := []string{"cat", "dog", "eel"}[i%3]
 		files[class+"/"+string(rune('a'+i))+".png"] = encodePNG(t, grayImage(uint8(i), uint8(10*i)))
 	}
 	hidden := []string{".DS_Store", "cat/.hidden", ".git/x.png", "cat/.ipynb_checkpoints/a.png", "__MACOSX/cat/a.png", "_SUCCESS", "dog/._b.png"}
 	for _, name := range hidden {
-		files[name] = []byte("x")
+		files[name] = "x"
 	}
 	o := Defaults()
 	o.BatchRows = 4
-	o.Train = []string{f.writeImages(t, "pets", files)}
-	rows := trainRows(t, o)
+	o.Train = []string{f.writeAll(t, "pets", files)}
+	rows := must(readSources(o))(t)[0]
 	if rows.Image != (examples.Image{1, 2, 1}) {
 		t.Errorf("the images are %v", rows.Image)
 	}
@@ -73,25 +59,9 @@ func TestImages(t *testing.T) {
 	}
 	archive := tarOf(t, files, append(hidden, "dog/b.png", "cat/a.png")...)
 	o.Train = []string{f.write(t, "pets.tar.gz", gzipped(t, string(archive)))}
-	if rows := trainRows(t, o); !slices.Equal(rows.Words, []string{"dog", "cat"}) || !bytes.Equal(rows.Bytes, []byte{1, 10, 0, 0}) {
+	if rows := must(readSources(o))(t)[0]; !slices.Equal(rows.Words, []string{"dog", "cat"}) || !bytes.Equal(rows.Bytes, []byte{1, 10, 0, 0}) {
 		t.Errorf("the archive has the classes %v, the pixels %v", rows.Words, rows.Bytes)
 	}
-}
-
-// trainRows returns all rows of the sources of the options.
-func trainRows(t *testing.T, o Options) *examples.Rows {
-	t.Helper()
-	sources := must(Sources(t.Context(), o))(t)
-	all := &examples.Rows{}
-	for _, s := range sources {
-		for rows, err := range s.batches(t.Context(), nil) {
-			noError(t, err)
-			all.Image = rows.Image
-			all.Rows += rows.Rows
-			all.Words, all.Bytes = append(all.Words, rows.Words...), append(all.Bytes, rows.Bytes...)
-		}
-	}
-	return all
 }
 
 func TestImagesHaveColours(t *testing.T) {
@@ -102,16 +72,16 @@ func TestImagesHaveColours(t *testing.T) {
 	noError(t, jpeg.Encode(&jpg, grayImage(9, 9), &jpeg.Options{Quality: 100}))
 	f := newFolder(t)
 	o := Defaults()
-	o.Train = []string{f.writeImages(t, "pets", map[string][]byte{"cat/1.png": encodePNG(t, colours), "cat/2.jpg": jpg.Bytes()})}
+	o.Train = []string{f.writeAll(t, "pets", map[string]string{"cat/1.png": encodePNG(t, colours), "cat/2.jpg": jpg.String()})}
 	o.Image = []string{"1", "2", "3"}
-	rows := trainRows(t, o)
+	rows := must(readSources(o))(t)[0]
 	for _, want := range [][]byte{{200, 100, 50, 0, 0, 0}, {9, 9, 9, 9, 9, 9}} {
 		if !bytes.Contains(rows.Bytes, want) {
 			t.Errorf("pixels %v: expected %v among them", rows.Bytes, want)
 		}
 	}
 	o.Image = []string{"1", "2"}
-	if rows := trainRows(t, o); !bytes.Contains(rows.Bytes, []byte{124, 0}) || len(rows.Bytes) != 4 {
+	if rows := must(readSources(o))(t)[0]; !bytes.Contains(rows.Bytes, []byte{124, 0}) || len(rows.Bytes) != 4 {
 		t.Errorf("without colours: %v, expected 0.299 · 200 + 0.587 · 100 + 0.114 · 50 and 0 among them", rows.Bytes)
 	}
 }
@@ -119,25 +89,25 @@ func TestImagesHaveColours(t *testing.T) {
 func TestImagesThatAreWrong(t *testing.T) {
 	gray, wide := encodePNG(t, grayImage(1, 2)), encodePNG(t, grayImage(1, 2, 3))
 	for name, test := range map[string]struct {
-		files map[string][]byte
+		files map[string]string
 		set   func(*Options)
 		want  string
 	}{
-		"no files":      {map[string][]byte{".x": nil}, nil, "an empty folder: expected PNG or JPEG files"},
-		"no folder":     {map[string][]byte{"1.png": gray}, nil, "1.png: image is not inside a class folder"},
-		"another shape": {map[string][]byte{"a/1.png": gray, "a/2.png": wide}, nil, "pixels: expected 1 × "},
-		"not as asked": {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Image = []string{"2", "2"} },
+		"no files":      {map[string]string{".x": ""}, nil, "an empty folder: expected PNG or JPEG files"},
+		"no folder":     {map[string]string{"1.png": gray}, nil, "1.png: image is not inside a class folder"},
+		"another shape": {map[string]string{"a/1.png": gray, "a/2.png": wide}, nil, "pixels: expected 1 × "},
+		"not as asked": {map[string]string{"a/1.png": gray}, func(o *Options) { o.Image = []string{"2", "2"} },
 			"an image of 1 × 2 pixels: expected 2 × 2, as set in examples.image"},
-		"two channels": {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Image = []string{"1", "2", "2"} }, "expected 1 or 3 channels"},
-		"no image":     {map[string][]byte{"a/labels.txt": []byte("1")}, nil, "labels.txt: neither PNG nor JPEG: remove the file"},
-		"cut off":      {map[string][]byte{"a/1.png": gray[:len(gray)-20]}, nil, "1.png: "},
-		"no class": {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Classes = []string{"b"} },
+		"two channels": {map[string]string{"a/1.png": gray}, func(o *Options) { o.Image = []string{"1", "2", "2"} }, "expected 1 or 3 channels"},
+		"no image":     {map[string]string{"a/labels.txt": "1"}, nil, "labels.txt: neither PNG nor JPEG: remove the file"},
+		"cut off":      {map[string]string{"a/1.png": gray[:len(gray)-20]}, nil, "1.png: "},
+		"no class": {map[string]string{"a/1.png": gray}, func(o *Options) { o.Classes = []string{"b"} },
 			`label "a" is not one of the classes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)
 			o := Defaults()
-			o.Train = []string{f.writeImages(t, "pets", test.files)}
+			o.Train = []string{f.writeAll(t, "pets", test.files)}
 			if test.set != nil {
 				test.set(&o)
 			}
@@ -152,7 +122,7 @@ func TestImagesThatAreWrong(t *testing.T) {
 // Rows to predict are in the order of their names, and need no directories.
 func TestImagesToPredict(t *testing.T) {
 	f := newFolder(t)
-	images := f.writeImages(t, "new", map[string][]byte{
+	images := f.writeAll(t, "new", map[string]string{
 		"2.png": encodePNG(t, grayImage(3, 4)), "1.png": encodePNG(t, grayImage(1, 2)), "3.png": encodePNG(t, grayImage(5, 6)),
 	})
 	for input, want := range map[string][]byte{images: {1, 2, 3, 4, 5, 6}, filepath.Join(images, "2.png"): {3, 4}} {
@@ -171,7 +141,7 @@ func TestImagesToPredict(t *testing.T) {
 func TestImagesOfWhichSomeHaveColours(t *testing.T) {
 	f := newFolder(t)
 	gray, colours := encodePNG(t, grayImage(1, 2)), encodePNG(t, image.NewRGBA(image.Rect(0, 0, 2, 1)))
-	images := f.writeImages(t, "new", map[string][]byte{"1.png": gray, "2.png": colours})
+	images := f.writeAll(t, "new", map[string]string{"1.png": gray, "2.png": colours})
 	var err error
 	for _, err = range File(t.Context(), images, Defaults(), layout.Features{Width: 2}) {
 		if err != nil {
@@ -184,68 +154,14 @@ func TestImagesOfWhichSomeHaveColours(t *testing.T) {
 	}
 }
 
-// For any text file, rows to predict are read or the error includes the reason. With one column there are as many rows as
-// lines.
-func FuzzRowsToPredict(f *testing.F) {
-	for _, content := range []string{"1\n\n2\n", "x\n1\n", "\"1\n\"\n\n", "a,1\nb,2", "{\"x\":1}\n{\"x\":null}", "1:1 2:2\n\n#\n",
-		"1 1:1\n", "\xff\n", "buy, now\n", "\r\n\r\n1\r\n"} {
-		f.Add([]byte(content))
-	}
-	folder := f.TempDir()
-	no := false
-	text := Options{Partitions: 1, Options: layout.Options{Text: "1", Words: layout.WordOptions{Columns: 64, Phrases: 1},
-		Missing: layout.Missing{Mode: layout.MissingMean}, MissingValues: value.Usual(), BatchRows: 3}}
-	numbers := Defaults()
-	numbers.Missing.Mode, numbers.BatchRows = layout.MissingMean, 3
-	bare := numbers
-	bare.Header = &no
-	f.Fuzz(func(t *testing.T, content []byte) {
-		for _, test := range []struct {
-			file string
-			o    Options
-			want layout.Features
-		}{
-			{"rows.csv", numbers, layout.Features{Width: 1, Columns: examples.Columns{{Name: "x"}}}},
-			{"rows.csv", bare, layout.Features{Width: 1, Columns: examples.Columns{{Name: "x"}}}},
-			{"rows.csv", numbers, layout.Features{Width: 3, Columns: examples.Columns{{Name: "x"}, {Name: "c", Categories: []string{"a"}}}}},
-			{"rows.csv", text, layout.Features{Width: 64, Sparse: true, Labels: []string{"a"}}},
-			{"rows.jsonl", numbers, layout.Features{Width: 3, Columns: examples.Columns{{Name: "x"}, {Name: "c", Categories: []string{"a"}}}}},
-			{"rows.jsonl", text, layout.Features{Width: 64, Sparse: true}},
-			{"rows.libsvm", numbers, layout.Features{Width: 4, Sparse: true}},
-		} {
-			name := folder + "/" + test.file
-			noError(t, os.WriteFile(name, content, 0o600))
-			rows := 0
-			var failed error
-			for batch, err := range File(context.Background(), name, test.o, test.want) {
-				if failed = err; err == nil {
-					rows += batch.Rows
-				}
-			}
-			if failed != nil && !errors.As(failed, new(*input.Error)) {
-				t.Fatalf("%s: %v", test.file, failed)
-			}
-			plain := !strings.ContainsAny(string(content), "\",;\t|\r") && !bytes.HasPrefix(content, []byte("\ufeff"))
-			if lines := bytes.Count(content, []byte{'\n'}); failed == nil && plain && test.o.Header == &no && len(content) > 0 {
-				if content[len(content)-1] != '\n' {
-					lines++
-				}
-				if rows != lines {
-					t.Fatalf("%q: %d rows, expected %d", content, rows, lines)
-				}
-			}
-		}
-	})
-}
-
 // tarOf returns a tar of files with these names, in their order.
-func tarOf(t testing.TB, files map[string][]byte, names ...string) []byte {
+func tarOf(t testing.TB, files map[string]string, names ...string) []byte {
 	t.Helper()
 	var content bytes.Buffer
 	w := tar.NewWriter(&content)
 	for _, name := range names {
 		noError(t, w.WriteHeader(&tar.Header{Name: "./pets/" + name, Mode: 0o600, Size: int64(len(files[name]))}))
-		must(w.Write(files[name]))(t)
+		must(io.WriteString(w, files[name]))(t)
 	}
 	noError(t, w.Close())
 	return content.Bytes()

@@ -35,15 +35,9 @@ func hashedAs(columns int, texts ...string) int32 {
 
 // defined is the definition of a mixed row: the numbers, then the word counts of the text, then the words and their cross.
 func (r mixedRow) defined(words, hashes int) string {
-	type entry struct {
-		index int32
-		value float32
-	}
 	counts := map[int32]float32{}
-	for word := range strings.FieldsSeq(r.text) {
-		h := fnv.New64a()
-		h.Write([]byte(word))
-		counts[2+int32(h.Sum64()%uint64(words))]++
+	for column, n := range oracle.HashedColumns(words, strings.Fields(r.text)...) {
+		counts[2+column] = n
 	}
 	first := int32(2 + words)
 	if r.site != "" {
@@ -60,14 +54,9 @@ func (r mixedRow) defined(words, hashes int) string {
 			counts[int32(j)] = v
 		}
 	}
-	var row []entry
-	for index, value := range counts {
-		row = append(row, entry{index, value})
-	}
-	slices.SortFunc(row, func(a, b entry) int { return int(a.index) - int(b.index) })
-	indices, values := []int32{}, []float32{}
-	for _, e := range row {
-		indices, values = append(indices, e.index), append(values, e.value)
+	indices, values := slices.Sorted(maps.Keys(counts)), []float32{}
+	for _, index := range indices {
+		values = append(values, counts[index])
 	}
 	return fmt.Sprintf("%v:%v", indices, values)
 }
@@ -246,17 +235,18 @@ func TestCountedVocabulary(t *testing.T) {
 
 // A counted vocabulary and a hashed one without collisions give the same counts, in every format.
 func TestCountedAsHashed(t *testing.T) {
-	var texts []string
 	csv, lines := "message,kind\n", ""
 	for i := range 130 {
 		text := strings.Join(slices.Repeat([]string{"one", "Two words", "naïve", ""}[i%4:i%4+1], i%7), " ")
 		kind := []string{"work", "home"}[i%2]
-		texts, csv, lines = append(texts, text), csv+`"`+text+`",`+kind+"\n", lines+fmt.Sprintf("{\"message\":%q,\"kind\":%q}\n", text, kind)
+		csv, lines = csv+`"`+text+`",`+kind+"\n", lines+fmt.Sprintf("{\"message\":%q,\"kind\":%q}\n", text, kind)
 	}
+	record := arrowRows(t, "["+strings.ReplaceAll(strings.TrimSpace(lines), "\n", ",")+"]", nullable("sent", arrow.FixedWidthTypes.Date32),
+		nullable("message", arrow.BinaryTypes.String), nullable("kind", arrow.BinaryTypes.String))
 	f := newFolder(t)
 	for _, name := range []string{
 		f.write(t, "mail.csv", []byte(csv)), f.write(t, "mail.jsonl", []byte(lines)),
-		f.write(t, "mail.arrow", arrowContent(t, mail(t, texts, arrow.BinaryTypes.String), 64, false)),
+		f.write(t, "mail.arrow", arrowContent(t, record, 64, false)),
 	} {
 		o := countedOptions(1000, 2)
 		o.Train, o.BatchRows = []string{name}, 63

@@ -62,7 +62,7 @@ func readRows(batches iter.Seq2[*examples.Rows, error]) (whole examples.Rows, si
 		}
 		sizes = append(sizes, rows.Rows)
 		whole.Rows += rows.Rows
-		whole.Cols = rows.Cols
+		whole.Cols, whole.Image = rows.Cols, rows.Image
 		whole.Floats = append(whole.Floats, rows.Floats...)
 		whole.Bytes = append(whole.Bytes, rows.Bytes...)
 		if rows.Sparse != nil {

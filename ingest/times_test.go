@@ -250,25 +250,3 @@ func TestUnitsOfATopic(t *testing.T) {
 		}
 	}
 }
-
-// An invalid time is an error with its position.
-func TestTimesThatAreNone(t *testing.T) {
-	for _, test := range []struct{ content, want string }{
-		{"label,at\na,1/2/2026\n", `a.csv: line 2, column 1 ("at"): "1/2/2026" is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a ` +
-			"number: seconds since 1970"},
-		{"label,at,at.hour\na,2026-01-01,1\n", "a.csv: line 1: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number"},
-		{"label,x\na,1\n", `a.csv: line 1: no column "at": expected one of "label" and "x"`},
-	} {
-		_, _, _, problem := readAs(t, "a.csv", []byte(test.content), withTimes)
-		if problem != test.want {
-			t.Errorf("%s\nexpected %s", problem, test.want)
-		}
-	}
-	_, _, _, problem := readAs(t, "a.csv", []byte("label,at\na,\n"), func(o *Options) {
-		withTimes(o)
-		o.Missing.Mode = layout.MissingError
-	})
-	if want := `a.csv: line 2, column 1 ("at"): an empty field: examples.missing: mean uses the mean of the column`; problem != want {
-		t.Errorf("%s\nexpected %s", problem, want)
-	}
-}

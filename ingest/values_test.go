@@ -299,21 +299,26 @@ func FuzzArrowMessages(f *testing.F) {
 	})
 }
 
+// withWords returns options with the words that values have, if there are columns of words.
+func withWords(t *testing.T, o Options, values ...string) Options {
+	t.Helper()
+	if !o.FindsWords() {
+		return o
+	}
+	words := must(NewTopicWords(o))(t)
+	for _, value := range values {
+		noError(t, words.Add(t.Context(), TopicMessage{Value: []byte(value)}))
+	}
+	return must(words.Options())(t)
+}
+
 // addAll adds valid values, and returns the batch without the origins of its rows.
 func addAll(t *testing.T, o Options, values ...string) *examples.Rows {
 	t.Helper()
 	if problems := o.Check(); problems != nil {
 		t.Fatal(problems)
 	}
-	if o.FindsWords() {
-		words, err := NewTopicWords(o)
-		noError(t, err)
-		for _, value := range values {
-			noError(t, words.Add(t.Context(), TopicMessage{Value: []byte(value)}))
-		}
-		o = must(words.Options())(t)
-	}
-	v := valuesOf(t, o)
+	v := valuesOf(t, withWords(t, o, values...))
 	for _, value := range values {
 		if full, err := v.Add(t.Context(), TopicMessage{Value: []byte(value)}); full || err != nil {
 			t.Fatalf("%s: %v, %v", value, full, err)
