@@ -78,9 +78,7 @@ func (m moments) check(t *testing.T, sum *Sum, relative float64) {
 			t.Fatalf("%s is %v, expected %d values", name, got.Shape, len(want[0]))
 		}
 		for i, v := range got.Data {
-			if !(math.Abs(v-want[0][i]) <= relative*want[1][i]) {
-				t.Fatalf("%s[%d] is %v, expected %v", name, i, v, want[0][i])
-			}
+			arrowtest.Near(t, v, want[0][i], relative*want[1][i], "%s[%d]", name, i)
 		}
 	}
 }
@@ -153,9 +151,7 @@ func TestTilesKeepWhatOneFloat32Loses(t *testing.T) {
 	small.block.Data[0] = 1
 	messages := append(slices.Repeat([]message{m}, times), small)
 	sum := accumulated(&Accumulator{BLAS: kernel.Gonum()}, 1, 1, messages...)
-	if got := sum.Field(statistics.FieldGram, 1)[0]; got != times<<24+1 {
-		t.Errorf("the sum is %v, expected %v", got, times<<24+1)
-	}
+	arrowtest.Equal(t, sum.Field(statistics.FieldGram, 1)[0], times<<24+1, "the sum")
 }
 
 // A segment has nothing of the one before it, also if that was abandoned.
@@ -173,9 +169,7 @@ func TestEmptySegmentIsZeros(t *testing.T) {
 			}
 		}
 	}
-	if len(sum.Tensors()) != 1 { // a Gram matrix of zeros would be megabytes
-		t.Errorf("an empty segment has the fields %v", sum.Tensors())
-	}
+	arrowtest.Equal(t, len(sum.Tensors()), 1, "fields of an empty segment")
 }
 
 func TestExactAgainstFloat64(t *testing.T) {
@@ -263,9 +257,7 @@ func TestBlockIsGramMatrix(t *testing.T) {
 	}
 	misshapen := NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldBlock, []float64{1})})
 	well := NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Matrix(statistics.FieldBlock, 1, 2, []float64{1, 2})})
-	if err := well.Merge(misshapen); !errors.As(err, new(*wire.ShapeError)) {
-		t.Errorf("a misshapen block: %v", err)
-	}
+	arrowtest.Fails(t, well.Merge(misshapen), new(*wire.ShapeError))
 }
 
 // Moments about the mean of the first message keep the variance of a column whose mean is 10,000 times its deviation. About
@@ -292,9 +284,7 @@ func TestMomentsOfAColumnFarFromZero(t *testing.T) {
 		shifted := sum.Field(statistics.FieldCross, 1, 1)[0] / n
 		for name, square := range map[string]float64{"squares": sum.Field(statistics.FieldSquares, 1)[0],
 			"gram": sum.Field(statistics.FieldGram, 1)[0]} {
-			if got := square/n - shifted*shifted; math.Abs(got-want) > 1e-5 {
-				t.Errorf("about %v the variance from %s is %v, expected %v", shift, name, got, want)
-			}
+			arrowtest.Near(t, square/n-shifted*shifted, want, 1e-5, "about %v the variance from %s", shift, name)
 		}
 	}
 }
@@ -357,10 +347,6 @@ func TestSampleOfOtherWidth(t *testing.T) {
 	if err := narrow.MergeRecord(wide.Record(wire.Identity{}), nil); !errors.As(err, &shape) {
 		t.Errorf("error %v", err)
 	}
-	if got := narrow.Rows(); !slices.Equal(got.Data, []float32{1}) {
-		t.Errorf("rows %v", got.Data)
-	}
-	if err := narrow.MergeRecord((&Sample{}).Record(wire.Identity{}), nil); err != nil {
-		t.Error(err)
-	}
+	arrowtest.Equal(t, narrow.Rows().Data, []float32{1}, "rows")
+	arrowtest.NoError(t, narrow.MergeRecord((&Sample{}).Record(wire.Identity{}), nil))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -102,9 +103,7 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 				quality.ECE += math.Abs(b[0]-b[1]) / want.Weight
 			}
 			near := func(what string, got, want float64) {
-				if !(math.Abs(got-want) < 1e-9*(1+want)) {
-					t.Errorf("%d classes, %v: %s is %v, expected %v", k, split, what, got, want)
-				}
+				arrowtest.Near(t, got, want, 1e-9*(1+want), "%d classes, %v: %s", k, split, what)
 			}
 			got, q := statistics.LossesOf(sum.Tensors())[split], sum.QualityOf(split, k)
 			near("weight", got.Weight, want.Weight)
@@ -116,9 +115,7 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 			near("calibration error", q.ECE, quality.ECE)
 			for c, row := range confusion {
 				for d, n := range row {
-					if q.Confusion[c][d] != n {
-						t.Errorf("%d rows of class %d are predicted as %d, expected %d", q.Confusion[c][d], c, d, n)
-					}
+					arrowtest.Equal(t, q.Confusion[c][d], n, "rows of class %d that are predicted as %d", c, d)
 				}
 			}
 		}
@@ -161,9 +158,7 @@ func TestOverflow(t *testing.T) {
 	sum.AddLosses(rows, []float32{0.5, nan, nan}, []int32{0, 0, 0}, probabilities)
 	sum.AddQuality(rows, probabilities, []int32{0, 0, 0})
 	losses := statistics.LossesOf(sum.Tensors())
-	if train := losses[examples.Train]; train != (statistics.Losses{Weight: 1, Rows: 2, Loss: 0.5}) {
-		t.Errorf("the training rows are %+v", train)
-	}
+	arrowtest.Equal(t, losses[examples.Train], statistics.Losses{Weight: 1, Rows: 2, Loss: 0.5}, "the training rows")
 	if !math.IsNaN(losses[examples.Test].Loss) {
 		t.Errorf("the test rows are %+v", losses[examples.Test])
 	}
@@ -178,9 +173,7 @@ func TestResidual(t *testing.T) {
 	sum := &Sum{}
 	sum.AddResidual(residual.Slice(0, 3), []float32{2, 0, 0.5})
 	sum.AddResidual(residual.Slice(3, 4), []float32{0})
-	if got, want := sum.Field(statistics.FieldResidual, 2), []float64{2*25 + 0.5*0.25, 4.25}; !slices.Equal(got, want) {
-		t.Errorf("the sums are %v, expected %v", got, want)
-	}
+	arrowtest.Equal(t, sum.Field(statistics.FieldResidual, 2), []float64{2*25 + 0.5*0.25, 4.25}, "the sums")
 }
 
 // Distances are those of their definitions, in the units of the numbers, over two messages. Rows without weight or numbers count nowhere.
@@ -214,9 +207,7 @@ func TestDistances(t *testing.T) {
 	if d := each[0]; math.Abs(d.RMSE-want.RMSE) > 1e-9 || math.Abs(d.MAE-want.MAE) > 1e-9 || math.Abs(d.R2-want.R2) > 1e-9 {
 		t.Errorf("%+v, expected %+v", d, want)
 	}
-	if d := each[1]; d != (statistics.Distances{R2: 1}) { // it never changes, and is predicted so
-		t.Errorf("%+v", d)
-	}
+	arrowtest.Equal(t, each[1], statistics.Distances{R2: 1}, "distances without an error")
 	if math.Abs(all.RMSE-want.RMSE/2) > 1e-9 || math.Abs(all.R2-(want.R2+1)/2) > 1e-9 {
 		t.Errorf("the means are %+v", all)
 	}
@@ -291,9 +282,8 @@ func TestTemperatureOfHoldoutRows(t *testing.T) {
 		want += w * (math.Log(odds) - float64(scores.Row(i)[rows.Classes[i]])/3)
 		weight += w
 	}
-	if want /= weight; math.Abs(loss-want) > 1e-5 {
-		t.Errorf("loss %v, expected %v", loss, want)
-	}
+	want /= weight
+	arrowtest.Near(t, loss, want, 1e-5, "loss")
 }
 
 // Without holdout rows, or with scores that overflow, there is no temperature.

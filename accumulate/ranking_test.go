@@ -33,9 +33,7 @@ func TestGrid(t *testing.T) {
 			at := float32(g.edge(b))
 			probabilities = append(probabilities, at, math.Nextafter32(at, 0), math.Nextafter32(at, 1))
 		}
-		if half := g.bins() / 2; g.edge(half) != 0.5 {
-			t.Errorf("the middle is %v", g.edge(half))
-		}
+		arrowtest.Equal(t, g.edge((g.bins() / 2)), 0.5, "the middle")
 		for _, p := range probabilities {
 			bin := g.bin(p)
 			if bin < 0 || bin >= g.bins() {
@@ -210,9 +208,7 @@ func TestMeasuresOfClasses(t *testing.T) {
 	near := func(what string, got, want []float64) {
 		t.Helper()
 		for c := range want {
-			if math.Abs(got[c]-want[c]) > 1e-12 {
-				t.Errorf("%s is %v, expected %v", what, got, want)
-			}
+			arrowtest.Near(t, got[c], want[c], 1e-12, "%s of class %d", what, c)
 		}
 	}
 	near("precision", m.Precision, []float64{3 / 3.5, 1.0 / 3, 0})
@@ -220,9 +216,7 @@ func TestMeasuresOfClasses(t *testing.T) {
 	near("F1", m.F1, []float64{0.8, 4.0 / 9, 0})
 	near("balanced error", []float64{*m.BalancedError}, []float64{100 * (1 - (0.75+2.0/3)/3)})
 	near("error of the commonest class", []float64{*m.MajorityError}, []float64{100 * (1 - 1.5/6.5)})
-	if got := sum.MajorityOf(3); got != 1 {
-		t.Errorf("the commonest training class is %d, expected 1", got)
-	}
+	arrowtest.Equal(t, sum.MajorityOf(3), 1, "the commonest training class")
 	if m := sum.MeasuresOf(examples.Train, 3); m.AUC != nil || *m.MajorityError != 0 {
 		t.Errorf("rows of one class have %+v", m)
 	}
@@ -267,9 +261,7 @@ func TestThreshold(t *testing.T) {
 	}
 	exact := &Sum{}
 	exact.AddRanking(p.Rows, p.probabilities, p.class, 0.3)
-	if got, want := exact.DecisionAt(examples.Test, 0.3), decide(0.3); got != want {
-		t.Errorf("at 0.3 the sums decide %v, the rows %v", got, want)
-	}
+	arrowtest.Equal(t, exact.DecisionAt(examples.Test, 0.3), decide(0.3), "the decision at 0.3 by the sums, and by the rows")
 	if threshold, ok := sum.ThresholdOf(examples.Holdout, func(statistics.Decision) float64 { return 0 }); ok || threshold != 0.5 {
 		t.Errorf("the threshold of no rows is %v", threshold)
 	}

@@ -95,9 +95,7 @@ func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
 		for _, name := range []string{statistics.FieldCross, statistics.FieldGram} {
 			a, b := got.Field(name, 3, 2), want.Field(name, 3, 2)
 			for i, size := range magnitudes(sums, name) {
-				if math.Abs(a[i]-b[i]) > 1e-14*size {
-					t.Fatalf("seed %d: %s[%d] is %v, in order %v", seed, name, i, a[i], b[i])
-				}
+				arrowtest.Near(t, a[i], b[i], 1e-14*size, "seed %d: %s[%d], and in order", seed, name, i)
 			}
 		}
 		again := mustMerge(t, &Sum{}, sums...)
@@ -167,9 +165,7 @@ func TestFields(t *testing.T) {
 	if _, ok := s.Take(statistics.FieldCross); ok {
 		t.Error("a field was taken twice")
 	}
-	if f := s.Field(statistics.FieldCross, 2, 2); !slices.Equal(f, []float64{0, 0, 0, 0}) {
-		t.Errorf("an absent field is %v", f)
-	}
+	arrowtest.Equal(t, s.Field(statistics.FieldCross, 2, 2), []float64{0, 0, 0, 0}, "an absent field")
 	if again := NewSum(s.Coverage, s.Tensors()); !again.Same(s.Coverage) || len(again.Tensors()) != 1 {
 		t.Errorf("the sum of its own tensors is %+v", again)
 	}
@@ -220,9 +216,7 @@ func TestParts(t *testing.T) {
 	if got := part.Field("a", 2); !slices.Equal(got, []float64{0, 3}) || part.Field("b", 1)[0] != 3 || len(part.Tensors()) != 2 {
 		t.Errorf("the part is %v", part.Tensors())
 	}
-	if got := sum.Field("a", 2); !slices.Equal(got, []float64{3, 0}) {
-		t.Errorf("the field beside it is %v", got)
-	}
+	arrowtest.Equal(t, sum.Field("a", 2), []float64{3, 0}, "the field beside it")
 	if none := sum.Part("other"); len(none.Tensors()) > 0 {
 		t.Errorf("a part that was not set is %v", none.Tensors())
 	}

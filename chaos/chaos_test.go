@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -94,9 +93,7 @@ func TestFramesPass(t *testing.T) {
 			passes(t, client, broker, request(produceKey, uint32(i), content))
 			passes(t, broker, client, answer(uint32(i), content))
 		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("took %v", took)
-		}
+		arrowtest.Equal(t, time.Since(began), 0, "time that was taken")
 		broker.Close()
 		expectBroken(t, client)
 		p.group.Wait()
@@ -112,9 +109,7 @@ func TestDelay(t *testing.T) {
 			began := time.Now()
 			passes(t, client, broker, request(fetchKey, 1, "which"))
 			passes(t, broker, client, answer(1, "this"))
-			if took := time.Since(began); took != 2*latency {
-				t.Errorf("the round trip took %v, expected twice %v", took, latency)
-			}
+			arrowtest.Equal(t, time.Since(began), 2*latency, "the round trip")
 		}
 		// A reset does not wait for delayed frames.
 		p.Delay(time.Hour)
@@ -123,9 +118,7 @@ func TestDelay(t *testing.T) {
 		p.Reset()
 		expectBroken(t, broker)
 		p.group.Wait()
-		if took := time.Since(began); took != 0 {
-			t.Errorf("reset took %v", took)
-		}
+		arrowtest.Equal(t, time.Since(began), 0, "the time of a reset")
 	})
 }
 
@@ -135,16 +128,12 @@ func TestResetBreaksEveryConnection(t *testing.T) {
 		client, broker := through(p)
 		otherClient, otherBroker := through(p)
 		synctest.Wait()
-		if n := p.Reset(); n != 2 {
-			t.Errorf("%d connections", n)
-		}
+		arrowtest.Equal(t, p.Reset(), 2, "connections")
 		for _, c := range []net.Conn{client, broker, otherClient, otherBroker} {
 			expectBroken(t, c)
 		}
 		p.group.Wait()
-		if n := p.Reset(); n != 0 {
-			t.Errorf("%d connections are left", n)
-		}
+		arrowtest.Equal(t, p.Reset(), 0, "connections that are left")
 		client, broker = through(p)
 		passes(t, client, broker, request(fetchKey, 1, ""))
 		client.Close()
@@ -185,12 +174,8 @@ func TestProxyOnSockets(t *testing.T) {
 	defer accepted.Close()
 	send(t, client, request(fetchKey, 1, "which"))
 	expect(t, accepted, request(fetchKey, 1, "which"))
-	if n := p.Reset(); n != 1 {
-		t.Errorf("%d connections", n)
-	}
-	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("%v, expected a reset", err)
-	}
+	arrowtest.Equal(t, p.Reset(), 1, "connections")
+	arrowtest.MustFail(client.Read(make([]byte, 1)))(t, syscall.ECONNRESET)
 	broker.Close()
 	if c, err := net.Dial("tcp", p.Addr()); err == nil { // Dial may see the reset already
 		expectBroken(t, c)
@@ -299,9 +284,7 @@ func TestCheckVersions(t *testing.T) {
 
 func TestSameVersions(t *testing.T) {
 	want := []version{{1, false, "[0]", "a"}, {2, true, "[1]", "b"}}
-	if err := sameVersions(want, []version{want[0], want[1]}); err != nil {
-		t.Error(err)
-	}
+	arrowtest.NoError(t, sameVersions(want, []version{want[0], want[1]}))
 	for name, got := range map[string][]version{
 		"missing": want[:1], "more": {want[0], want[1], {3, true, "[2]", "c"}}, "digest": {want[0], {2, true, "[1]", "c"}},
 		"spans": {want[0], {2, true, "[2]", "b"}}, "kind": {want[0], {2, false, "[1]", "b"}}, "none": nil,
@@ -422,9 +405,7 @@ func TestHeldProcesses(t *testing.T) {
 	p.hold()
 	f.kill(p)
 	p.release() // the process has ended
-	if len(f.unexpected) != 0 {
-		t.Error("a killed process is reported")
-	}
+	arrowtest.Equal(t, len(f.unexpected), 0, "killed processes that are reported")
 }
 
 func TestLeaving(t *testing.T) {
@@ -449,11 +430,7 @@ func TestLeaving(t *testing.T) {
 func watched(t *testing.T) (*protocol.Client, *watch) {
 	t.Helper()
 	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
-	t.Cleanup(func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { arrowtest.NoError(t, log.Close()) })
 	client := protocol.NewClient(log, "test", nil)
 	for _, topic := range []string{client.Topics.Plans, client.Topics.Weights} {
 		arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}))
@@ -528,9 +505,7 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	if w.await(t.Context(), 9) {
 		t.Error("await returns true after the end of the run")
 	}
-	if err := following.Wait(); err != nil {
-		t.Error(err)
-	}
+	arrowtest.NoError(t, following.Wait())
 	if run, end := w.state(); end.State != schemas.Failed || run != plan(2).Run() {
 		t.Errorf("run %s, %+v", run, end)
 	}

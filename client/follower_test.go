@@ -29,11 +29,7 @@ import (
 func follow(t testing.TB, o Options) *Follower {
 	t.Helper()
 	f := arrowtest.Must(Follow(t.Context(), o))(t)
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { arrowtest.NoError(t, f.Close()) })
 	return f
 }
 
@@ -179,20 +175,16 @@ func TestDamagedVersionIsNotOffered(t *testing.T) {
 				}
 				p.publish()
 				s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
-				if s.Version != 1 {
-					t.Errorf("%s: the follower has version %d", kind, s.Version)
-				}
+				arrowtest.Equal(t, s.Version, 1, "%s: the follower's version", kind)
 				late := follow(t, p.options(cluster)) // as a server that starts now
 				await(t, late, 1)
-				if s := awaitStatus(t, late, func(s Status) bool { return s.Err != nil }); s.Version != 1 {
-					t.Errorf("%s: a follower that starts has version %d", kind, s.Version)
-				}
+				s = awaitStatus(t, late, func(s Status) bool { return s.Err != nil })
+				arrowtest.Equal(t, s.Version, 1, "%s: the version of a follower that starts", kind)
 				p.damage = nil
 				p.publish()
 				await(t, f, 3)
-				if s := awaitStatus(t, f, func(s Status) bool { return s.Err == nil }); s.Version != 3 {
-					t.Errorf("%s: the follower has version %d", kind, s.Version)
-				}
+				s = awaitStatus(t, f, func(s Status) bool { return s.Err == nil })
+				arrowtest.Equal(t, s.Version, 3, "%s: the follower's version", kind)
 			}
 		})
 	}
@@ -213,9 +205,7 @@ func TestFollowerOutlivesTrouble(t *testing.T) {
 		t.Errorf("stale: %v; the status is %+v", err, s)
 	}
 	p.publish()
-	if version(f) != 1 {
-		t.Errorf("the follower has version %d", version(f))
-	}
+	arrowtest.Equal(t, version(f), 1, "the follower's version")
 	outage.Remove()
 	await(t, f, 2)
 	awaitStatus(t, f, func(s Status) bool { return s.Silence < o.MaxSilence && s.Err == nil })
@@ -284,9 +274,7 @@ func TestPipelineThatIsNotThere(t *testing.T) {
 			t.Errorf("got %v, expected %s", err, want)
 		}
 	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory is there: %v", err)
-	}
+	arrowtest.MustFail(os.Stat(dir))(t, os.ErrNotExist)
 	f := follow(t, p.options(cluster))
 	p.publish()
 	await(t, f, 1)
@@ -318,9 +306,7 @@ func TestStale(t *testing.T) {
 		if err := f.Stale(); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
 			t.Errorf("after %v: %v, expected %q", c.elapsed, err, c.want)
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		arrowtest.NoError(t, f.Close())
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
@@ -22,9 +23,7 @@ func TestKafkaOffersSoon(t *testing.T) {
 	o := Options{Name: fmt.Sprintf("test-%d", time.Now().UnixNano()), Brokers: strings.Split(addresses, ",")}
 	p := largeVersions(newPublisherOf(t, kafkalog.Options{Brokers: o.Brokers}, o.Name))
 	defer func() {
-		if err := p.delete(); err != nil {
-			t.Error(err)
-		}
+		arrowtest.NoError(t, p.delete())
 	}()
 	f := follow(t, o)
 	var took []time.Duration

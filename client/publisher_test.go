@@ -54,11 +54,7 @@ func newPublisher(t testing.TB, o kafkalog.Options) *publisher {
 func newPublisherOf(t testing.TB, o kafkalog.Options, name string) *publisher {
 	t.Helper()
 	log := arrowtest.Must(kafkalog.Open(t.Context(), o))(t)
-	t.Cleanup(func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { arrowtest.NoError(t, log.Close()) })
 	topics := protocol.TopicsOf(name)
 	if err := log.Create(t.Context(), kafkalog.Topic{Name: topics.Plans, Partitions: 1}, kafkalog.Topic{Name: topics.Versions, Partitions: 1},
 		kafkalog.Topic{Name: topics.Examples, Partitions: 1}); err != nil {

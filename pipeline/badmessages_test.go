@@ -72,9 +72,7 @@ func TestBadMessages(t *testing.T) {
 			t.Errorf("%d rows, %d messages reported in quarantine, %d events; expected 600, %d, %d", report.Rows, report.Quarantined, events,
 				len(bad), len(bad))
 		}
-		if messages := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine); len(messages) != len(bad) {
-			t.Errorf("%d messages on the quarantine topic, expected %d", len(messages), len(bad))
-		}
+		arrowtest.Equal(t, len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)), len(bad), "messages on the quarantine topic")
 	}
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine) {
 		if header(m, "reason") == "" || header(m, "offset") == "" || header(m, "partition") != "1" {
@@ -123,12 +121,9 @@ func TestNoUsableMessage(t *testing.T) {
 		produce(t, log, job, 0, exampleMessage(t, examples.Rows{Rows: 0, Cols: 2, Floats: []float32{}}))
 		for range 2 {
 			err := trainError(t, log, job)
-			if want := "no examples on test.examples: " + test.want; !errors.As(err, new(*dispatch.RunError)) || !strings.Contains(err.Error(), want) {
-				t.Errorf("got error %v, expected a *RunError with %q", err, want)
-			}
-			if kept := len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)); kept != test.kept {
-				t.Errorf("on_bad_message %q: %d messages in quarantine, expected %d", test.policy, kept, test.kept)
-			}
+			arrowtest.Fails(t, err, new(*dispatch.RunError), "no examples on test.examples: "+test.want)
+			arrowtest.Equal(t, len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)), test.kept,
+				"on_bad_message %q: messages in quarantine", test.policy)
 		}
 	}
 }
@@ -158,9 +153,7 @@ func TestUnsupportedExamples(t *testing.T) {
 			value := must(examples.Encode(record, mem))(t)
 			log := openEmbedded(t)
 			produce(t, log, job, 0, kafkalog.Message{Value: value})
-			if err := trainError(t, log, job); !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got error %v, expected %q", err, c.want)
-			}
+			arrowtest.Fails(t, trainError(t, log, job), c.want)
 		})
 	}
 }
@@ -319,9 +312,7 @@ func TestHostileRecords(t *testing.T) {
 	}
 	recorder := &eventRecorder{}
 	report, _ := trainRecorded(t, log, job, recorder)
-	if report.WeightsDigest != want.WeightsDigest {
-		t.Errorf("digest %s, without damaged records %s", report.WeightsDigest, want.WeightsDigest)
-	}
+	arrowtest.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest with damaged records, and without")
 	topicNames := map[string]bool{}
 	for _, n := range eventsOf[event.Noticed](recorder) {
 		for _, topic := range []string{"statistics", "weights", "plans"} {
@@ -330,9 +321,7 @@ func TestHostileRecords(t *testing.T) {
 			}
 		}
 	}
-	if len(topicNames) != 3 {
-		t.Errorf("notices name the topics %v, expected statistics, weights and plans", topicNames)
-	}
+	arrowtest.Equal(t, len(topicNames), 3, "topics that notices name")
 	if versions, err := topics.Open(log, job.Name, nil).Versions(t.Context()); err != nil || len(versions) != 1 {
 		t.Errorf("%d versions, error %v; expected 1 version", len(versions), err)
 	}
@@ -473,9 +462,8 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 				return versions[0].WeightsDigest
 			}
 			want := digest(overflowMessages(t, 6, c.bad, c.sparse, weightless), 0)
-			if got := digest(overflowMessages(t, 6, c.bad, c.sparse, setTo(3e38, c.label)), 1); got != want {
-				t.Errorf("digest %s, without the row %s", got, want)
-			}
+			arrowtest.Equal(t, digest(overflowMessages(t, 6, c.bad, c.sparse, setTo(3e38, c.label)), 1), want,
+				"the digest with the row, and without")
 		})
 	}
 }
@@ -541,9 +529,7 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 		}
 		digests = append(digests, report.WeightsDigest)
 	}
-	if digests[0] != digests[1] {
-		t.Errorf("digests %v: they depend on memory", digests)
-	}
+	arrowtest.Equal(t, digests[0], digests[1], "digests by memory")
 	log := openEmbedded(t)
 	writeAll(t, log, job, overflowMessages(t, 6, 3, false, large))
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
@@ -653,12 +639,8 @@ func TestManyRuns(t *testing.T) {
 		t.Fatalf("%d versions, %v; expected %d", len(versions), err, keep)
 	}
 	for i, v := range versions {
-		if v.Version != runs-keep+1+i {
-			t.Errorf("version %d stays, expected %d", v.Version, runs-keep+1+i)
-		}
-		if _, err := topics.Open(log, job.Name, nil).Model(t.Context(), v.Run); err != nil {
-			t.Error(err)
-		}
+		arrowtest.Equal(t, v.Version, runs-keep+1+i, "a version that stays")
+		must(topics.Open(log, job.Name, nil).Model(t.Context(), v.Run))(t)
 	}
 	live := func(topic string) (n int) { // messages that compaction does not remove
 		keys := map[string]bool{}
@@ -679,9 +661,7 @@ func TestManyRuns(t *testing.T) {
 		t.Errorf("%d messages of the plans topic stay, expected a plan, an end and a removal of 64 runs", n)
 	}
 	job.Warm = "1"
-	if err := trainError(t, log, job); !errors.As(err, new(*protocol.NoVersionError)) {
-		t.Errorf("warm start from a version that was removed: %v", err)
-	}
+	arrowtest.Fails(t, trainError(t, log, job), new(*protocol.NoVersionError))
 }
 
 // countingLog counts the calls of a log, and the offsets that are read.
@@ -764,9 +744,7 @@ func TestManySources(t *testing.T) {
 		t.Errorf("the plan has %d messages, %v; expected several", len(messages), err)
 	}
 	report, _ := train(t, log, job)
-	if report.Rows != 2*sources {
-		t.Errorf("%d rows, expected %d", report.Rows, 2*sources)
-	}
+	arrowtest.Equal(t, report.Rows, 2*sources, "rows")
 }
 
 // What retention may delete before a run has ended is left out, and the report says so.
@@ -783,9 +761,7 @@ func TestExpiringExamples(t *testing.T) {
 		"an hour": {
 			map[string]string{"cleanup.policy": "delete", "retention.ms": fmt.Sprint(hour * 1000)},
 			func(age time.Duration) []int64 { // a message a minute in partition 0
-				if age != 45*time.Minute {
-					t.Errorf("asked for the age %v, expected three quarters of the retention", age)
-				}
+				arrowtest.Equal(t, age, 45*time.Minute, "the age that is asked for, three quarters of the retention")
 				return []int64{55, 30, 7}
 			}, []int64{55, 40, 7},
 		},
@@ -806,9 +782,7 @@ func TestExpiringExamples(t *testing.T) {
 			for _, span := range got {
 				from = append(from, span.From)
 			}
-			if !slices.Equal(from, test.want) {
-				t.Errorf("the spans begin at %v, expected %v", from, test.want)
-			}
+			arrowtest.Equal(t, from, test.want, "where the spans begin")
 		})
 	}
 }

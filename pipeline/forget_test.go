@@ -104,9 +104,7 @@ func TestForgottenRowsWeighNothing(t *testing.T) {
 				t.Errorf("%+v, expected %d rows, and version 1", done, want)
 			}
 			after, _ := train(t, log, job)
-			if n := after.PassedOver[coverage.ForgottenRow]; n != done.Rows {
-				t.Errorf("%d rows passed over as forgotten, expected %d", n, done.Rows)
-			}
+			arrowtest.Equal(t, after.PassedOver[coverage.ForgottenRow], done.Rows, "rows passed over as forgotten")
 			if want, _ := train(t, weightless, job); after.WeightsDigest != want.WeightsDigest || after.WeightsDigest == before.WeightsDigest {
 				t.Errorf("digest %s, expected %s; %s before", after.WeightsDigest, want.WeightsDigest, before.WeightsDigest)
 			}
@@ -183,9 +181,7 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 			got, left = append(got, n), left-n
 		}
 	}
-	if !slices.Equal(got, forgets) {
-		t.Errorf("increments have %v forgotten rows, expected %v", got, forgets)
-	}
+	arrowtest.Equal(t, got, forgets, "forgotten rows of the increments")
 	manifest := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 	if n := report.Updates[len(report.Updates)-1].WindowRows; n != left || manifest.WindowRows != left {
 		t.Errorf("the report has a window of %d rows and the version of %d, expected %d of %d", n, manifest.WindowRows, left, w.Rows())
@@ -206,9 +202,7 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 		`no message on test.examples has the key "b"`: {Rows: good, Keys: []string{"a", "b"}},
 		`there is no source "x" on test.plans`:        {Rows: good, Sources: []string{"x"}},
 	} {
-		if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, expected %s", err, want)
-		}
+		arrowtest.MustFail(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t, want)
 	}
 	check := func() {
 		t.Helper()
@@ -220,10 +214,8 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 	noError(t, log.Delete(t.Context(), "test.forget"))
 	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "test.forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
 		"retention.ms": "604800000"}}))
-	if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: good}); !strings.Contains(fmt.Sprint(err),
-		"deletes messages that must stay") {
-		t.Errorf("got error %v, expected that the topic deletes messages", err)
-	}
+	arrowtest.MustFail(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: good}))(t,
+		"deletes messages that must stay")
 	check()
 }
 
@@ -320,9 +312,8 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 	if got := forgottenRows(t, log, job); !slices.Equal(got, want) || done.Rows != int64(len(want)) {
 		t.Errorf("%+v: the rows %v are forgotten, expected %v", done, got, want)
 	}
-	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != int64(len(want)) {
-		t.Errorf("passed over %v, expected %d forgotten rows", report.PassedOver, len(want))
-	}
+	report, _ := train(t, log, job)
+	arrowtest.Equal(t, report.PassedOver[coverage.ForgottenRow], int64(len(want)), "rows passed over as forgotten")
 	for _, text := range []string{"clicks/4/0-1000", "clicks/0/3-5"} { // a range of offsets
 		read := sourceRows(t, text)
 		for i := range 100 {
@@ -335,9 +326,7 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 		}
 		forget(t, log, job, source.ToForget{Read: read})
 		slices.Sort(want)
-		if got := forgottenRows(t, log, job); !slices.Equal(got, want) {
-			t.Errorf("%s: the rows %v are forgotten, expected %v", text, got, want)
-		}
+		arrowtest.Equal(t, forgottenRows(t, log, job), want, "%s: the rows that are forgotten", text)
 	}
 	_, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Keys: []string{"u7", "u77"},
 		Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
@@ -464,9 +453,7 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 				forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"),
 					Now: test.now})
 				after := learn()
-				if want := []string{"ring0", "ring1", "ring2"}; !slices.Equal(after.Labels, want) {
-					t.Errorf("labels %q, expected %q", after.Labels, want)
-				}
+				arrowtest.Equal(t, after.Labels, []string{"ring0", "ring1", "ring2"}, "labels")
 				publishedAfter(t, log, job, before, alice)
 				again := !test.chain || test.now // else the increments of the window leave the bad message out
 				if there := readTopic(t, log, job.Name+".quarantine"); again && (len(there) != 1 ||
@@ -556,9 +543,7 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	produceRings(t, log, job, 103, 107)
 	rec := &eventRecorder{}
 	report, _ = trainRecorded(t, log, job, rec)
-	if n := report.PassedOver[coverage.ForgottenRow]; n != 40 {
-		t.Errorf("%d rows forgotten, expected 40", n)
-	}
+	arrowtest.Equal(t, report.PassedOver[coverage.ForgottenRow], 40, "rows passed over as forgotten")
 	notices := ""
 	for _, n := range eventsOf[event.Noticed](rec) {
 		notices += n.Text + "\n"
@@ -568,9 +553,8 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	}
 	old := schemas.Forget{Rows: rowsNamed(t, job, "test.examples/0/4/0-4")}
 	must(topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)
-	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 45 {
-		t.Errorf("passed over: %v, expected 45 rows", report.PassedOver)
-	}
+	report, _ = train(t, log, job)
+	arrowtest.Equal(t, report.PassedOver[coverage.ForgottenRow], 45, "rows passed over as forgotten")
 	var left []int
 	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	for _, v := range versions {
@@ -686,15 +670,11 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 		return err
 	}
 	err := first()
-	if !strings.Contains(fmt.Sprint(err), "@0 has expired, and is not the same") {
-		t.Errorf("without weights: got error %v, expected that the message is not the same", err)
-	}
+	arrowtest.Fails(t, err, "@0 has expired, and is not the same")
 	deleteRecords(t, log, job.Examples.FromTopic, 0, 5)
 	p = topics.OpenFor(log, job, nil)
 	err = first()
-	if !errors.As(err, new(*kafkalog.DeletedError)) {
-		t.Errorf("without the source: got error %v, expected a *DeletedError", err)
-	}
+	arrowtest.Fails(t, err, new(*kafkalog.DeletedError))
 	for n := range 3 {
 		deleteRecords(t, log, job.Examples.FromTopic, int32(n), 60)
 	}
@@ -846,9 +826,7 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 		t.Errorf("trained again: %d rows, weights %s; expected %d and %s", again.Rows, again.WeightsDigest, report.Rows, report.WeightsDigest)
 	}
 	without(func(partition int, offset int64) bool { return partition == 1 && offset < 9 })
-	if err := verify("2"); err == nil || !strings.Contains(err.Error(), "has expired, and is not the same") {
-		t.Errorf("without other rows: got error %v, expected one about rows that are not the same", err)
-	}
+	arrowtest.Fails(t, verify("2"), "has expired, and is not the same")
 }
 
 // walkIn is a row of the topic of the tests of archives. Rows from the middle on have a further field.
@@ -1134,9 +1112,7 @@ func TestArchivesHaveTheWeightsOfTheTopic(t *testing.T) {
 				writeVisits(t, log, rows, cut)
 				job.Examples.Archive.Files, job.Examples.Archive.Layout = writeArchive(t, layout, random, rows, to), layout
 			}
-			if got := results(t, log, job); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%v, expected %v", got, want)
-			}
+			arrowtest.Equal(t, fmt.Sprint(results(t, log, job)), fmt.Sprint(want), "digests with the archive, and with the topic")
 		})
 	}
 }
@@ -1167,23 +1143,16 @@ func TestArchivesWithGaps(t *testing.T) {
 	}
 	other := slices.Clone(rows[1])
 	other[22].Count++
-	if _, err := follow(25, "different", other); err == nil || !strings.Contains(err.Error(), "visits[1]@22: ") ||
-		!strings.Contains(err.Error(), `has another message than the topic: column "count"`) {
-		t.Error(err)
-	}
+	arrowtest.MustFail(follow(25, "different", other))(t, "visits[1]@22: ", `has another message than the topic: column "count"`)
 	other[22].Count, other[12].Count = rows[1][22].Count, rows[1][12].Count+1
-	if _, err := follow(25, "different files", rows[1], other); err == nil || !strings.Contains(err.Error(), "visits[1]@12: ") ||
-		!strings.Contains(err.Error(), ".json has another message than ") || !strings.Contains(err.Error(), ".avro: column") {
-		t.Error(err)
-	}
+	arrowtest.MustFail(follow(25, "different files", rows[1], other))(t,
+		"visits[1]@12: ", ".json has another message than ", ".avro: column")
 	job.Examples.Archive.OnGap, job.Examples.Categorical = archive.GapContinue, []string{"count"} // with words, which are read before
 	rec, err := follow(15, "continued", rows[1])
 	if lost := eventsOf[event.Lost](rec); err != nil || len(lost) != 1 || lost[0] != (event.Lost{Topic: "visits", Partition: 1, From: 15, To: 20}) {
 		t.Error(err, lost)
 	}
-	if got := len(countedRows(t, log, job)); got != 85 {
-		t.Errorf("%d rows, expected 85", got)
-	}
+	arrowtest.Equal(t, len(countedRows(t, log, job)), 85, "rows")
 	job.Name = "trained"
 	if report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}); err != nil || report.LostMessages != 5 {
 		t.Errorf("%v: the report is %+v, expected 5 lost messages", err, report)

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -56,11 +55,7 @@ func connect(t *testing.T, log *kafkalog.Log) *kafkalog.Log {
 }
 
 func closeAfter(t testing.TB, log *kafkalog.Log) {
-	t.Cleanup(func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { noError(t, log.Close()) })
 }
 
 func openBLAS(t testing.TB) *kernel.BLAS {
@@ -235,9 +230,7 @@ func trainUntil(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(event
 				cancel()
 			}
 		}})
-	if !errors.Is(err, context.Canceled) {
-		t.Fatalf("got error %v, expected the run to be interrupted", err)
-	}
+	arrowtest.Fails(t, err, context.Canceled)
 }
 
 // trainUntilOn is trainUntil on an embedded broker of its own in dir, which it stops. So nothing comes late: a broker may apply a write

@@ -55,13 +55,9 @@ func openKafka(t *testing.T) (*kafkalog.Log, string) {
 			t.Error(err)
 		}
 		for _, topic := range all {
-			if err := log.Delete(ctx, topic.Name); err != nil {
-				t.Error(err)
-			}
+			noError(t, log.Delete(ctx, topic.Name))
 		}
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, log.Close())
 	})
 	return log, name
 }
@@ -157,9 +153,7 @@ func joinByStreams(t *testing.T, log *kafkalog.Log, name, joined string, rows in
 		<-counted
 	case failed = <-counted:
 		cancel()
-		if err := program.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
+		noError(t, program.Process.Signal(syscall.SIGTERM))
 		<-ended // with the status of the signal
 	}
 	if failed != nil {
@@ -273,11 +267,7 @@ func (s secured) open(t *testing.T, user string) *kafkalog.Log {
 			SASL: secure.SASL{Mechanism: "SCRAM-SHA-512", Username: user, PasswordFile: s.file(user + ".password")},
 		},
 	}))(t)
-	t.Cleanup(func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { noError(t, log.Close()) })
 	return log
 }
 
@@ -371,9 +361,7 @@ func TestKafkaACLs(t *testing.T) {
 	administrator, topicNames := cluster.open(t, "admin"), protocol.TopicsOf(job.Name)
 	t.Cleanup(func() {
 		for _, topic := range topics.Topics(job) {
-			if err := administrator.Delete(context.Background(), topic.Name); err != nil {
-				t.Error(err)
-			}
+			noError(t, administrator.Delete(context.Background(), topic.Name))
 		}
 	})
 	acls := documentedACLs(t, job.Name)
@@ -453,9 +441,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	admin := cluster.open(t, "admin")
 	t.Cleanup(func() {
 		for _, topic := range topics.Topics(job) {
-			if err := admin.Delete(context.Background(), topic.Name); err != nil {
-				t.Error(err)
-			}
+			noError(t, admin.Delete(context.Background(), topic.Name))
 		}
 	})
 	acls := documentedACLs(t, job.Name)
@@ -501,9 +487,7 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 	topicNames, admin := protocol.TopicsOf(job.Name), cluster.open(t, "admin")
 	t.Cleanup(func() {
 		for _, topic := range append(topics.Topics(job), kafkalog.Topic{Name: topicNames.Predictions}) {
-			if err := admin.Delete(context.Background(), topic.Name); err != nil {
-				t.Error(err)
-			}
+			noError(t, admin.Delete(context.Background(), topic.Name))
 		}
 	})
 	report, _, err := Train(t.Context(), admin, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
@@ -544,9 +528,7 @@ func TestKafkaFollowOfAUser(t *testing.T) {
 	job.Name = name
 	t.Cleanup(func() {
 		for _, topic := range append(topics.Topics(job), kafkalog.Topic{Name: job.Examples.FromTopic}) {
-			if err := admin.Delete(context.Background(), topic.Name); err != nil {
-				t.Error(err)
-			}
+			noError(t, admin.Delete(context.Background(), topic.Name))
 		}
 	})
 	acls := aclsOf(documentedACLs(t, name), "train", "train")
@@ -594,9 +576,7 @@ func startRole(t *testing.T, role func(ctx context.Context, rec event.Recorder) 
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		<-ended.Done()
-		if err := context.Cause(ended); !errors.Is(err, context.Canceled) {
-			t.Errorf("the role ended with error %v", err)
-		}
+		arrowtest.Fails(t, context.Cause(ended), context.Canceled)
 	})
 	t.Cleanup(s.stop)
 	return s

@@ -23,6 +23,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
@@ -142,9 +143,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 		}
 	}
 	job.Retrain.OnNewClass = topics.NewClassStop
-	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}); !errors.As(err, new(*newClassError)) {
-		t.Errorf("stop: %v", err)
-	}
+	arrowtest.MustFail(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t, new(*newClassError))
 }
 
 // The gate compares the version itself, with the weights that it has, and the one that subscribers have, on the same
@@ -304,9 +303,7 @@ func TestReportOfAChain(t *testing.T) {
 	}
 	p := topics.OpenFor(log, job, nil)
 	all := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
-	if hulls := spans.Hulls(); !reflect.DeepEqual(hulls, coverage.Spans(all)) {
-		t.Errorf("runs added %v of %v", hulls, all)
-	}
+	arrowtest.Equal(t, spans.Hulls(), coverage.Spans(all), "what runs added")
 	check := func(what string, gotRows int64, gotWrong float64) {
 		t.Helper()
 		if gotRows != rows || math.Abs(gotWrong-wrong) > 1e-6 {
@@ -387,9 +384,7 @@ func TestServedErrors(t *testing.T) {
 				if versions++; r.Kind == schemas.RunFull {
 					reports = nil
 				}
-				if !slices.Equal(r.Served, reports) {
-					t.Errorf("version %d says %v, expected %v", r.Version, r.Served, reports)
-				}
+				arrowtest.Equal(t, r.Served, reports, "what version %d says of its answers", r.Version)
 			}))
 			if err != nil || versions != len(want) {
 				t.Fatalf("%d versions, %v", versions, err)
@@ -463,9 +458,7 @@ func retraining(t *testing.T, brokers []string) (expected <-chan event.Expecting
 	}()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		arrowtest.Fails(t, <-ended, context.Canceled)
 	})
 	return expects, stands
 }
@@ -585,16 +578,10 @@ func TestLeave(t *testing.T) {
 			plan := &schemas.Chain{Number: 4, Until: 4000, Update: &schemas.Update{Decay: 0.5}}
 			stays := leaveRule{retrain: topics.RetrainOptions{Window: test.window, Decay: 1}, bytes: schemas.WindowBytes, staying: test.staying}.
 				leave(plan, w, test.found)
-			if got := fmt.Sprint(numbers(plan.Update.Leave)); got != test.want {
-				t.Errorf("%s leave, expected %s", got, test.want)
-			}
-			if len(stays)+len(plan.Update.Leave) != len(w.Increments) {
-				t.Errorf("%d stay and %d leave of %d", len(stays), len(plan.Update.Leave), len(w.Increments))
-			}
+			arrowtest.Equal(t, fmt.Sprint(numbers(plan.Update.Leave)), test.want, "the increments that leave")
+			arrowtest.Equal(t, len(stays)+len(plan.Update.Leave), len(w.Increments), "increments that stay or leave")
 			for _, c := range plan.Update.Leave {
-				if c.Weight != 0.5 {
-					t.Errorf("increment %d leaves with the weight %v, expected its own after one more update", c.Number, c.Weight)
-				}
+				arrowtest.Equal(t, c.Weight, 0.5, "the weight with which increment %d leaves, its own after one more update", c.Number)
 			}
 		})
 	}
@@ -627,9 +614,8 @@ func TestFullIsDue(t *testing.T) {
 	} {
 		s := chainState{head: head, window: windowOf(10, 10, 10)}
 		s.window.FullRows = 30
-		if test.change(&s); s.fullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()) != test.want {
-			t.Errorf("%s: full is due: %v", test.name, !test.want)
-		}
+		test.change(&s)
+		arrowtest.Equal(t, s.fullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()), test.want, "%s: full is due", test.name)
 	}
 }
 
@@ -796,15 +782,9 @@ func TestCutPassesOverGaps(t *testing.T) {
 		t.Run(fmt.Sprint(gap), func(t *testing.T) {
 			topic := &fakeTopic{offsets: [][]int64{{0, gap, gap + 1, 3 * gap}, {5, 5 + 2*gap}}}
 			b := backlogOf(topic)
-			if got, want := cutAll(t, b).Hulls(), fmt.Sprint(topic.bounds()); fmt.Sprint(got) != want {
-				t.Errorf("the cut has %v, the topic %s", got, want)
-			}
-			if topic.read != 6 {
-				t.Errorf("%d messages were read, the topic has 6", topic.read)
-			}
-			if left := b.behind(); left.Messages != 6 {
-				t.Errorf("%d messages are behind before a run takes them, expected 6", left.Messages)
-			}
+			arrowtest.Equal(t, fmt.Sprint(cutAll(t, b).Hulls()), fmt.Sprint(topic.bounds()), "the cut, and the topic")
+			arrowtest.Equal(t, topic.read, 6, "messages that were read")
+			arrowtest.Equal(t, b.behind().Messages, 6, "messages that are behind before a run takes them")
 		})
 	}
 }
@@ -818,12 +798,8 @@ func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
 	b.refresh(topic.bounds())
 	b.follow([]schemas.SourceSeal{{ID: "s", Attempt: "a", Partitions: 2, Spans: coverage.Spans{{Partition: 0, From: 7, To: 8}}}}, nil, topic.bounds())
 	topic.asked = coverage.Spans{}
-	if got, want := cutAll(t, b), "[[0]@6–8]"; fmt.Sprint(got) != want {
-		t.Errorf("cut %v, expected %s", got, want)
-	}
-	if topic.asked[0].From != 6 {
-		t.Errorf("asked for %v", topic.asked)
-	}
+	arrowtest.Equal(t, fmt.Sprint(cutAll(t, b)), "[[0]@6–8]", "the cut")
+	arrowtest.Equal(t, topic.asked[0].From, 6, "the first offset that is asked for")
 }
 
 // standingRows is how many rows a message has in the tests of what a chain stands on. An update takes two messages.
@@ -881,9 +857,7 @@ func made(report *Retraining) (list []string) {
 // expect compares versions of a report with what they should be.
 func expect(t *testing.T, what string, report *Retraining, want ...string) {
 	t.Helper()
-	if got := made(report); !slices.Equal(got, want) {
-		t.Errorf("%s: the versions are\n%s\nexpected\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	arrowtest.Equal(t, made(report), want, "%s: the versions", what)
 }
 
 // notices returns whether a notice has a text.
@@ -969,9 +943,8 @@ func TestChainOutlivesLosses(t *testing.T) {
 		}, []string{"full 0 of 400", "update 80 of 400", "update 40 of 360"}, ".state has lost the state", 13, nil, func(t *testing.T, m *schemas.Manifest) {
 			// The plans since the last full run are gone too: the window is all that the chain has looked at.
 			window := windowOfPlans(m, nil, false)
-			if got := fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
-				t.Errorf("all that the chain has looked at is %s", got)
-			}
+			arrowtest.Equal(t, fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends), "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]",
+				"all that the chain has looked at")
 		}},
 		"the manifest of the newest version": {1, 10, nil, false, lostVersions(1), []string{"full 0 of 320", "update 80 of 400",
 			"update 80 of 480"}, "Version:5", 8, nil, nil},
@@ -1142,9 +1115,7 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 		if spoil(wrong); r.submit(t.Context(), wrong) == nil {
 			t.Errorf("a plan with %s is no error", what)
 		}
-		if after := len(readTopic(t, log, p.Topics.Plans)); after != before {
-			t.Errorf("a plan with %s is on the topic", what)
-		}
+		arrowtest.Equal(t, len(readTopic(t, log, p.Topics.Plans)), before, "messages on the topic, without the plan with %s", what)
 	}
 }
 
@@ -1212,9 +1183,7 @@ func secondClass(t *testing.T, log *kafkalog.Log, job topics.Job, says string, m
 	before := readLedger(t, p).Chained()
 	for range 2 { // whenever it is started
 		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if !errors.As(err, new(*solve.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
-			t.Errorf("got error %v, expected that there is one label", err)
-		}
+		arrowtest.Fails(t, err, new(*solve.LabelsError), `all examples have the label "ring0"`)
 	}
 	waits, ended, retrained := make(chan struct{}), make(chan error, 1), make(chan event.Retrained, 10)
 	recorder := &eventRecorder{on: func(e event.Event) {
@@ -1237,9 +1206,7 @@ func secondClass(t *testing.T, log *kafkalog.Log, job topics.Job, says string, m
 	case err := <-ended:
 		t.Fatalf("the chain has ended: %v", err)
 	}
-	if runs := readLedger(t, p).Chained(); !reflect.DeepEqual(runs, before) {
-		t.Errorf("run %+v was made after %+v", runs, before)
-	}
+	arrowtest.Equal(t, readLedger(t, p).Chained(), before, "the newest run")
 	produce(t, log, job, 0, more...)
 	select {
 	case made := <-retrained:
@@ -1319,9 +1286,7 @@ func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
 					}
 				}
 				for _, e := range eventsOf[event.Ended](recorder) {
-					if e.State != schemas.Done {
-						t.Errorf("with classes %q: %+v", classes, e)
-					}
+					arrowtest.Equal(t, e.State, schemas.Done, "with classes %q: the state", classes)
 				}
 			}
 		})
@@ -1367,13 +1332,9 @@ func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
 		}
 		return kinds
 	}
-	if got := kinds(2); !slices.Equal(got, []string{schemas.RunFull, schemas.RunUpdate}) {
-		t.Errorf("versions are %q", got)
-	}
+	arrowtest.Equal(t, kinds(2), []string{schemas.RunFull, schemas.RunUpdate}, "versions")
 	job.Examples.Holdout = 0.2
-	if got := kinds(2); !slices.Equal(got, []string{schemas.RunFull, schemas.RunUpdate}) {
-		t.Errorf("with another holdout versions are %q, expected a full one and an update", got)
-	}
+	arrowtest.Equal(t, kinds(2), []string{schemas.RunFull, schemas.RunUpdate}, "versions with another holdout")
 }
 
 // A version that has learnt a class that appears later is offered, whatever classes weigh: of the rows of that class, the version before

@@ -74,11 +74,10 @@ func TestExpiredSourceIsListed(t *testing.T) {
 	id := expect(source.Sealed, 7)
 	removeSource(t, log, files.Name, id)
 	expect(source.Removed, 7)
-	if report, _ := train(t, log, files); report.Rows != 640 {
-		t.Errorf("%d rows of the file, expected 640", report.Rows)
-	}
+	report, _ := train(t, log, files)
+	arrowtest.Equal(t, report.Rows, 640, "rows of the file")
 	expect(source.Sealed, 10)
-	report, _ := train(t, log, topic)
+	report, _ = train(t, log, topic)
 	if want := (coverage.PassedOver{coverage.Removed: 7}); report.Rows != 640 || !maps.Equal(report.PassedOver, want) {
 		t.Errorf("%d rows, passed over %v; expected 640 and %v", report.Rows, report.PassedOver, want)
 	}
@@ -101,10 +100,8 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 		time.Since(s[0].Since) > time.Hour {
 		t.Fatalf("%+v, expected an unfinished source of %d messages", s, written)
 	}
-	if _, err := source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}); !strings.Contains(fmt.Sprint(err),
-		"there is no source "+strconv.Quote(s[0].ID)) {
-		t.Errorf("removed an unfinished source: %v", err)
-	}
+	arrowtest.MustFail(source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}))(t,
+		"there is no source "+strconv.Quote(s[0].ID))
 	train(t, log, files)
 	if s := sourcesOf(t, log, files.Name); len(s) != 1 || s[0].State != source.Sealed || s[0].Messages != 100 {
 		t.Errorf("%+v, expected a sealed source of 100 messages", s)
@@ -121,9 +118,8 @@ func TestContentCountsOnce(t *testing.T) {
 	again.Examples.Train = []string{data.writeCSV(t, t.TempDir(), "renamed.csv")}
 	again.Examples.BatchRows, again.Examples.Partitions, again.Examples.Classes = 50, 7, []string{"ring0", "ring1"}
 	recorder := &eventRecorder{}
-	if report, _ := trainRecorded(t, log, again, recorder); report.Rows != 300 {
-		t.Errorf("%d rows, expected 300", report.Rows)
-	}
+	report, _ := trainRecorded(t, log, again, recorder)
+	arrowtest.Equal(t, report.Rows, 300, "rows")
 	for _, e := range eventsOf[event.Ingested](recorder) {
 		if !e.Known {
 			t.Errorf("ingested again: %+v", e)
@@ -138,9 +134,7 @@ func TestContentCountsOnce(t *testing.T) {
 	conflict.Examples.Train, conflict.Examples.Test = nil, []string{data.writeCSV(t, t.TempDir(), "test.csv")}
 	err := trainError(t, log, conflict)
 	for _, part := range []string{"test.csv is in examples.test", "as train.csv in examples.train"} {
-		if !strings.Contains(fmt.Sprint(err), part) {
-			t.Errorf("%q does not contain %q", err, part)
-		}
+		arrowtest.Fails(t, err, part)
 	}
 }
 
@@ -195,19 +189,13 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	if err != nil || len(versions) != 1 {
 		t.Errorf("%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
 	}
-	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}); err != nil {
-		t.Error(err)
-	}
+	must(replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}))(t)
 	own := reader
 	own.Examples.Topic = ""
-	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}); !strings.Contains(fmt.Sprint(err),
-		"reads the examples of") {
-		t.Errorf("got %v, expected that the examples are others", err)
-	}
+	arrowtest.MustFail(replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}))(t,
+		"reads the examples of")
 	own.Examples.Topic = "pictures"
-	if err := trainError(t, log, own); !strings.Contains(fmt.Sprint(err), "topic pictures does not exist") {
-		t.Errorf("got %v, expected that there is no topic", err)
-	}
+	arrowtest.Fails(t, trainError(t, log, own), "topic pictures does not exist")
 	if exists, err := log.Exists(t.Context(), "pictures"); exists || err != nil {
 		t.Errorf("the topic exists: %v, %v", exists, err)
 	}
@@ -249,18 +237,12 @@ func TestBoundsByOffsets(t *testing.T) {
 		for _, span := range m.Manifest.Plan.Spans {
 			messages += span.Len()
 		}
-		if messages != 10-c.outside {
-			t.Errorf("from %v to %v: the plan has spans %v", c.from, c.to, m.Manifest.Plan.Spans)
-		}
+		arrowtest.Equal(t, messages, 10-c.outside, "from %v to %v: messages of the plan's spans", c.from, c.to)
 	}
 	bounded.Examples.From, bounded.Examples.To = []string{"1", "2", "3"}, nil
-	if err := trainError(t, log, bounded); !strings.Contains(fmt.Sprint(err), "has 3 offsets") {
-		t.Errorf("got %v, expected that there are too many offsets", err)
-	}
+	arrowtest.Fails(t, trainError(t, log, bounded), "has 3 offsets")
 	bounded.Examples.From = []string{"5"}
-	if err := trainError(t, log, bounded); !strings.Contains(fmt.Sprint(err), "no examples on") {
-		t.Errorf("got %v, expected that there are no examples", err)
-	}
+	arrowtest.Fails(t, trainError(t, log, bounded), "no examples on")
 }
 
 // A bound by time means the first message whose rows have this time or a later one: that of the messages of a followed topic that they
@@ -289,9 +271,7 @@ func TestBoundsByTime(t *testing.T) {
 			}
 			job.Examples.From, job.Examples.To = []string{at(6).Add(time.Minute).Format(time.RFC3339)}, nil
 			err := trainError(t, log, job)
-			if !strings.Contains(fmt.Sprint(err), "it has [0]@0–8") {
-				t.Errorf("got %v, expected that there are no examples", err)
-			}
+			arrowtest.Fails(t, err, "it has [0]@0–8")
 		})
 	}
 }
@@ -336,9 +316,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
 	next(639, 767) // without the forgotten one
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, <-ended, context.Canceled)
 	chains := map[string][]string{}
 	settings, before := topicsOf(t, log, owner.Name+".")
 	for _, job := range []topics.Job{readerOf(topic, "second"), topic} {
@@ -355,9 +333,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	}
 	moved := topic
 	moved.Name = "second"
-	if _, err := Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}); !strings.Contains(fmt.Sprint(err), "reads the examples of") {
-		t.Errorf("got %v, expected that the examples are others", err)
-	}
+	arrowtest.MustFail(Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}))(t, "reads the examples of")
 }
 
 // Messages that were deleted before a version learnt them are lost, which is said also if no message follows.
@@ -448,9 +424,7 @@ func checkCounted(t *testing.T, log *kafkalog.Log, job topics.Job, rows int) {
 	for i := range want {
 		want[i] = i
 	}
-	if got := countedRows(t, log, job); !slices.Equal(got, want) {
-		t.Errorf("the rows that count are %v, expected 0 to %d, each once", got, rows-1)
-	}
+	arrowtest.Equal(t, countedRows(t, log, job), want, "the rows that count")
 }
 
 func followToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) *eventRecorder {
@@ -485,16 +459,13 @@ func TestFollowQuarantines(t *testing.T) {
 		if bad.Get("topic") != "clicks" || bad.Get("partition") != "3" || !strings.HasPrefix(bad.Key, "clicks/3/") {
 			t.Errorf("a message in quarantine has the key %s and the headers %v", bad.Key, bad.Headers)
 		}
-		if want := map[bool]string{true: trace}[bad.Get("key") == "k"]; bad.Get("traceparent") != want {
-			t.Errorf("traceparent %q, expected %q", bad.Get("traceparent"), want)
-		}
+		arrowtest.Equal(t, bad.Get("traceparent"), map[bool]string{true: trace}[bad.Get("key") == "k"], "traceparent")
 		reasons = append(reasons, bad.Get("reason"))
 	}
-	if want := []string{`column 2: "x" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, ` +
+	arrowtest.Equal(t, reasons, []string{`column 2: "x" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, ` +
 		"examples.missing_values lists the words for a missing value",
-		"an empty value: expected one example a line, without a header"}; !slices.Equal(reasons, want) {
-		t.Errorf("in quarantine because of %q, expected %q", reasons, want)
-	}
+		"an empty value: expected one example a line, without a header"},
+		"reasons of quarantine")
 	if events := eventsOf[event.Quarantined](recorder); len(events) != 2 || events[0].Topic != "clicks" {
 		t.Errorf("recorded %v", events)
 	}
@@ -585,9 +556,7 @@ func TestFollowTopicThatHasChanged(t *testing.T) {
 					followToEnd(t, log, job)
 				}
 				slices.Sort(want)
-				if got := countedRows(t, log, job); !slices.Equal(got, want) {
-					t.Errorf("%s: the rows %v count, expected %v", choice, got, want)
-				}
+				arrowtest.Equal(t, countedRows(t, log, job), want, "%s: the rows that count", choice)
 			}
 		})
 	}
@@ -606,15 +575,11 @@ func TestFollowTopicThatForgets(t *testing.T) {
 		}
 		deleteRecords(t, log, "clicks", 0, first)
 		rec := followToEnd(t, log, job)
-		if rows := countedRows(t, log, job); len(rows) != want {
-			t.Errorf("without the offsets before %d: %d rows count, expected %d", first, len(rows), want)
-		}
+		arrowtest.Equal(t, len(countedRows(t, log, job)), want, "without the offsets before %d: rows that count", first)
 		said := slices.ContainsFunc(eventsOf[event.Lost](rec), func(e event.Lost) bool {
 			return e == event.Lost{Topic: "clicks", From: 100, To: 110}
 		})
-		if said != (first == 110) {
-			t.Errorf("without the offsets before %d: notices %v", first, eventsOf[event.Noticed](rec))
-		}
+		arrowtest.Equal(t, said, first == 110, "without the offsets before %d: something is lost", first)
 	}
 }
 
@@ -676,9 +641,7 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			test.change(&changed)
 			check := func(err error) {
 				t.Helper()
-				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-					t.Errorf("got error %v, expected %q", err, test.want)
-				}
+				arrowtest.Fails(t, err, test.want)
 			}
 			learn := func(l *kafkalog.Log) {
 				t.Helper()
@@ -764,17 +727,13 @@ func TestFollowWithCategories(t *testing.T) {
 	job := clicks(t, log, 0)
 	job.Examples.Categorical = []string{"1"}
 	follow := func() error { return source.Follow(t.Context(), log, job, true, &eventRecorder{}) }
-	if err := follow(); err == nil || !strings.Contains(err.Error(), "no message has a word in the column 1 of examples.categorical yet") {
-		t.Errorf("a topic without rows: %v", err)
-	}
+	arrowtest.Fails(t, follow(), "no message has a word in the column 1 of examples.categorical yet")
 	named := job
 	named.Examples.Format, named.Examples.Label, named.Examples.Categorical = "json", "cliked", []string{"colour"}
 	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}))
 	send(t, log, timed{topic: "misspelt", value: `{"clicked": "a", "colour": "red"}`})
 	named.Examples.FromTopic = "misspelt"
-	if err := source.Follow(t.Context(), log, named, true, &eventRecorder{}); err == nil || !strings.Contains(err.Error(), `no column "cliked"`) {
-		t.Errorf("a topic without the label column: %v", err)
-	}
+	arrowtest.Fails(t, source.Follow(t.Context(), log, named, true, &eventRecorder{}), `no column "cliked"`)
 	for _, values := range [][]string{{"a,red,1", "b,blue,2\na,red,3"}, {"b,green,4"}} {
 		for partition, value := range values {
 			must(log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}))(t)
@@ -801,10 +760,7 @@ func TestFollowWithCategories(t *testing.T) {
 		}
 	}
 	job.Examples.Categorical, job.Examples.Missing.Mode = []string{"2"}, layout.MissingMean
-	if err := follow(); err == nil || !strings.Contains(err.Error(),
-		"have no words in the column 2: expected the columns of when the topic was first followed") {
-		t.Errorf("other columns: %v", err)
-	}
+	arrowtest.Fails(t, follow(), "have no words in the column 2: expected the columns of when the topic was first followed")
 }
 
 // A column that rows had, and that most new rows lack, as a producer has renamed it, is named. Its rows go to quarantine,
@@ -1166,9 +1122,7 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 	for _, topic := range topics.Topics(zero) {
 		configs := must(log.Configs(t.Context(), topic.Name))(t)
 		for key, value := range topic.Config {
-			if got := configs[topic.Name][key]; got != value {
-				t.Errorf("%s: %s is %q, expected %q", topic.Name, key, got, value)
-			}
+			arrowtest.Equal(t, configs[topic.Name][key], value, "%s: %s", topic.Name, key)
 		}
 	}
 }
@@ -1184,9 +1138,7 @@ func TestShortRetention(t *testing.T) {
 			topic.Name = job.Name + "." + name
 			noError(t, log.Create(t.Context(), topic))
 			err := trainError(t, log, job)
-			if !strings.Contains(fmt.Sprint(err), topic.Name+" retains messages for only") {
-				t.Errorf("got error %v, expected that %s has a short retention", err, topic.Name)
-			}
+			arrowtest.Fails(t, err, topic.Name+" retains messages for only")
 		})
 	}
 }

@@ -99,9 +99,7 @@ func TestRunLearns(t *testing.T) {
 						best = k
 					}
 				}
-				if math.Abs(sum-1) > 1e-5 {
-					t.Fatalf("probabilities of row %d sum to %g", i, sum)
-				}
+				arrowtest.Near(t, sum, 1, 1e-5, "the sum of the probabilities of row %d", i)
 				if model.Labels()[best] != label {
 					wrong++
 				}
@@ -111,15 +109,9 @@ func TestRunLearns(t *testing.T) {
 					}
 				}
 			}
-			if got := 100 * float64(wrong) / 300; math.Abs(got-*report.TestError) > 1e-9 {
-				t.Errorf("the model has test error %g %%, the report says %g", got, *report.TestError)
-			}
-			if got := *report.Splits["test"].LogLoss; math.Abs(got-loss) > 1e-4 {
-				t.Errorf("the report says log loss %g, the model has %g", got, loss)
-			}
-			if got := model.Digest(); got != report.WeightsDigest {
-				t.Errorf("the model has digest %s, the report says %s", got, report.WeightsDigest)
-			}
+			arrowtest.Near(t, 100*float64(wrong)/300, *report.TestError, 1e-9, "the test error of the model, and of the report")
+			arrowtest.Near(t, *report.Splits["test"].LogLoss, loss, 1e-4, "log loss of the report, and of the model")
+			arrowtest.Equal(t, model.Digest(), report.WeightsDigest, "the digest of the model, and of the report")
 		})
 	}
 }
@@ -182,9 +174,7 @@ func TestSamePlanSameDigest(t *testing.T) {
 				digests[first.WeightsDigest] = fmt.Sprint(memory, " bytes")
 				digests[second.WeightsDigest] = fmt.Sprint(memory, " bytes, again")
 			}
-			if len(digests) != 1 {
-				t.Errorf("the weights differ by memory: digests %v", digests)
-			}
+			arrowtest.Equal(t, len(digests), 1, "digests of different memory: %v", digests)
 		})
 	}
 }
@@ -224,9 +214,8 @@ func TestWeightTwoIsTheExampleTwice(t *testing.T) {
 		p, q := probabilities(t, a, once), probabilities(t, b, once)
 		for i, v := range p.Data {
 			// Algorithm 2 raises scores to the third power, and solves with little regularisation: rounding errors grow.
-			if bound := map[bool]float64{false: 1e-4, true: 3e-4}[l == link.Calibrated]; math.Abs(float64(v-q.Data[i])) > bound {
-				t.Fatalf("%s: probability %d is %g with weights, %g with repeated examples", l, i, v, q.Data[i])
-			}
+			arrowtest.Near(t, float64(v), float64(q.Data[i]), (map[bool]float64{false: 1e-4, true: 3e-4}[l == link.Calibrated]),
+				"%s: probability %d with weights, and with repeated examples", l, i)
 		}
 	}
 }
@@ -270,31 +259,24 @@ func TestOddData(t *testing.T) {
 	t.Run("empty partitions", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Softmax, 10, 2))
 		job.Examples.Partitions = 16
-		if report, _ := train(t, openEmbedded(t), job); report.Rows != 20 {
-			t.Errorf("%d rows, expected 20", report.Rows)
-		}
+		report, _ := train(t, openEmbedded(t), job)
+		arrowtest.Equal(t, report.Rows, 20, "rows")
 	})
 	t.Run("singular without a ridge", func(t *testing.T) {
 		s := rffStage(link.Identity, 50, 1)
 		s.Ridge = 0
 		err := trainError(t, openEmbedded(t), newJob(t, few, table{}, s))
-		if !strings.Contains(err.Error(), "larger ridge") {
-			t.Errorf("got error %v, expected one that asks for a larger ridge", err)
-		}
+		arrowtest.Fails(t, err, "larger ridge")
 	})
 	t.Run("more components than features", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
 		job.Prepare.PCA = 3
-		if err := trainError(t, openEmbedded(t), job); !strings.Contains(err.Error(), (&solve.WidthError{Components: 3, Features: 2}).Error()) {
-			t.Errorf("got error %v, expected a *solve.WidthError", err)
-		}
+		arrowtest.Fails(t, trainError(t, openEmbedded(t), job), (&solve.WidthError{Components: 3, Features: 2}).Error())
 	})
 	t.Run("no examples", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
 		job.Examples.Train = nil
-		if err := trainError(t, openEmbedded(t), job); !errors.As(err, new(*protocol.NoExamplesError)) {
-			t.Errorf("got error %v, expected a *counting.NoExamplesError", err)
-		}
+		arrowtest.Fails(t, trainError(t, openEmbedded(t), job), new(*protocol.NoExamplesError))
 	})
 }
 
@@ -324,9 +306,8 @@ func TestConstantFeatures(t *testing.T) {
 							share += 1. / 200
 						}
 					}
-					if p := probabilities(t, m, constant).Row(0)[c]; math.Abs(float64(p)-share) > 0.01 {
-						t.Errorf("the probability of %s is %v, its share %v", label, p, share)
-					}
+					arrowtest.Near(t, float64(probabilities(t, m, constant).Row(0)[c]), share, 0.01,
+						"the probability of %s, and its share", label)
 				}
 				job.Retrain = topics.DefaultRetrain()
 				job.Retrain.Rows = 200
@@ -423,9 +404,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 	noError(t, err)
 	defer log.Close()
 	_, _, err = Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, &eventRecorder{})
-	if want := "set memory to at least 89600448"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, expected an error with %q", err, want)
-	}
+	arrowtest.Fails(t, err, "set memory to at least 89600448")
 }
 
 // newSparseJob returns a job of sparse rows with the stages of list.
@@ -505,9 +484,8 @@ func TestTrainChoosesStages(t *testing.T) {
 			}
 			listed := job
 			listed.Stages, listed.Prepare = plan.Stages, plan.Prepare
-			if again, _ := train(t, openEmbedded(t), listed); again.WeightsDigest != report.WeightsDigest {
-				t.Error("a job that lists the chosen stages has another version")
-			}
+			again, _ := train(t, openEmbedded(t), listed)
+			arrowtest.Equal(t, again.WeightsDigest, report.WeightsDigest, "the digest of a job that lists the chosen stages")
 		})
 	}
 }
@@ -562,9 +540,8 @@ func TestStopEndsStages(t *testing.T) {
 	for i := range job.Stages {
 		job.Stages[i].Stop, job.Stages[i].Temperature = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}, 1.25
 	}
-	if report, _ := train(t, openEmbedded(t), job); report.Temperature != 1.25 {
-		t.Errorf("temperature %g, the configuration has 1.25", report.Temperature)
-	}
+	report, _ = train(t, openEmbedded(t), job)
+	arrowtest.Equal(t, report.Temperature, 1.25, "temperature, of the configuration")
 }
 
 // `auto` scales dense rows with named columns by what the stages need. It is never in a plan, and a version that a run starts from decides.
@@ -596,15 +573,13 @@ func TestScaleByExamplesAndStages(t *testing.T) {
 			}
 			job.Stages, job.Prepare = test.stages, schemas.Prepare{Scale: stages.ScaleAuto, PCA: test.pca}
 			p := openEmbedded(t)
-			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != test.want {
-				t.Errorf("scale is %s, expected %s", m.Manifest.Plan.Prepare.Scale, test.want)
-			}
+			_, m := train(t, p, job)
+			arrowtest.Equal(t, m.Manifest.Plan.Prepare.Scale, test.want, "scale")
 			job.Prepare.Scale = stages.ScaleUnit
 			train(t, p, job)
 			job.Prepare.Scale, job.Warm = stages.ScaleAuto, "latest"
-			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != stages.ScaleUnit {
-				t.Errorf("a warm start from a version with scale unit has %s", m.Manifest.Plan.Prepare.Scale)
-			}
+			_, m = train(t, p, job)
+			arrowtest.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleUnit, "the scale of a warm start from a version with scale unit")
 		})
 	}
 }
@@ -615,13 +590,11 @@ func TestOtherSourcesDoNotChoose(t *testing.T) {
 	train(t, p, other)
 	job := named(t, newJob(t, rings(200, 3, 2, 1), table{}), 3)
 	job.Prepare.Scale = stages.ScaleAuto
-	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != stages.ScaleStandard {
-		t.Errorf("scale is %s, as of a file without names of columns", m.Manifest.Plan.Prepare.Scale)
-	}
+	_, m := train(t, p, job)
+	arrowtest.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleStandard, "the scale of a file with names of columns")
 	job.Stages = other.Stages
-	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != stages.ScaleStandard {
-		t.Errorf("with stages, scale is %s", m.Manifest.Plan.Prepare.Scale)
-	}
+	_, m = train(t, p, job)
+	arrowtest.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleStandard, "the scale with stages")
 }
 
 // A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. So has
@@ -689,9 +662,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 		}
 		return tried
 	}
-	if n := said(told); n != 3 {
-		t.Errorf("%d preparations were tried, expected 3", n)
-	}
+	arrowtest.Equal(t, said(told), 3, "preparations that were tried")
 	p := topics.Open(log, job.Name, nil)
 	first := must(p.Version(t.Context(), "1"))(t)
 	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == stages.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
@@ -734,9 +705,9 @@ func TestRidgeOfSparseRows(t *testing.T) {
 		listed := job
 		listed.Stages = slices.Clone(job.Stages)
 		listed.Stages[0].Ridge = report.Stages[0].Ridge
-		if again, _ := train(t, openEmbedded(t), listed); again.WeightsDigest != report.WeightsDigest {
-			t.Errorf("a job with the chosen ridge %v has another version", report.Stages[0].Ridge)
-		}
+		again, _ := train(t, openEmbedded(t), listed)
+		arrowtest.Equal(t, again.WeightsDigest, report.WeightsDigest,
+			"the digest of a job with the chosen ridge %v", report.Stages[0].Ridge)
 	}
 }
 
@@ -772,12 +743,9 @@ func TestTemperatureOfVersion(t *testing.T) {
 				job := newJob(t, training, test, list...)
 				job.Average, job.Prepare.Scale = c.members, stages.ScaleStandard
 				report, m := train(t, openEmbedded(t), job)
-				if got := *report.Splits["test"].LogLoss; math.Abs(got-logLossOf(t, m, test)) > 1e-4 {
-					t.Errorf("temperature %g: the report says log loss %g, the model has %g", last, got, logLossOf(t, m, test))
-				}
-				if report.Temperature != last {
-					t.Errorf("the report says temperature %g, expected %g", report.Temperature, last)
-				}
+				arrowtest.Near(t, *report.Splits["test"].LogLoss, logLossOf(t, m, test), 1e-4,
+					"temperature %g: log loss of the report, and of the model", last)
+				arrowtest.Equal(t, report.Temperature, last, "the temperature of the report")
 				return report, *report.Splits["test"].LogLoss
 			}
 			plain, loss := run(0, 0)
@@ -860,9 +828,8 @@ func TestWarmStart(t *testing.T) {
 	recorder := &eventRecorder{}
 	warm, _ := trainRecorded(t, log, job, recorder)
 	first := eventsOf[event.Passed](recorder)[0]
-	if got, want := first.Metrics[examples.Train].Loss, cold.Stages[0].TrainLoss; math.Abs(got-want) > 1e-4 {
-		t.Errorf("the first pass has loss %g, the earlier version ended at %g", got, want)
-	}
+	arrowtest.Near(t, first.Metrics[examples.Train].Loss, cold.Stages[0].TrainLoss, 1e-4,
+		"the loss of the first pass, and of the end of the earlier version")
 	if warm.Stages[1].TrainLoss > cold.Stages[1].TrainLoss+1e-4 {
 		t.Errorf("the warm start ends with loss %g, expected at most the %g of the earlier version", warm.Stages[1].TrainLoss,
 			cold.Stages[1].TrainLoss)
@@ -881,13 +848,9 @@ func TestWarmStart(t *testing.T) {
 	}
 	more := rings(100, 3, 4, 3)
 	job.Examples.Train = append(job.Examples.Train, more.writeCSV(t, t.TempDir(), "more.csv"))
-	if err := trainError(t, log, job); !strings.Contains(err.Error(), `labels ["ring3"] are not among the classes`) {
-		t.Errorf("with another class: got error %v", err)
-	}
+	arrowtest.Fails(t, trainError(t, log, job), `labels ["ring3"] are not among the classes`)
 	job.Warm = "99"
-	if err := trainError(t, log, job); !errors.As(err, new(*protocol.NoVersionError)) {
-		t.Errorf("from version 99: got error %v, expected a *run.NoVersionError", err)
-	}
+	arrowtest.Fails(t, trainError(t, log, job), new(*protocol.NoVersionError))
 }
 
 // A run that keeps the preparation of a version sends nothing of which a preparation is made: its survey counts, and notes the labels.
@@ -958,9 +921,8 @@ func TestWarmStartKeepsRidges(t *testing.T) {
 			for i := range job.Stages {
 				job.Stages[i].Ridge = schemas.RidgeAuto
 			}
-			if warm, _ := train(t, log, job); fmt.Sprint(ridgesOf(warm)) != fmt.Sprint(ridgesOf(cold)) {
-				t.Errorf("ridges %v, the version has %v", ridgesOf(warm), ridgesOf(cold))
-			}
+			warm, _ := train(t, log, job)
+			arrowtest.Equal(t, fmt.Sprint(ridgesOf(warm)), fmt.Sprint(ridgesOf(cold)), "ridges, and those of the version")
 		}
 	}
 }
@@ -1056,9 +1018,8 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 					if !c.clipped && math.Abs(got.Loss-want.Loss) > 1e-5*want.Loss {
 						t.Errorf("%s rows: loss %g, alone %g", split, got.Loss, want.Loss)
 					}
-					if got.Loss, want.Loss = 0, 0; !reflect.DeepEqual(got, want) {
-						t.Errorf("%s rows: %+v, alone %+v", split, got, want)
-					}
+					got.Loss, want.Loss = 0, 0
+					arrowtest.Equal(t, got, want, "%s rows, and alone", split)
 				}
 				if both.Manifest.Metrics["train_error"] != together.TrainError || both.Manifest.Plan.Average != 2 {
 					t.Errorf("the manifest has metrics %v and average %d", both.Manifest.Metrics, both.Manifest.Plan.Average)
@@ -1092,9 +1053,7 @@ func TestWarmStartOfMembers(t *testing.T) {
 		switch {
 		case p.Pass > 1:
 		case p.Stage == 4:
-			if want := math.Log(3); math.Abs(p.Metrics[examples.Train].Loss-want) > 1e-6 {
-				t.Errorf("the third member begins with loss %g, expected %g", p.Metrics[examples.Train].Loss, want)
-			}
+			arrowtest.Near(t, p.Metrics[examples.Train].Loss, math.Log(3), 1e-6, "the loss with which the third member begins")
 		case (p.Stage == 0 || p.Stage == 2) && p.Metrics[examples.Train].Loss > cold.Stages[p.Stage].TrainLoss+1e-4:
 			t.Errorf("stage %d begins with loss %g, the earlier version ended with %g", p.Stage, p.Metrics[examples.Train].Loss,
 				cold.Stages[p.Stage].TrainLoss)
@@ -1105,9 +1064,7 @@ func TestWarmStartOfMembers(t *testing.T) {
 	}
 	for _, average := range []int{0, 2} {
 		job.Average, job.Stages = average, job.Stages[:1]
-		if err := trainError(t, log, job); !strings.Contains(err.Error(), "a warm start needs members with as many stages") {
-			t.Errorf("members of one stage from members of two: %v", err)
-		}
+		arrowtest.Fails(t, trainError(t, log, job), "a warm start needs members with as many stages")
 	}
 }
 
@@ -1136,12 +1093,8 @@ func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version stri
 	for _, v := range same {
 		got = append(got, v.Version)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("version %s: verified %v, expected %v", version, got, want)
-	}
-	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the topics end at %v, expected %v", after, before)
-	}
+	arrowtest.Equal(t, got, want, "version %s: verified", version)
+	arrowtest.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
 	return rec
 }
 
@@ -1244,9 +1197,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	t.Run("no version", func(t *testing.T) {
 		log := openEmbedded(t)
 		noError(t, log.Create(t.Context(), topics.Topics(job)...))
-		if err := verify(log); !errors.As(err, new(*protocol.NoVersionError)) {
-			t.Errorf("got %v", err)
-		}
+		arrowtest.Fails(t, verify(log), new(*protocol.NoVersionError))
 	})
 	t.Run("expired examples", func(t *testing.T) {
 		log := openEmbedded(t)
@@ -1292,9 +1243,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 			}
 		}
 		deleteRecords(t, log, plans, 0, second)
-		if err := verify(log); !errors.As(err, new(*source.MissingPlanError)) {
-			t.Errorf("got %v, expected that a plan is gone", err)
-		}
+		arrowtest.Fails(t, verify(log), new(*source.MissingPlanError))
 	})
 	t.Run("arithmetic", func(t *testing.T) {
 		p, here := topics.Open(openEmbedded(t), job.Name, nil), dispatch.Arithmetic(openBLAS(t))
@@ -1302,10 +1251,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		there.Vector = "none"
 		runs := []source.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}
 		err := replay.CheckHistory(t.Context(), p, runs, here, event.Ignore{})
-		if !strings.Contains(err.Error(),
-			"version 3 was made with a different arithmetic (vector none, this process has ") {
-			t.Errorf("got %v", err)
-		}
+		arrowtest.Fails(t, err, "version 3 was made with a different arithmetic (vector none, this process has ")
 	})
 }
 
@@ -1320,12 +1266,9 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 			cancel()
 		}
 	})
-	if _, err := replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, interrupt); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, expected an interruption", err)
-	}
-	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the topics end at %v, expected %v", after, before)
-	}
+	arrowtest.MustFail(replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, interrupt))(t,
+		context.Canceled)
+	arrowtest.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
 }
 
 // The runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is
@@ -1425,9 +1368,8 @@ func TestSearchWithFolds(t *testing.T) {
 	}
 	for i, runs := range search(other) {
 		for _, c := range runs {
-			if want := digests[c.Plan.Fold][1]; c.Report.WeightsDigest != want {
-				t.Errorf("job %d, fold %+v: digest %s alone, %s beside another job", i, c.Plan.Fold, c.Report.WeightsDigest, want)
-			}
+			arrowtest.Equal(t, c.Report.WeightsDigest, digests[c.Plan.Fold][1],
+				"job %d, fold %+v: digest alone, and beside another job", i, c.Plan.Fold)
 		}
 	}
 }
@@ -1516,9 +1458,7 @@ func TestCheckFeatures(t *testing.T) {
 	}
 	noError(t, dispatch.CheckFeatures(members(2), members(2)))
 	want := "stage 2: features of kind patches need a survey, but a warm start"
-	if err := dispatch.CheckFeatures(members(3), members(2)); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("one stage more: %v, expected %s", err, want)
-	}
+	arrowtest.Fails(t, dispatch.CheckFeatures(members(3), members(2)), want)
 }
 
 // A trigger's run replaces the runs of triggers that wait, and no other: not the one that goes first, and none that somebody submitted
@@ -1545,9 +1485,7 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	for id := range l.Unfinished() {
 		unfinished = append(unfinished, id)
 	}
-	if want := []string{submitted[0], submitted[2], submitted[4]}; !slices.Equal(unfinished, want) {
-		t.Errorf("unfinished are %v of %v, expected %v", unfinished, submitted, want)
-	}
+	arrowtest.Equal(t, unfinished, []string{submitted[0], submitted[2], submitted[4]}, "unfinished of %v", submitted)
 	if end := l.End(submitted[1]); end == nil || end.State != schemas.Cancelled || !strings.Contains(end.Reason, submitted[3]) {
 		t.Errorf("the second run ended with %+v, expected that the fourth replaces it", end)
 	}
@@ -1580,9 +1518,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)))(t)
 	<-over
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("serve ended with error %v, expected that it was cancelled", err)
-	}
+	arrowtest.Fails(t, <-ended, context.Canceled)
 	if aside := eventsOf[event.StoodAside](recorder); len(aside) == 0 || aside[0].Run != plan.Run() || aside[0].Over ||
 		!strings.Contains(aside[0].Why, "its arithmetic differs") {
 		t.Errorf("%+v, expected first of all that it stands aside", aside)
@@ -1616,9 +1552,7 @@ func TestAnyArithmetic(t *testing.T) {
 	}
 	stop()
 	for range 2 {
-		if err := <-halves; !errors.Is(err, context.Canceled) {
-			t.Errorf("a worker ended with %v", err)
-		}
+		arrowtest.Fails(t, <-halves, context.Canceled)
 	}
 	if m, err := p.Version(t.Context(), protocol.Latest); err != nil || !m.Plan.Arithmetic.Any {
 		t.Errorf("manifest %+v, %v; expected that it says that any machine worked on the run", m, err)
@@ -1658,9 +1592,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 				return nil, killed
 			}
 			join := func(context.Context) (execution, func(), error) { return dies, func() {}, nil }
-			if err := newRunner(p, job, protocol.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true); !errors.Is(err, killed) {
-				t.Fatal(err)
-			}
+			arrowtest.Fails(t, newRunner(p, job, protocol.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true), killed)
 			_, err := newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p))
 			if aside, ok := errors.AsType[*dispatch.StandAsideError](err); !ok || aside.Run != plan.Run() || !strings.HasSuffix(err.Error(),
 				"its arithmetic differs: blas another, this process has "+here.BLAS+". Finish the run where it was planned, or cancel it with --supersede") {
@@ -1679,9 +1611,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 			}
 			made := must(p.Versions(t.Context()))(t)
 			for _, m := range made {
-				if m.Plan.Arithmetic != here {
-					t.Errorf("version %d was made with %+v", m.Version, m.Plan.Arithmetic)
-				}
+				arrowtest.Equal(t, m.Plan.Arithmetic, here, "the arithmetic of version %d", m.Version)
 			}
 		})
 	}

@@ -75,11 +75,7 @@ type topic struct {
 func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 	t.Helper()
 	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
-	t.Cleanup(func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { arrowtest.NoError(t, log.Close()) })
 	for _, name := range []string{"p.examples", "p.predictions"} {
 		arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: name, Partitions: partitions}))
 	}
@@ -152,9 +148,8 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 			for i := range p.Classes {
 				label, want := predictor.Predict(features[(p.Row+i)*width : (p.Row+i+1)*width])
 				for c, v := range want {
-					if math.Abs(float64(v-p.Probabilities[i*k+c])) > 1e-6 {
-						t.Fatalf("row %d of offset %d: class %d has %v, expected %v", p.Row+i, p.Offset, c, p.Probabilities[i*k+c], v)
-					}
+					arrowtest.Near(t, float64(v), float64(p.Probabilities[i*k+c]), 1e-6,
+						"row %d of offset %d: class %d", p.Row+i, p.Offset, c)
 				}
 				if p.Labels[p.Classes[i]] != label {
 					t.Fatalf("row %d of offset %d: label %s, expected %s", p.Row+i, p.Offset, p.Labels[p.Classes[i]], label)
@@ -256,9 +251,7 @@ func TestMessagesThatCome(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, <-ended, context.Canceled)
 	a.counted(t, m)
 }
 
@@ -274,17 +267,13 @@ func TestOtherTopics(t *testing.T) {
 		last.Labels = []string{"a"}
 		message := arrowtest.Must(last.Encode(memory.DefaultAllocator))(t)
 		arrowtest.Must(a.client.Log.Append(t.Context(), "p.predictions", 0, message))(t)
-		if err := a.run(t.Context(), true, m, event.Ignore{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, expected %s", err, want)
-		}
+		arrowtest.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), want)
 	}
 	few := newTopic(t, 2, 1)
 	arrowtest.NoError(t, few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}))
 	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), protocol.NewSoleOwner(2), kernel.Gonum(),
 		event.Ignore{})
-	if want := "few has 1 partitions, p.examples has 2: add partitions"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, expected %s", err, want)
-	}
+	arrowtest.Fails(t, err, "few has 1 partitions, p.examples has 2: add partitions")
 }
 
 // A message with forgotten rows gets no predictions, and the reason says why. Others get theirs.
@@ -492,9 +481,7 @@ func TestMessagesWaitForVersion(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, <-ended, context.Canceled)
 	a.counted(t, m)
 }
 
@@ -518,9 +505,7 @@ func TestSparseExamples(t *testing.T) {
 	record.Release()
 	arrowtest.NoError(t, err)
 	examples := arrowtest.Must(examples.Decode(value, memory.DefaultAllocator))(t)
-	if err := check(newModel(t, 1, 2), examples); !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("a model of dense rows: %v, expected ErrDamaged", err)
-	}
+	arrowtest.Fails(t, check(newModel(t, 1, 2), examples), wire.ErrDamaged)
 	arrowtest.NoError(t, check(m, examples))
 	predictor := m.Predictor(kernel.Gonum())
 	got, _ := predictor.PredictRows(examples)
@@ -723,9 +708,7 @@ func TestNothingIsProved(t *testing.T) {
 	log := shorten(t, a)
 	arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
 	log.replace(0, log.messages...)
-	if err := a.run(t.Context(), true, m, event.Ignore{}); err == nil || !strings.Contains(err.Error(), "does not have predictions of") {
-		t.Errorf("got %v, expected that it is another topic", err)
-	}
+	arrowtest.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), "does not have predictions of")
 }
 
 // A service goes on by itself.
@@ -749,8 +732,6 @@ func TestServiceGoesOnBehindLostExamples(t *testing.T) {
 			cancel()
 		}
 	}))
-	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, err, context.Canceled)
 	log.checkPredictions(t, 5)
 }

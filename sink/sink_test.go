@@ -55,8 +55,8 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 						z = oracle.Simplex(z)
 					}
 					for c := range k {
-						oracle.MustNear(t, "what is shown", float64(shown.Row(i)[c]), z[c], 1e-4)
-						oracle.MustNear(t, "the score", float64(score.Row(i)[c]), total[c], 1e-5)
+						arrowtest.Near(t, float64(shown.Row(i)[c]), z[c], 1e-4, "what is shown")
+						arrowtest.Near(t, float64(score.Row(i)[c]), total[c], 1e-5, "the score")
 					}
 				}
 			}
@@ -91,9 +91,7 @@ func TestPartsCoverAllRows(t *testing.T) {
 				}
 				next = to
 			}
-			if next != max(n, 0) {
-				t.Errorf("%d rows of %d values: parts up to %d", n, k, next)
-			}
+			arrowtest.Equal(t, next, max(n, 0), "%d rows of %d values: the end of the parts", n, k)
 		}
 	}
 }
@@ -124,9 +122,8 @@ func TestMessages(t *testing.T) {
 
 func TestDigester(t *testing.T) {
 	var d Digester
-	if d.Digest() != wire.Digest("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855") {
-		t.Error("the digest of no scores is not that of no bytes")
-	}
+	arrowtest.Equal(t, d.Digest(), wire.Digest("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+		"the digest of no scores, and of no bytes")
 	var bytes []byte
 	for part, score := range [][]float32{{1, 2}, {}, {float32(math.Inf(-1))}} {
 		votes := score[:len(score)/2]
@@ -139,9 +136,7 @@ func TestDigester(t *testing.T) {
 	}
 	sum := sha256.Sum256(bytes)
 	for range 2 {
-		if got := d.Digest(); got != wire.Digest(hex.EncodeToString(sum[:])) {
-			t.Errorf("the digest is %s", got)
-		}
+		arrowtest.Equal(t, d.Digest(), wire.Digest(hex.EncodeToString(sum[:])), "digest")
 	}
 }
 

@@ -2,12 +2,12 @@ package solve
 
 import (
 	"errors"
-	"math"
 	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -72,9 +72,7 @@ func TestBlocksFindTheMinimum(t *testing.T) {
 		for _, size := range []int{1, 3, 5, 11, 100} {
 			got, passes, _ := fitBlocks(t, pr, stage, size)
 			for i, v := range got {
-				if math.Abs(float64(v-want[i])) > 1e-3 {
-					t.Fatalf("%s, blocks of %d: weight %d is %v, expected %v", l, size, i, v, want[i])
-				}
+				arrowtest.Near(t, float64(v), float64(want[i]), 1e-3, "%s, blocks of %d: weight %d", l, size, i)
 			}
 			for i, e := range passes {
 				if !e.Accepted || e.Number != i+1 {
@@ -98,9 +96,7 @@ func TestBlocksTakeTurns(t *testing.T) {
 		had := slices.Concat(blocks[5*round : 5*round+4]...)
 		slices.Sort(had)
 		// column 10 is 0 in all rows, and column 11 is the intercept
-		if !slices.Equal(had, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
-			t.Errorf("round %d has the columns %v", round, had)
-		}
+		arrowtest.Equal(t, had, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "columns of round %d", round)
 	}
 	sums := pr.sparseSums(stage.Link, nil)
 	cross, _ := sums.Find(statistics.FieldCross)
@@ -143,9 +139,7 @@ func TestBlocksEndAfterTheirRounds(t *testing.T) {
 					}
 				}
 				for j := range int32(10) {
-					if turns[j] != rounds {
-						t.Errorf("%s, blocks of %d, %d rounds: column %d has %d turns", l, size, rounds, j, turns[j])
-					}
+					arrowtest.Equal(t, turns[j], rounds, "%s, blocks of %d, %d rounds: turns of column %d", l, size, rounds, j)
 				}
 				pr.shape.Rounds, stage.Passes = 0, len(passes)
 				if want, _, _ := fitBlocks(t, pr, stage, size); !slices.Equal(got, want) {
@@ -169,9 +163,7 @@ func TestBlockOfStepIsChecked(t *testing.T) {
 	}
 	change := wire.Tensors[float32]{wire.Matrix(statistics.TensorChanged, 1, 2, []float32{0, 3}), wire.Matrix(statistics.TensorChange,
 		1, 1, []float32{1})}
-	if _, err := StepOf(change, shape); !errors.As(err, new(*wire.ShapeError)) {
-		t.Errorf("a change without the intercept's: %v", err)
-	}
+	arrowtest.MustFail(StepOf(change, shape))(t, new(*wire.ShapeError))
 	for _, block := range [][]int32{{5000}, {3, 3}, {4, 3}, {-1}} {
 		if _, err := StepOf(Step{Block: block}.Tensors(shape), shape); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("block %v: %v", block, err)

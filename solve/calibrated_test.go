@@ -187,9 +187,8 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 		}
 		// only the first W: later ones amplify the float32 rounding of the first
 		for i, w := range chain[0].W {
-			if v := want.w[0].RawMatrix().Data[i]; math.Abs(float64(w)-v) > 1e-6*(1+math.Abs(v)) {
-				t.Fatalf("%v: weight %d is %v, the algorithm has %v", size, i, w, v)
-			}
+			v := want.w[0].RawMatrix().Data[i]
+			arrowtest.Near(t, float64(w), v, 1e-6*(1+math.Abs(v)), "%v: weight %d, and that of the algorithm", size, i)
 		}
 		if final.Of != 2*final.Passes || final.Passes < len(got)-1 || final.Passes > passes {
 			t.Errorf("%v: %d passes are final, visit %d, after %d passes", size, final.Passes, final.Of, len(got))
@@ -263,9 +262,8 @@ func TestCalibratedStopRule(t *testing.T) {
 		pr.split[i] = examples.Train
 	}
 	stage.Passes = 1
-	if _, _, final, _ = pr.calibrate(t, stage); final.Passes != 1 {
-		t.Errorf("a rule for a split without rows leaves %d passes of 1", final.Passes)
-	}
+	_, _, final, _ = pr.calibrate(t, stage)
+	arrowtest.Equal(t, final.Passes, 1, "passes with a rule for a split without rows")
 }
 
 func TestCalibrationErrors(t *testing.T) {
@@ -337,12 +335,9 @@ func TestTargetsFarFromZero(t *testing.T) {
 					sum += float64(part.Data[0])
 				}
 			}
-			if sum != center[0] {
-				t.Errorf("the record has the mean %v, expected %v", sum, center[0])
-			}
-			if _, there := p.Tensors(1).Find(statistics.TensorTargetRest); there != (offset != 0) {
-				t.Errorf("offset %v: a rest %v", offset, there)
-			}
+			arrowtest.Equal(t, sum, center[0], "the mean of the record")
+			_, there := p.Tensors(1).Find(statistics.TensorTargetRest)
+			arrowtest.Equal(t, there, offset != 0, "offset %v: there is a rest", offset)
 		}
 	}
 }

@@ -145,9 +145,7 @@ func TestSparseIdentityIsRidgeRegression(t *testing.T) {
 	hessian, cross, _ := pr.normalEquations(0.2)
 	arrowtest.NoError(t, solution.Solve(hessian, cross))
 	for i, v := range w {
-		if want := solution.RawMatrix().Data[i]; math.Abs(float64(v)-want) > 1e-4 {
-			t.Errorf("weight %d is %v, expected %v", i, v, want)
-		}
+		arrowtest.Near(t, float64(v), solution.RawMatrix().Data[i], 1e-4, "weight %d", i)
 	}
 	if n := len(passes); n > pr.shape.Columns+2 {
 		t.Errorf("%d passes for %d columns", n, pr.shape.Columns)
@@ -168,9 +166,7 @@ func TestSparseSoftmaxConverges(t *testing.T) {
 	arrowtest.Must(f.open(sums))(t)
 	gradient := arrowtest.Must(f.gradient(sums, w[:pr.shape.Penalised*pr.shape.Classes]))(t)
 	for i, g := range gradient {
-		if math.Abs(g) > 1e-4 {
-			t.Errorf("gradient %d is %v at the minimum", i, g)
-		}
+		arrowtest.Near(t, g, 0, 1e-4, "gradient %d at the minimum", i)
 	}
 }
 
@@ -183,9 +179,8 @@ func TestSparseAutoRidge(t *testing.T) {
 	for _, weight := range pr.weight {
 		total += weight
 	}
-	if _, _, ridge := fitSparse(t, pr, stage); math.Abs(float64(ridge)-7/total) > 1e-12 {
-		t.Errorf("ridge %v, expected %v", ridge, 7/total)
-	}
+	_, _, ridge := fitSparse(t, pr, stage)
+	arrowtest.Near(t, float64(ridge), 7/total, 1e-12, "ridge")
 }
 
 // Each visit lowers J like an iteration of the textbook (Nocedal and Wright 2006, algorithm 5.3), which uses H itself
@@ -225,9 +220,7 @@ func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 		}
 	}
 	for v, pass := range passes {
-		if math.Abs(pass.Objective-want[v]) > 1e-7*want[v] {
-			t.Errorf("visit %d: the objective is %v, by the textbook %v", v, pass.Objective, want[v])
-		}
+		arrowtest.Near(t, pass.Objective, want[v], 1e-7*want[v], "visit %d: the objective, and that of the textbook", v)
 	}
 }
 

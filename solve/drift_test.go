@@ -127,9 +127,7 @@ func TestDriftFollowsAFall(t *testing.T) {
 	for _, input := range rows(1, 1024, 60, then(steady(0.9), 20*1024, steady(0.03))) {
 		d.Observe(input.Rows, input.Wrong)
 	}
-	if n := d.inputs(); n != 40 {
-		t.Errorf("%d inputs are left after a fall at input 20 of 60, expected 40", n)
-	}
+	arrowtest.Equal(t, d.inputs(), 40, "inputs that are left after a fall at input 20 of 60")
 }
 
 // Noise alone raises no alarm: not at a constant rate, not while a model learns, not if stretches of the stream differ
@@ -206,7 +204,5 @@ func TestDriftIsSmall(t *testing.T) {
 			}
 		}
 	}
-	if n := d.inputs(); n != 10_000 {
-		t.Errorf("%d inputs are in the window, expected 10,000", n)
-	}
+	arrowtest.Equal(t, d.inputs(), 10_000, "inputs in the window")
 }

@@ -81,14 +81,10 @@ func TestIdentityIsRidgeRegression(t *testing.T) {
 				if len(visits) != 1 || final.Of != 1 {
 					t.Errorf("%d visits, the final weights are of visit %d", len(visits), final.Of)
 				}
-				if want := pr.wantLambda(1e-3); math.Abs(lambdaOf(fit)-want) > 1e-12*want {
-					t.Errorf("λ is %v, expected %v", lambdaOf(fit), want)
-				}
+				arrowtest.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 				want := pr.byQR(lambdaOf(fit))
 				for i, v := range final.W {
-					if w := want.RawMatrix().Data[i]; math.Abs(float64(v)-w) > 1e-6 {
-						t.Fatalf("weight %d is %v, by QR %v", i, v, w)
-					}
+					arrowtest.Near(t, float64(v), want.RawMatrix().Data[i], 1e-6, "weight %d, and by QR", i)
 				}
 			})
 		}
@@ -115,16 +111,12 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 			g.accepted.decrement = f.steps.Turn(g.accepted.preconditioned)
 		}
 		j, own := pr.objective(l, g.lambda, w)
-		if math.Abs(j-g.accepted.objective) > 1e-12 {
-			t.Errorf("%s: J is %v, expected %v", l, g.accepted.objective, j)
-		}
+		arrowtest.Near(t, j, g.accepted.objective, 1e-12, "%s: J", l)
 		step := solved(g.factor, slices.Clone(own.RawMatrix().Data), 3)
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
-			if math.Abs(s-g.accepted.preconditioned[i]) > 1e-9 {
-				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.preconditioned[i], s)
-			}
+			arrowtest.Near(t, s, g.accepted.preconditioned[i], 1e-9, "%s: step %d", l, i)
 			const h = 1e-5
 			at := w.RawMatrix().Data[i]
 			w.RawMatrix().Data[i] = at + h
@@ -132,13 +124,9 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 			w.RawMatrix().Data[i] = at - h
 			down, _ := pr.objective(l, lambda, w)
 			w.RawMatrix().Data[i] = at
-			if got, want := gradient.RawMatrix().Data[i], (up-down)/(2*h); math.Abs(got-want) > 1e-8 {
-				t.Fatalf("%s: gradient %d is %v, by differences %v", l, i, got, want)
-			}
+			arrowtest.Near(t, gradient.RawMatrix().Data[i], (up-down)/(2*h), 1e-8, "%s: gradient %d, and by differences", l, i)
 		}
-		if math.Abs(decrement-g.accepted.decrement) > 1e-9 {
-			t.Errorf("%s: the decrement is %v, expected %v", l, g.accepted.decrement, decrement)
-		}
+		arrowtest.Near(t, decrement, g.accepted.decrement, 1e-9, "%s: the decrement", l)
 	}
 }
 
@@ -157,9 +145,9 @@ func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambd
 		if at.pass.Number != v+1 || math.Abs(at.pass.Objective-j) > 1e-12*(1+j) {
 			t.Errorf("visit %d is pass %d with J = %v, expected %v", v, at.pass.Number, at.pass.Objective, j)
 		}
-		if at.pass.Accepted != (at.pass.Objective <= best) {
-			t.Errorf("pass %d with J = %v after %v: accepted %v", at.pass.Number, at.pass.Objective, best, at.pass.Accepted)
-		}
+		arrowtest.Equal(t, at.pass.Accepted, at.pass.Objective <=
+			best,
+			"pass %d with J = %v after %v is accepted", at.pass.Number, at.pass.Objective, best)
 		best = min(best, at.pass.Objective)
 	}
 	named := visits[final.Of]
@@ -203,9 +191,7 @@ func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	}
 	second, _ := fit.Next()
 	for i, w := range second.W {
-		if want := first.W[i] / 4; math.Abs(float64(w-want)) > 1e-6 {
-			t.Fatalf("weight %d is %v after two halvings of %v", i, w, first.W[i])
-		}
+		arrowtest.Near(t, float64(w), float64((first.W[i] / 4)), 1e-6, "weight %d after two halvings", i)
 	}
 }
 
@@ -360,13 +346,9 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 				}
 				last := len(got) - 1
 				for i := 3; i <= last; i++ {
-					if c.ends(i) != (i == last) {
-						t.Errorf("of %d passes, pass %d is the last by the rule: %v", len(got), i+1, c.ends(i))
-					}
+					arrowtest.Equal(t, c.ends(i), i == last, "of %d passes, pass %d is the last by the rule", len(got), i+1)
 				}
-				if final.Of != len(visits)-1 {
-					t.Errorf("%d visits, the final weights are of visit %d", len(visits), final.Of)
-				}
+				arrowtest.Equal(t, final.Of, len(visits)-1, "the visit of the final weights")
 			})
 		}
 	}
@@ -403,9 +385,7 @@ func TestLastPasses(t *testing.T) {
 	} {
 		s := Defaults()
 		s.Link, s.Method = c.link, c.method
-		if got := LastPasses(s); got != c.want {
-			t.Errorf("%s, %s: %d passes, expected %d", c.link, c.method, got, c.want)
-		}
+		arrowtest.Equal(t, LastPasses(s), c.want, "passes of %s, %s", c.link, c.method)
 	}
 }
 
@@ -483,9 +463,7 @@ func TestLBFGSHalves(t *testing.T) {
 // The pairs take at most 384 MiB for any number of values, or there is a single pair.
 func TestPairsAreBounded(t *testing.T) {
 	for values, want := range map[int]int{1: 10, 1 << 20: 10, 2 << 20: 8, 3 << 20: 5, 16 << 20: 1, 17 << 20: 1, 100 << 20: 1} {
-		if got := mostPairs(values); got != want {
-			t.Errorf("%d pairs of %d values, expected %d", got, values, want)
-		}
+		arrowtest.Equal(t, mostPairs(values), want, "pairs of %d values", values)
 	}
 }
 
@@ -586,9 +564,7 @@ func TestMedian(t *testing.T) {
 			}
 			before := slices.Clone(x)
 			want := slices.Sorted(slices.Values(x))[(n-1)/2]
-			if got := median(x); got != want {
-				t.Errorf("%s, %d: median %g, expected %g", name, n, got, want)
-			}
+			arrowtest.Equal(t, median(x), want, "%s, %d: median", name, n)
 			if !slices.Equal(x, before) {
 				t.Errorf("%s, %d: the argument was changed", name, n)
 			}

@@ -65,14 +65,10 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 					t.Fatalf("%d passes", v+1)
 				}
 			}
-			if want := pr.wantLambda(1e-3); math.Abs(lambdaOf(fit)-want) > 1e-12*want {
-				t.Errorf("λ is %v, expected %v", lambdaOf(fit), want)
-			}
+			arrowtest.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 			w := wideMatrix(size.p, size.k, step.W)
 			j, _ := pr.objective(stage.Link, lambdaOf(fit), w)
-			if math.Abs(j-before) > 1e-6 {
-				t.Errorf("J is %v, the last pass reported %v", j, before)
-			}
+			arrowtest.Near(t, j, before, 1e-6, "J, and that of the last pass")
 			w.Sub(w, pr.byQR(lambdaOf(fit)))
 			var off mat.Dense
 			off.Mul(pr.x, w)
@@ -106,9 +102,7 @@ func TestSampleOfNothing(t *testing.T) {
 	if err != nil || !pass.Accepted {
 		t.Fatalf("%+v, %v", pass, err)
 	}
-	if want := pr.wantLambda(1e-3); math.Abs(lambdaOf(fit)-want) > 1e-12*want {
-		t.Errorf("λ is %v, expected %v", lambdaOf(fit), want)
-	}
+	arrowtest.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 }
 
 func TestGramRows(t *testing.T) {
@@ -138,9 +132,7 @@ func TestGramRows(t *testing.T) {
 	} {
 		s := Defaults()
 		s.Link, s.Method, s.GramRows, s.Passes = c.link, c.method, c.rows, c.passes
-		if got := GramRows(s, c.p, c.curved, c.of); got != c.expects {
-			t.Errorf("%+v: %d", c, got)
-		}
+		arrowtest.Equal(t, GramRows(s, c.p, c.curved, c.of), c.expects, "%+v", c)
 	}
 }
 
@@ -208,9 +200,7 @@ func TestWhiten(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Whiten([]float64{math.Inf(1)}, 1, ridge); !errors.As(err, new(*NotFiniteError)) {
-		t.Errorf("an infinite covariance: %v", err)
-	}
+	arrowtest.MustFail(Whiten([]float64{math.Inf(1)}, 1, ridge))(t, new(*NotFiniteError))
 }
 
 // A feature is coarse only if float32 hardly resolves neighbouring values: not small whole numbers, however little they
@@ -241,9 +231,7 @@ func TestFindCoarse(t *testing.T) {
 		found[c.Feature] = true
 	}
 	for j, c := range columns {
-		if found[j] != c.coarse {
-			t.Errorf("%s: coarse is %v, expected %v", c.name, found[j], c.coarse)
-		}
+		arrowtest.Equal(t, found[j], c.coarse, "%s: coarse", c.name)
 	}
 }
 
@@ -277,9 +265,8 @@ func TestRidgeOfTreesCountsRows(t *testing.T) {
 		"above, so as it is":   {1, 0.2, 1, rows, true, 0.2 / leaves},
 		"a larger ridge holds": {3, 0.2, 1, rows, true, 0.6 / leaves},
 	} {
-		if got := lambdaOf(test.ridge, test.curvature, test.least, test.weight, test.curved); math.Abs(got-test.want) > 1e-6*test.want {
-			t.Errorf("%s: λ is %g, expected %g", name, got, test.want)
-		}
+		arrowtest.Near(t, lambdaOf(test.ridge, test.curvature, test.least, test.weight, test.curved), test.want, 1e-6*test.want,
+			"%s: λ", name)
 	}
 }
 
@@ -290,8 +277,6 @@ func TestEarlyRidge(t *testing.T) {
 		least, want float64
 	}{"a block of features": {0, 0, 5}, "trees": {8, 1, 1}, "trees of earlier plans": {8, 0, 5}} {
 		u := Update{settings: settings{schemas.Stage{RidgeRows: test.least}}, shape: Shape{Penalised: 64, Trees: test.trees}, weight: 128}
-		if got := u.early(); got != test.want {
-			t.Errorf("%s: the ridge is multiplied by %v, expected %v", name, got, test.want)
-		}
+		arrowtest.Equal(t, u.early(), test.want, "%s: the factor of the ridge", name)
 	}
 }

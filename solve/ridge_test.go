@@ -247,8 +247,6 @@ func TestEffectiveRows(t *testing.T) {
 		for _, w := range test.weights {
 			weight, squares = weight+w, squares+w*w
 		}
-		if got := effectiveRows(weight, squares); math.Abs(got-test.want) > 1e-12 {
-			t.Errorf("%v are %v rows, expected %v", test.weights, got, test.want)
-		}
+		arrowtest.Near(t, effectiveRows(weight, squares), test.want, 1e-12, "the rows of the weights %v", test.weights)
 	}
 }

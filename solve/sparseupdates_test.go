@@ -196,9 +196,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 					got[3] = n[c]
 				}
 				for what, want := range []float64{o.w[i], o.b[i], o.d[i], o.n[i]} {
-					if math.Abs(got[what]-want) > 2e-3 {
-						t.Fatalf("%s of input %d, class %d: %v, expected %v", []string{"W", "B", "D", "N"}[what], j, c, got[what], want)
-					}
+					arrowtest.Near(t, got[what], want, 2e-3, "%s of input %d, class %d", []string{"W", "B", "D", "N"}[what], j, c)
 				}
 			}
 		}
@@ -260,9 +258,7 @@ func TestSumsForgetWhatLeaves(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(sums.Totals(), direct.Totals()) {
-		t.Errorf("the totals are %v, expected %v", sums.Totals(), direct.Totals())
-	}
+	arrowtest.Equal(t, sums.Totals(), direct.Totals(), "the totals")
 }
 
 // SparseSums have the row of each column, in however many blocks, and forget all of them.

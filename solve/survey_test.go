@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -93,9 +92,7 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 				}
 				length += v * v
 			}
-			if want := float64(min(1, max(0, d-still-c))); math.Abs(length-want) > 1e-6 {
-				t.Errorf("%d components: component %d has length %g, expected %g", pca, c, length, want)
-			}
+			arrowtest.Near(t, length, float64(min(1, max(0, d-still-c))), 1e-6, "%d components: the length of component %d", pca, c)
 		}
 	}
 	for _, row := range data.rows {
@@ -153,9 +150,8 @@ func TestSurveyAgainstItsDefinition(t *testing.T) {
 				} else if found.Basis != nil {
 					t.Error("there is a basis without principal components")
 				}
-				if labels := found.Labels; !slices.Equal(labels, []string{"a", "b"}) {
-					t.Errorf("the labels are %v", labels)
-				}
+				labels := found.Labels
+				arrowtest.Equal(t, labels, []string{"a", "b"}, "the labels")
 			})
 		}
 	}
@@ -186,13 +182,10 @@ func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 		v := basis.ColView(c)
 		var product mat.VecDense
 		product.MulVec(covariance, v)
-		if value := mat.Dot(v, &product); math.Abs(value-values[c]) > 1e-5*values[0] {
-			t.Errorf("the variance along direction %d is %v, expected %v", c, value, values[c])
-		}
+		arrowtest.Near(t, mat.Dot(v, &product), values[c], 1e-5*values[0], "the variance along direction %d", c)
 		for o := range c + 1 {
-			if product := mat.Dot(v, basis.ColView(o)); math.Abs(product-indicator(o == c)) > 1e-6 {
-				t.Errorf("the product of directions %d and %d is %v", c, o, product)
-			}
+			product := mat.Dot(v, basis.ColView(o))
+			arrowtest.Near(t, product, indicator(o == c), 1e-6, "the product of directions %d and %d", c, o)
 		}
 		if low, high := mat.Min(v), mat.Max(v); high < -low {
 			t.Errorf("the largest component of direction %d is %v", c, low)
@@ -218,18 +211,14 @@ func TestConstantColumns(t *testing.T) {
 		found := arrowtest.Must(PrepareDense(data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}), standardize, 2))(t)
 		factors, center := found.Scale, found.Center
 		for j, varies := range []bool{false, false, false, true, true, true} {
-			if (factors[j] != 0) != varies {
-				t.Errorf("standardize %v: the factor of column %d is %v", standardize, j, factors[j])
-			}
+			arrowtest.Equal(t, factors[j] != 0, varies, "standardize %v: the factor of column %d is not 0", standardize, j)
 		}
 		// the mean is over the rows in which the value is present
 		if math.Abs(float64(center[4])-10_000.5) > 1e-3 || center[1] != 0 {
 			t.Errorf("the centre is %v", center)
 		}
 		for i, v := range found.Basis[:6] {
-			if v != 0 {
-				t.Errorf("component %d of the basis at constant columns is %v", i, v)
-			}
+			arrowtest.Equal(t, v, 0, "component %d of the basis at constant columns", i)
 		}
 	}
 }
@@ -253,9 +242,7 @@ func TestTensorsOfAPreparation(t *testing.T) {
 		if components == 0 {
 			want = slices.Delete(want, 2, 3)
 		}
-		if !slices.Equal(names, want) {
-			t.Errorf("%d components: the record has %v, expected %v", components, names, want)
-		}
+		arrowtest.Equal(t, names, want, "%d components: the names of the record", components)
 	}
 }
 
@@ -287,14 +274,10 @@ func TestSurveyErrors(t *testing.T) {
 
 // An error about too many labels names the keys that may be wrong, whether a survey or a chain has found them.
 func TestTooManyLabelsNamesTheKeys(t *testing.T) {
-	if err := CheckClasses(maxClasses); err != nil {
-		t.Error(err)
-	}
+	arrowtest.NoError(t, CheckClasses(maxClasses))
 	err := CheckClasses(maxClasses + 1)
 	for _, want := range []string{"10001 different labels", "at most 10000", "examples.label ", "examples.classes", "examples.targets",
 		"retrain.new_class_rows"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, expected %q in it", err, want)
-		}
+		arrowtest.Fails(t, err, want)
 	}
 }

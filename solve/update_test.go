@@ -276,9 +276,7 @@ func TestUpdatesOfIdentityAreRidgeRegression(t *testing.T) {
 		}
 		o.update(t, randomIncrement(r, 1+r.IntN(30), p, k), r.IntN(len(o.increments)+1), 1+r.IntN(3))
 		for j, want := range o.ridgeFit() {
-			if got := float64(o.w[j]); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
-				t.Fatalf("update %d: weight %d is %v, a fit from scratch has %v", i, j, got, want)
-			}
+			arrowtest.Near(t, float64(o.w[j]), want, 1e-5*(1+math.Abs(want)), "update %d: weight %d, and of a fit from scratch", i, j)
 		}
 	}
 }

@@ -78,9 +78,7 @@ func TestExpandAgainstTheDefinition(t *testing.T) {
 				t.Run(fmt.Sprint(f.Kind, size, f.Replacement, extra), func(t *testing.T) {
 					m := mustMap(t, f, stage, plain(inputs, spread), extra.scores, extra.intercept)
 					block, width := expand(m, x, predictions), size+extra.scores
-					if m.Penalised() != width {
-						t.Errorf("%d columns are penalised, expected %d", m.Penalised(), width)
-					}
+					arrowtest.Equal(t, m.Penalised(), width, "columns that are penalised")
 					if extra.intercept {
 						width++
 					}
@@ -96,9 +94,7 @@ func TestExpandAgainstTheDefinition(t *testing.T) {
 							want = append(want, 1)
 						}
 						for j, v := range block.Row(i) {
-							if math.Abs(float64(v)-want[j]) > 2e-5*(1+math.Abs(want[j])) {
-								t.Fatalf("feature %d of row %d is %v, expected %v", j, i, v, want[j])
-							}
+							arrowtest.Near(t, float64(v), want[j], 2e-5*(1+math.Abs(want[j])), "feature %d of row %d", j, i)
 						}
 					}
 				})
@@ -164,9 +160,8 @@ func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 		}
 		for i := range x.Rows {
 			for j, v := range small.Row(i) {
-				if w := scale * float64(large.Row(i)[j]); math.Abs(float64(v)-w) > 1e-5 {
-					t.Fatalf("%s: feature %d of row %d is %v of 40, %v of 65", f.Kind, j, i, v, w)
-				}
+				arrowtest.Near(t, float64(v), scale*float64(large.Row(i)[j]), 1e-5,
+					"%s: feature %d of row %d of 40 rows, and of 65", f.Kind, j, i)
 			}
 		}
 	}
@@ -188,20 +183,14 @@ func columnsOf(t *testing.T, f schemas.Features, inputs int) []int {
 func TestColumns(t *testing.T) {
 	all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
 	for _, size := range []int{0, 10} {
-		if got := columnsOf(t, schemas.Features{Kind: Columns, Size: size}, 10); !slices.Equal(got, all) {
-			t.Errorf("size %d of 10 is %v", size, got)
-		}
+		arrowtest.Equal(t, columnsOf(t, schemas.Features{Kind: Columns, Size: size}, 10), all, "size %d of 10", size)
 	}
 	distinct := columnsOf(t, schemas.Features{Kind: Columns, Size: 63}, 64)
 	slices.Sort(distinct)
-	if got := len(slices.Compact(distinct)); got != 63 {
-		t.Errorf("63 of 64 without replacement are %d different columns", got)
-	}
+	arrowtest.Equal(t, len(slices.Compact(distinct)), 63, "different columns, 63 of 64 without replacement")
 	repeated := columnsOf(t, schemas.Features{Kind: Columns, Size: 1000, Replacement: true}, 10)
 	slices.Sort(repeated)
-	if got := slices.Compact(repeated); !slices.Equal(got, all) {
-		t.Errorf("1000 of 10 with replacement are %v", got)
-	}
+	arrowtest.Equal(t, slices.Compact(repeated), all, "1000 of 10 with replacement")
 	_, err := NewMap(schemas.Features{Kind: Columns, Size: 11}, seed, 0, plain(10, 1), 0, false)
 	if tooMany := (*SizeError)(nil); !errors.As(err, &tooMany) || tooMany.Size != 11 || tooMany.Inputs != 10 {
 		t.Errorf("11 of 10 without replacement: %v", err)
@@ -225,9 +214,7 @@ func TestKeys(t *testing.T) {
 				t.Errorf("%s: the meaning %q is no cell of a table", k.Name, k.Meaning)
 			}
 		}
-		if !slices.Equal(names, fields) {
-			t.Errorf("the keys are %v, expected %v", names, fields)
-		}
+		arrowtest.Equal(t, names, fields, "the keys")
 	}
 	for k := range kinds {
 		if !strings.Contains(Keys()[0].Meaning, "`"+k.name+"` ("+k.meaning+")") {
@@ -242,9 +229,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: the defaults: %v", k.name, problems)
 		}
 	}
-	if DefaultsOf("fourier") != Defaults() {
-		t.Errorf("the defaults of no kind are %+v", DefaultsOf("fourier"))
-	}
+	arrowtest.Equal(t, DefaultsOf("fourier"), Defaults(), "the defaults of no kind")
 }
 
 // BenchmarkExpand computes blocks of 1024 features of tiles of 64 rows, like a worker.
@@ -283,9 +268,7 @@ func TestVariants(t *testing.T) {
 			v.Of(dst, image, examples.Image{2, 3, 1})
 			got = append(got, dst)
 		}
-		if len(got) != a.Rows()-1 {
-			t.Errorf("%+v: %d variants, Rows says %d", a, len(got), a.Rows()-1)
-		}
+		arrowtest.Equal(t, len(got), a.Rows()-1, "%+v: variants, and one of the row itself", a)
 		if a.Shift < 2 && !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
 			t.Errorf("%+v: %v, expected %v", a, got, want)
 		}
@@ -299,9 +282,7 @@ func TestVariants(t *testing.T) {
 	}
 	colours, dst := []float32{1, 10, 2, 20}, make([]float32, 4)
 	Variant{mirrored: true}.Of(dst, colours, examples.Image{1, 2, 2})
-	if want := []float32{2, 20, 1, 10}; !slices.Equal(dst, want) {
-		t.Errorf("two channels mirrored: %v, expected %v", dst, want)
-	}
+	arrowtest.Equal(t, dst, []float32{2, 20, 1, 10}, "two channels mirrored")
 }
 
 // drawnBy returns the columns that each stage of a plan draws from the given number.
@@ -340,14 +321,12 @@ func TestColumnsAreDrawnAcrossStages(t *testing.T) {
 		}
 		placed, times, total := Placed(list, nil), make([]int, test.inputs), 0
 		all := drawnBy(t, placed, test.inputs)
-		if alone := drawnBy(t, list[:1], test.inputs); !slices.Equal(all[0], alone[0]) {
-			t.Errorf("%v of %d: the first stage draws %v, by itself %v", test.sizes, test.inputs, all[0], alone[0])
-		}
+		arrowtest.Equal(t, all[0], drawnBy(t, list[:1], test.inputs)[0],
+			"%v of %d: what the first stage draws, and by itself", test.sizes, test.inputs)
 		for i, columns := range all {
 			sorted := slices.Sorted(slices.Values(columns))
-			if len(slices.Compact(sorted)) != test.sizes[i] {
-				t.Errorf("%v of %d: stage %d draws %v", test.sizes, test.inputs, i, columns)
-			}
+			arrowtest.Equal(t, len(slices.Compact(sorted)), test.sizes[i],
+				"%v of %d: different columns of stage %d", test.sizes, test.inputs, i)
 			for _, c := range columns {
 				times[c]++
 			}
@@ -370,9 +349,7 @@ func TestPlaced(t *testing.T) {
 		if n := max(i-3, 0); len(s.Drawn) != n || n > 0 && !slices.Equal(s.Drawn, want[:n]) {
 			t.Errorf("stage %d goes on from %v", i, s.Drawn)
 		}
-		if err := CheckDrawn(s, i); err != nil {
-			t.Error(err)
-		}
+		arrowtest.NoError(t, CheckDrawn(s, i))
 	}
 	if again := Placed(placed, &schemas.Plan{Stages: list}); again[4].Drawn != nil || again[5].Drawn != nil {
 		t.Errorf("stages of an earlier release go on from %v and %v", again[4].Drawn, again[5].Drawn)
@@ -406,9 +383,7 @@ func TestNeedDense(t *testing.T) {
 		"counts and Fourier":    {schemas.Prepare{}, []schemas.Stage{stage(RFF), stage(ClassCounts)}, false},
 		"Fourier after the idf": {schemas.Prepare{IDF: 1}, []schemas.Stage{stage(RFF)}, false},
 	} {
-		if got := NeedDense(test.prepare, test.stages, false); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		arrowtest.Equal(t, NeedDense(test.prepare, test.stages, false), test.want, "%s: dense rows are needed", name)
 	}
 }
 
@@ -448,9 +423,7 @@ func TestStreamIsAsDocumented(t *testing.T) {
 						t.Fatalf("draw %d of (%d, %d, %d) is %x, %v, %v, documented %x, %v, %v", i, seed, stage, purpose,
 							s.Word(i), s.Uniform(i), s.Normal(i), w.word(i), w.uniform(i), w.normal(i))
 					}
-					if got, want := s.Below(i, 10), int(w.uniform(i)*10); got != want {
-						t.Errorf("draw %d below 10 is %d, documented %d", i, got, want)
-					}
+					arrowtest.Equal(t, s.Below(i, 10), int(w.uniform(i)*10), "draw %d below 10", i)
 				}
 			}
 		}
@@ -464,16 +437,12 @@ func TestDrawn(t *testing.T) {
 	all := schemas.Features{Kind: Columns, Size: 0, BandwidthScale: 1, Degree: 1}
 	for _, f := range append(variants(10), all) {
 		first, second := expand(mustMap(t, f, 0, plain(inputs, 1), 0, false), x, x), expand(mustMap(t, f, 1, plain(inputs, 1), 0, false), x, x)
-		if differ := !slices.Equal(first.Data, second.Data); Drawn(f) != differ {
-			t.Errorf("%s: drawn %v, two stages differ: %v", Describe(f), Drawn(f), differ)
-		}
+		arrowtest.Equal(t, Drawn(f), !slices.Equal(first.Data, second.Data), "%s is drawn", Describe(f))
 	}
 	for kind, want := range map[string]bool{Patches: true, PatchPolynomial: true, Gradient: false, ClassCounts: false, "unknown": false} {
 		f := DefaultsOf(kind)
 		f.Kind = kind
-		if Drawn(f) != want {
-			t.Errorf("%s: drawn %v, expected %v", kind, Drawn(f), want)
-		}
+		arrowtest.Equal(t, Drawn(f), want, "%s is drawn", kind)
 	}
 }
 
@@ -505,9 +474,7 @@ func TestBlockThatOverflows(t *testing.T) {
 		!slices.Equal(block.Row(0), alone.Row(0)) {
 		t.Errorf("block %v, of which %v overflow", block, overflowed)
 	}
-	if n := m.Overflowed(block, x); n != 1 { // the last row is 0, like its inputs
-		t.Errorf("%d rows have overflowed, expected 1", n)
-	}
+	arrowtest.Equal(t, m.Overflowed(block, x), 1, "rows that have overflowed")
 }
 
 // Components that require dense rows reject sparse ones, and vice versa.
@@ -521,9 +488,7 @@ func TestSparseRowsAreRefused(t *testing.T) {
 			t.Errorf("%+v: %v, expected a DenseError", f, err)
 		}
 	}
-	if _, err := NewMap(DefaultsOf(Columns), 1, 0, prepared, 2, true); !errors.As(err, new(*DenseError)) {
-		t.Errorf("scores: %v, expected a DenseError", err)
-	}
+	arrowtest.MustFail(NewMap(DefaultsOf(Columns), 1, 0, prepared, 2, true))(t, new(*DenseError))
 }
 
 // Slopes are mean gradients, as central differences at many points of the path have them, and add up to the rise of the score.
@@ -554,13 +519,9 @@ func TestSlopesAreMeanGradients(t *testing.T) {
 						at := (float64(q) + 0.5) / points
 						want += float64(score(at, i, step).Data[out]-score(at, i, -step).Data[out]) / (2 * step * points)
 					}
-					if got := float64(slopes.Row(i)[out]); math.Abs(got-want) > 2e-3*(1+math.Abs(want)) {
-						t.Errorf("the slope of input %d is %g, want %g", i, got, want)
-					}
+					arrowtest.Near(t, float64(slopes.Row(i)[out]), want, 2e-3*(1+math.Abs(want)), "the slope of input %d", i)
 				}
-				if math.Abs(rise) > 1e-5 {
-					t.Errorf("the score rises by %g more than the slopes say", rise)
-				}
+				arrowtest.Near(t, rise, 0, 1e-5, "what the score rises more than the slopes say")
 			}
 		})
 	}
@@ -609,9 +570,7 @@ func TestStructuredFeaturesAgainstTheDefinition(t *testing.T) {
 			for i := range x.Rows {
 				want := defined(f, 1, spread, x.Row(i))
 				for j, v := range block.Row(i)[:size] {
-					if math.Abs(float64(v)-want[j]) > 1e-5 {
-						t.Fatalf("%d inputs, size %d: feature %d of row %d is %v, expected %v", inputs, size, j, i, v, want[j])
-					}
+					arrowtest.Near(t, float64(v), want[j], 1e-5, "%d inputs, size %d: feature %d of row %d", inputs, size, j, i)
 				}
 			}
 		}

@@ -1,7 +1,6 @@
 package stages
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -156,9 +155,7 @@ func TestPatches(t *testing.T) {
 		}
 		for i := range x.Rows {
 			for j, want := range responses(f, p, stage, x.Row(i)) {
-				if got := float64(block.Row(i)[j]); math.Abs(got-want) > 1e-3*(1+math.Abs(want)) {
-					t.Fatalf("%v: row %d, feature %d is %v, expected %v", c, i, j, got, want)
-				}
+				arrowtest.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "%v: row %d, feature %d", c, i, j)
 			}
 		}
 		alone := expand(mustMap(t, f, stage, p, 0, true), x.Slice(3, 4), kernel.Dense{})
@@ -192,9 +189,7 @@ func TestPatchesOfAnotherWhitening(t *testing.T) {
 		block := expand(mustMap(t, f, 0, p, 0, true), x, kernel.Dense{})
 		for i := range x.Rows {
 			for j, want := range responses(f, p, 0, x.Row(i)) {
-				if got := float64(block.Row(i)[j]); math.Abs(got-want) > 1e-3*(1+math.Abs(want)) {
-					t.Fatalf("another %s: row %d, feature %d is %v, expected %v", name, i, j, got, want)
-				}
+				arrowtest.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "another %s: row %d, feature %d", name, i, j)
 			}
 		}
 		learnt.Data[0] = same
@@ -207,9 +202,7 @@ func TestLearnPatches(t *testing.T) {
 	for _, source := range sources() {
 		f := smallPatches(6, false, source)
 		first, again, other := learn(t, f, 0, p, x), learn(t, f, 0, p, x), learn(t, f, 1, p, x)
-		if schemas.WeightsDigest(first) != schemas.WeightsDigest(again) {
-			t.Errorf("%s: learnt twice, the filters differ", source)
-		}
+		arrowtest.Equal(t, schemas.WeightsDigest(first), schemas.WeightsDigest(again), "%s: the filters, learnt twice", source)
 		a, _ := first.Find(statistics.OfStage(statistics.TensorFilters, 0))
 		b, _ := other.Find(statistics.OfStage(statistics.TensorFilters, 1))
 		if slices.Equal(a.Data, b.Data) {
@@ -220,9 +213,7 @@ func TestLearnPatches(t *testing.T) {
 			for i := range 9 {
 				length += float64(a.Data[i*f.Filters+j]) * float64(a.Data[i*f.Filters+j])
 			}
-			if math.Abs(length-1) > 1e-5 {
-				t.Errorf("%s: filter %d has the squared length %v", source, j, length)
-			}
+			arrowtest.Near(t, length, 1, 1e-5, "%s: the squared length of filter %d", source, j)
 		}
 	}
 	if !KindOf(smallPatches(6, false, SourceData)).Learns() || KindOf(Defaults()).Learns() {
@@ -233,22 +224,16 @@ func TestLearnPatches(t *testing.T) {
 func TestPatchesNeedImages(t *testing.T) {
 	f := smallPatches(4, false, SourceData)
 	p, _ := photographs(2, examples.Image{6, 6, 1})
-	if _, err := NewMap(f, seed, 0, p, 0, false); !errors.As(err, new(*wire.ShapeError)) {
-		t.Errorf("a preparation without filters: %v", err)
-	}
+	arrowtest.MustFail(NewMap(f, seed, 0, p, 0, false))(t, new(*wire.ShapeError))
 	small := *p
 	small.Image = examples.Image{2, 18, 1}
 	if _, err := NewMap(f, seed, 0, &small, 0, false); err == nil {
 		t.Error("images smaller than a patch have features")
 	}
 	p.Image = examples.Image{}
-	if _, err := NewMap(f, seed, 0, p, 0, false); !errors.Is(err, ErrNoImages) {
-		t.Errorf("examples without a shape: %v", err)
-	}
+	arrowtest.MustFail(NewMap(f, seed, 0, p, 0, false))(t, ErrNoImages)
 	for _, prepare := range []schemas.Prepare{{Scale: ScaleNone, PCA: 5}, {Scale: ScaleUnit}} {
-		if problems := CheckInputs(f, prepare); len(problems) != 1 {
-			t.Errorf("patches of inputs prepared by %+v: %v", prepare, problems)
-		}
+		arrowtest.Equal(t, len(CheckInputs(f, prepare)), 1, "problems of patches of inputs prepared by %+v", prepare)
 	}
 	if problems := CheckInputs(f, schemas.Prepare{Scale: ScaleStandard}); len(problems) > 0 {
 		t.Errorf("patches of standardized pixels: %v", problems)
@@ -295,9 +280,7 @@ func TestPatchPolynomial(t *testing.T) {
 				}
 				want *= sum
 			}
-			if got := float64(block.Row(i)[j]); math.Abs(got-want) > 1e-3*(1+math.Abs(want)) {
-				t.Fatalf("row %d, feature %d of %d factors is %v, expected %v", i, j, n, got, want)
-			}
+			arrowtest.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "row %d, feature %d of %d factors", i, j, n)
 		}
 	}
 	if factors < 100 || block.Row(0)[65] != 1 {

@@ -43,9 +43,7 @@ func TestApply(t *testing.T) {
 	}
 	x := kernel.Dense{Rows: 3, Cols: 3, Data: slices.Clone(raw)}
 	p.Apply(kernel.Gonum(), x, x) // in place
-	if want := []float32{1, 1, 0, 0, 2, 0, 2, 0, 0}; !slices.Equal(x.Data, want) {
-		t.Errorf("prepared rows are %v, expected %v", x.Data, want)
-	}
+	arrowtest.Equal(t, x.Data, []float32{1, 1, 0, 0, 2, 0, 2, 0, 0}, "prepared rows")
 
 	p = arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()))(t)
 	dst := kernel.NewDense(3, 2)
@@ -75,9 +73,7 @@ func TestApplyDividesByTheLength(t *testing.T) {
 	p.Apply(kernel.Gonum(), x, x)
 	want := []float32{0.1, 0.8, -0.5, 0, 0, -1, 0.5, 0, 0.5, 0}
 	for i, v := range x.Data {
-		if !(math.Abs(float64(v-want[i])) < 1e-6) {
-			t.Fatalf("prepared rows are %v, expected %v", x.Data, want)
-		}
+		arrowtest.Near(t, float64(v), float64(want[i]), 1e-6, "value %d of prepared rows", i)
 	}
 }
 
@@ -120,12 +116,10 @@ func TestEncode(t *testing.T) {
 			for i := range n {
 				want = append(want, table.Codes(x.Row(i))...)
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("columns of %v features: %d rows have the codes %v, expected %v", features, n, got, want)
-			}
-			if got = c.AppendCodes([]uint8{1, 2}, x); !slices.Equal(got, append([]uint8{1, 2}, want...)) {
-				t.Errorf("columns of %v features: the codes of %d rows after others are %v, expected %v", features, n, got, want)
-			}
+			arrowtest.Equal(t, got, want, "columns of %v features: the codes of %d rows", features, n)
+			got = c.AppendCodes([]uint8{1, 2}, x)
+			arrowtest.Equal(t, got, append([]uint8{1, 2}, want...),
+				"columns of %v features: the codes of %d rows after others", features, n)
 			if !slices.EqualFunc(x.Data, before, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
 				t.Errorf("columns of %v features: %d rows are others after they were encoded", features, n)
 			}
@@ -153,9 +147,7 @@ func TestWordsWithoutACode(t *testing.T) {
 		if i < tree.MaxWords {
 			want = i + 1
 		}
-		if got := codes[2*i+1]; int(got) != want {
-			t.Errorf("word %d of 300 has the code %d, expected %d", i, got, want)
-		}
+		arrowtest.Equal(t, int(codes[2*i+1]), want, "the code of word %d of 300", i)
 	}
 	if codes[0] != 1 || codes[2*302] != 0 {
 		t.Errorf("the only number of a column has the code %d, a missing one %d", codes[0], codes[2*302])
@@ -178,9 +170,7 @@ func TestLearnBins(t *testing.T) {
 		if !slices.Equal(c.Numbers(), test.numbers) || !slices.Equal(c.Words(), test.words) || c.Width() != len(test.numbers)+len(test.words) {
 			t.Errorf("columns of numbers %v and of words %v, expected %v and %v", c.Numbers(), c.Words(), test.numbers, test.words)
 		}
-		if got := c.Encode(sample); !slices.Equal(got, test.codes) {
-			t.Errorf("codes %v, expected %v", got, test.codes)
-		}
+		arrowtest.Equal(t, c.Encode(sample), test.codes, "codes")
 	}
 }
 
@@ -217,9 +207,7 @@ func TestBinsThatCantBe(t *testing.T) {
 		}
 	}
 	good := wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, 1, 2, []float32{1, 0}), wire.Vector(statistics.TensorEdges, []float32{})}
-	if _, err := readCoder(good, 1); err != nil {
-		t.Error(err)
-	}
+	arrowtest.Must(readCoder(good, 1))(t)
 	for name, bad := range map[string]wire.Tensors[float32]{
 		"no edges":          good[:1],
 		"bins of one value": {wire.Matrix(statistics.TensorBins, 2, 1, []float32{1, 0}), good[1]},
@@ -257,9 +245,7 @@ func TestOverflows(t *testing.T) {
 		{unit, []float32{float32(math.Inf(1))}, true},
 		{counts, []float32{3e38}, false},
 	} {
-		if got := Overflows(test.prepare, test.row); got != test.want {
-			t.Errorf("%d: %+v, row %v: %v, expected %v", i, test.prepare, test.row, got, test.want)
-		}
+		arrowtest.Equal(t, Overflows(test.prepare, test.row), test.want, "%d: %+v, row %v overflows", i, test.prepare, test.row)
 	}
 }
 
@@ -348,18 +334,13 @@ func TestRanks(t *testing.T) {
 				}
 			}
 			mean := sum / rows
-			if variances[j] = squares/rows - mean*mean; math.Abs(mean) > 1e-4 {
-				t.Errorf("%d rows: input %d has mean %g", n, j, mean)
-			}
+			variances[j] = squares/rows - mean*mean
+			arrowtest.Near(t, mean, 0, 1e-4, "%d rows: the mean of input %d", n, j)
 		}
 		for _, j := range []int{0, 1, 5, 6} {
-			if math.Abs(variances[j]-1) > 1e-3 {
-				t.Errorf("%d rows: input %d has variance %g", n, j, variances[j])
-			}
+			arrowtest.Near(t, variances[j], 1, 1e-3, "%d rows: the variance of input %d", n, j)
 		}
-		if sum := variances[2] + variances[3] + variances[4]; math.Abs(sum-1) > 1e-3 {
-			t.Errorf("%d rows: the indicators have variance %g together", n, sum)
-		}
+		arrowtest.Near(t, variances[2]+variances[3]+variances[4], 1, 1e-3, "%d rows: the variance of the indicators together", n)
 		if n > maxKnots {
 			continue // linear interpolation between knots is not invariant
 		}
@@ -371,9 +352,7 @@ func TestRanks(t *testing.T) {
 		changed := kernel.NewDense(n, q.Inputs())
 		q.Apply(kernel.Gonum(), changed, other)
 		for i, v := range changed.Data {
-			if math.Abs(float64(v-inputs.Data[i])) > 1e-4 {
-				t.Fatalf("%d rows: input %d is %g, and %g of the column's logarithm", n, i, inputs.Data[i], v)
-			}
+			arrowtest.Near(t, float64(v), float64(inputs.Data[i]), 1e-4, "%d rows: input %d, and of the column's logarithm", n, i)
 		}
 	}
 }
@@ -469,9 +448,7 @@ func TestSparseInputs(t *testing.T) {
 			t.Fatalf("%+v: %+v", test.prepare, got)
 		}
 		for i, want := range test.want {
-			if math.Abs(float64(got.Values[i])-want) > 1e-6 {
-				t.Errorf("%+v: value %d is %v, expected %v", test.prepare, i, got.Values[i], want)
-			}
+			arrowtest.Near(t, float64(got.Values[i]), want, 1e-6, "%+v: value %d", test.prepare, i)
 		}
 	}
 }

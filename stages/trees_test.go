@@ -158,14 +158,10 @@ func TestStructuresThatCantBe(t *testing.T) {
 // Trees need bins, and a block of leaves alone.
 func TestTreesNeedBins(t *testing.T) {
 	m := arrowtest.Must(NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false))(t)
-	if _, err := m.Grow(nil); !errors.Is(err, ErrNoCodes) || !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("without bins: %v", err)
-	}
+	arrowtest.MustFail(m.Grow(nil))(t, ErrNoCodes, wire.ErrDamaged)
 	for _, f := range []schemas.Features{Defaults(), DefaultsOf(Trees)} {
 		for _, scores := range []bool{false, true} {
-			if problems := CheckScores(f, scores); (len(problems) > 0) != (scores && f.Kind == Trees) {
-				t.Errorf("%s with scores %v: %v", f.Kind, scores, problems)
-			}
+			arrowtest.Equal(t, len(CheckScores(f, scores)) > 0, scores && f.Kind == Trees, "%s with scores %v has problems", f.Kind, scores)
 		}
 	}
 }

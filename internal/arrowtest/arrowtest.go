@@ -1,9 +1,13 @@
-// Package arrowtest has allocators for tests of Arrow code, of which some report leaks and others limit the memory of a decoder, and what
-// ends a test at an error.
+// Package arrowtest has allocators for tests of Arrow code, of which some report leaks and others limit the memory of a decoder, and the
+// checks that the tests of all packages make: of errors, and of values.
 package arrowtest
 
 import (
 	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -66,6 +70,58 @@ func Must[T any](value T, err error) func(testing.TB) T {
 		t.Helper()
 		NoError(t, err)
 		return value
+	}
+}
+
+// Fails reports an error of the test unless err is all that is wanted: an error whose text contains a text, that wraps an error, as of
+// [errors.Is], and that wraps an error of the type to which a pointer points, as of [errors.As]. Nil and an empty text want no error.
+func Fails(t testing.TB, err error, wanted ...any) {
+	t.Helper()
+	for _, want := range wanted {
+		if !fails(err, want) {
+			t.Errorf("got error %v, expected %T %[2]v", err, want)
+		}
+	}
+}
+
+var errorType = reflect.TypeFor[error]()
+
+func fails(err error, want any) bool {
+	if want == nil || want == "" {
+		return err == nil
+	}
+	if text, ok := want.(string); ok {
+		return err != nil && strings.Contains(err.Error(), text)
+	}
+	if of := reflect.TypeOf(want); of.Kind() == reflect.Pointer && of.Elem().Implements(errorType) {
+		return errors.As(err, want)
+	}
+	return errors.Is(err, want.(error))
+}
+
+// MustFail is [Fails] for a call that returns a value too: MustFail(f())(t, wanted).
+func MustFail[T any](_ T, err error) func(t testing.TB, wanted ...any) {
+	return func(t testing.TB, wanted ...any) {
+		t.Helper()
+		Fails(t, err, wanted...)
+	}
+}
+
+// Equal reports an error of the test unless got is want: of lists, each element, where an empty list is like nil. The format what and its
+// arguments say of what.
+func Equal[T any](t testing.TB, got, want T, what string, args ...any) {
+	t.Helper()
+	empty := func(v T) bool { list := reflect.ValueOf(v); return list.Kind() == reflect.Slice && list.Len() == 0 }
+	if !reflect.DeepEqual(got, want) && !(empty(got) && empty(want)) {
+		t.Errorf("%s: %+v, expected %+v", fmt.Sprintf(what, args...), got, want)
+	}
+}
+
+// Near is [Equal] for numbers that may differ by a tolerance. A NaN is near nothing.
+func Near(t testing.TB, got, want, tolerance float64, what string, args ...any) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tolerance) {
+		t.Errorf("%s: %v, expected %v", fmt.Sprintf(what, args...), got, want)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // openTopic opens an embedded broker with topic t, of one partition.
@@ -43,9 +45,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 			}
 			hit := fault(kmsg.Produce)
 			must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
-			if hit.Hits() != 3 {
-				t.Errorf("%d faults in produce requests", hit.Hits())
-			}
+			arrowtest.Equal(t, hit.Hits(), 3, "faults in produce requests")
 			hit = fault(kmsg.ListOffsets)
 			if _, end, err := l.Bounds(ctx, "t", 0); end != 1 || err != nil || hit.Hits() != 3 {
 				t.Errorf("bounds end at %d, %v after %d faults", end, err, hit.Hits())
@@ -107,16 +107,12 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 		l.repeated = func(topic string) { repeated = append(repeated, topic) }
 		l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
 		base := must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
-		if base != 1 {
-			t.Errorf("base offset %d, want that of the acknowledged write", base)
-		}
+		arrowtest.Equal(t, base, 1, "the base offset, which is that of the acknowledged write")
 		got, err := read(t, l, "t", 0, 4)
 		if want := []string{"0", "0", "1", "2"}; err != io.EOF || !slices.Equal(texts(got), want) {
 			t.Errorf("%v, %v, want %v", texts(got), err, want)
 		}
-		if !slices.Equal(repeated, []string{"t"}) {
-			t.Errorf("repeated writes: %v", repeated)
-		}
+		arrowtest.Equal(t, repeated, []string{"t"}, "repeated writes")
 	}
 }
 
@@ -147,14 +143,10 @@ func TestRepeatedWrites(t *testing.T) {
 		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: 2})
 		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
 	}
-	if repeated != 0 {
-		t.Errorf("%d writes that brokers refused are called repeated", repeated)
-	}
+	arrowtest.Equal(t, repeated, 0, "repeated writes of those that brokers refused")
 	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
 	must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
-	if repeated != 1 {
-		t.Errorf("%d repeated writes after a connection that broke", repeated)
-	}
+	arrowtest.Equal(t, repeated, 1, "repeated writes after a connection that broke")
 }
 
 // A permanent error of any request is returned after one, and includes the partition.
@@ -244,9 +236,7 @@ func TestContextEndsRetries(t *testing.T) {
 		_ = hit.Wait(ctx, 3)
 	}()
 	_, err := l.Append(ctx, "t", 0, numbered(0, 10))
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, kafka.NotLeaderForPartition) {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, err, context.Canceled, kafka.NotLeaderForPartition)
 }
 
 func TestCloseEndsRetries(t *testing.T) {
@@ -267,17 +257,13 @@ func TestCloseEndsRetries(t *testing.T) {
 	noError(t, polls.Wait(ctx, 1))
 	noError(t, l.Close())
 	for range 2 {
-		if err := <-ended; !errors.Is(err, ErrClosed) {
-			t.Errorf("ended with %v", err)
-		}
+		arrowtest.Fails(t, <-ended, ErrClosed)
 	}
 	if _, _, err := l.Bounds(ctx, "t", 0); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	r := l.Range("t", 0, 0, 1)
-	if _, err := r.Next(ctx); !errors.Is(err, ErrClosed) {
-		t.Errorf("range after Close: %v", err)
-	}
+	arrowtest.MustFail(r.Next(ctx))(t, ErrClosed)
 	noError(t, r.Close())
 }
 
@@ -318,9 +304,7 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 	defer silent.Close()
 	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
 	defer cancel()
-	if _, err := Open(ctx, Options{Brokers: []string{silent.Addr().String()}}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("no answer: %v", err)
-	}
+	arrowtest.MustFail(Open(ctx, Options{Brokers: []string{silent.Addr().String()}}))(t, context.DeadlineExceeded)
 }
 
 // Brokers learn of a new topic one by one. A request for its settings is retried at a broker that does not know it yet.
@@ -390,9 +374,7 @@ func TestRetriable(t *testing.T) {
 	}
 	for code := kafka.Error(-1); code < 200; code++ {
 		err := fmt.Errorf("wrapped: %w", code)
-		if got, want := retriable(err), slices.Contains(transient, code); got != want {
-			t.Errorf("%d %s is retried: %v", int(code), code.Title(), got)
-		}
+		arrowtest.Equal(t, retriable(err), slices.Contains(transient, code), "%s is retried", code.Title())
 	}
 	for want, list := range map[bool][]error{
 		true: {
@@ -405,9 +387,7 @@ func TestRetriable(t *testing.T) {
 		},
 	} {
 		for _, err := range list {
-			if retriable(fmt.Errorf("wrapped: %w", err)) != want {
-				t.Errorf("%v is retried: %v", err, !want)
-			}
+			arrowtest.Equal(t, retriable(fmt.Errorf("wrapped: %w", err)), want, "%v is retried", err)
 		}
 	}
 }
@@ -425,9 +405,7 @@ func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wai
 			}
 			return then
 		})
-		if !errors.Is(err, then) {
-			t.Errorf("%v, want %v", err, then)
-		}
+		arrowtest.Fails(t, err, then)
 	})
 	return reports
 }

@@ -234,18 +234,12 @@ func TestClean(t *testing.T) {
 				plan := l.plans[l.folder("t", 0)]
 				return survey{plan.expired, plan.worthwhile(), plan.worthwhile() && plan.overdue}
 			}
-			if got := surveyed(); got != c.survey {
-				t.Errorf("survey %+v, want %+v", got, c.survey)
-			}
+			arrowtest.Equal(t, surveyed(), c.survey, "survey")
 			for range 2 { // cleaning again changes nothing
 				arrowtest.NoError(t, l.clean(now))
-				if got := content(t, l, "t"); got != c.want {
-					t.Errorf("%s stays of %s, want %s", got, before, c.want)
-				}
+				arrowtest.Equal(t, content(t, l, "t"), c.want, "what stays of %s", before)
 			}
-			if got := surveyed(); got != untouched {
-				t.Errorf("survey after cleaning %+v", got)
-			}
+			arrowtest.Equal(t, surveyed(), untouched, "survey after cleaning")
 			arrowtest.NoError(t, l.open())
 		})
 	}
@@ -259,13 +253,9 @@ func TestCleanedSegments(t *testing.T) {
 	}
 	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, segments...)
 	arrowtest.NoError(t, l.clean(now, "t"))
-	if got := content(t, l, "t"); got != "(0-1) 1:b 3:c 4:a" {
-		t.Errorf("%s stays", got)
-	}
+	arrowtest.Equal(t, content(t, l, "t"), "(0-1) 1:b 3:c 4:a", "what stays")
 	for _, s := range listed(t, l, "t").segments {
-		if got := now.Sub(s.modified); got != time.Hour {
-			t.Errorf("segment %d is %v old", s.base, got)
-		}
+		arrowtest.Equal(t, now.Sub(s.modified), time.Hour, "the age of segment %d", s.base)
 	}
 }
 
@@ -281,13 +271,9 @@ func TestCleanNamesWhatFails(t *testing.T) {
 	if err := l.clean(now); !errors.As(err, &failed) || !strings.Contains(err.Error(), "t[1]") || strings.Contains(err.Error(), "t[0]") {
 		t.Errorf("%v", err)
 	}
-	if got := content(t, l, "t"); got != "2:a" {
-		t.Errorf("%s stays", got)
-	}
+	arrowtest.Equal(t, content(t, l, "t"), "2:a", "what stays")
 	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte("{"), 0o644))
-	if err := l.clean(now); err == nil || !strings.Contains(err.Error(), "topics.json") {
-		t.Errorf("%v", err)
-	}
+	arrowtest.Fails(t, l.clean(now), "topics.json")
 }
 
 // After a kill, opening truncates a torn batch, and creates the snapshot with which kfake opens a partition without
@@ -326,9 +312,7 @@ func TestOpen(t *testing.T) {
 			for range 2 { // with a matching snapshot there is nothing to do
 				arrowtest.NoError(t, l.open())
 				if !c.withSnapshot {
-					if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-						t.Errorf("a snapshot, error %v", err)
-					}
+					arrowtest.MustFail(os.Stat(path))(t, fs.ErrNotExist)
 					continue
 				}
 				if got := matching(t, l); got.LogStartOffset != c.first || got.HighWatermark != c.end || got.LastStableOffset != c.end {
@@ -381,9 +365,7 @@ func TestEachStepOfCleaning(t *testing.T) {
 			t.Errorf("after %d segments: %s", n, got)
 		}
 		arrowtest.NoError(t, l.clean(now, "t"))
-		if got := content(t, l, "t"); got != after {
-			t.Errorf("after %d segments, cleaned again: %s", n, got)
-		}
+		arrowtest.Equal(t, content(t, l, "t"), after, "after %d segments, cleaned again", n)
 	}
 }
 
@@ -405,13 +387,9 @@ func TestSurveyOfWhatHasChanged(t *testing.T) {
 	if got := waste(time.Second - 1); before == 0 || got != before {
 		t.Errorf("a partition that has not changed was read: waste %d, then %d", before, got)
 	}
-	if got := waste(time.Second); got != 0 {
-		t.Errorf("the partition was not read again: waste %d", got)
-	}
+	arrowtest.Equal(t, waste(time.Second), 0, "waste of a partition that was read again")
 	arrowtest.NoError(t, os.WriteFile(path, raw(superseded), 0o644))
-	if got := waste(time.Second); got != before {
-		t.Errorf("a partition that has changed was not read: waste %d", got)
-	}
+	arrowtest.Equal(t, waste(time.Second), before, "waste of a partition that has changed")
 }
 
 // damage flips bits of a file like a disk fault: without a change of the modification time.
@@ -614,9 +592,7 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 			}
 			arrowtest.NoError(t, l.open())
 			arrowtest.NoError(t, l.open())
-			if got := endOf(t, l); got != 61 {
-				t.Errorf("the log ends at %d", got)
-			}
+			arrowtest.Equal(t, endOf(t, l), 61, "the end of the log")
 		})
 	}
 }
@@ -652,9 +628,7 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 	arrowtest.NoError(t, l.open())
 	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), headerBytes+9, 1)
 	arrowtest.Must(l.repair())(t)
-	if got := content(t, l, "t"); got != "(0-1) 1:next" {
-		t.Errorf("%s stays", got)
-	}
+	arrowtest.Equal(t, content(t, l, "t"), "(0-1) 1:next", "what stays")
 }
 
 // repair works in steps, and may be killed after each.
@@ -672,9 +646,7 @@ func TestRepairThatIsKilled(t *testing.T) {
 		t.Errorf("%+v, %v", repaired, err)
 	}
 	arrowtest.NoError(t, l.open())
-	if got := endOf(t, l); got != 61 {
-		t.Errorf("the log ends at %d", got)
-	}
+	arrowtest.Equal(t, endOf(t, l), 61, "the end of the log")
 }
 
 // A partition from which all messages were deleted continues at its end.
@@ -785,9 +757,7 @@ func TestCleanWhileInUse(t *testing.T) {
 	if restarts < 3 {
 		t.Errorf("%d restarts", restarts)
 	}
-	if b := bounds(t, l); b != (Bounds{0, n}) {
-		t.Errorf("bounds %v", b)
-	}
+	arrowtest.Equal(t, bounds(t, l), Bounds{0, n}, "bounds")
 	t.Logf("%d restarts", restarts)
 }
 
@@ -798,9 +768,7 @@ func TestDeletedDataDirectory(t *testing.T) {
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 	noError(t, os.RemoveAll(dir))
 	<-l.ctx.Done()
-	if _, err := l.Append(testContext(t), "t", 0, numbered(0, 10)); err == nil || !strings.Contains(err.Error(), dir+" was deleted") {
-		t.Errorf("append: %v", err)
-	}
+	arrowtest.MustFail(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t, dir+" was deleted")
 	_ = l.Close() // there is no lock file to release
 }
 
@@ -857,17 +825,11 @@ func TestBrokerDoesNotStartAgain(t *testing.T) {
 	obstacle := filepath.Join(dir, "log", "groups.log")
 	noError(t, os.RemoveAll(obstacle))
 	noError(t, os.Mkdir(obstacle, 0o755))
-	if err := l.clean(ctx); err == nil || !strings.Contains(err.Error(), "groups.log") {
-		t.Errorf("clean: %v", err)
-	}
-	if _, err := l.Append(ctx, "t", 0, numbered(1, 10)); err == nil || !strings.Contains(err.Error(), "groups.log") {
-		t.Errorf("append: %v", err)
-	}
+	arrowtest.Fails(t, l.clean(ctx), "groups.log")
+	arrowtest.MustFail(l.Append(ctx, "t", 0, numbered(1, 10)))(t, "groups.log")
 	noError(t, l.Close())
 	noError(t, os.Remove(obstacle))
-	if left := texts(all(t, openDir(t, dir))); !slices.Equal(left, numbers(9, 10)) {
-		t.Errorf("left are %v", left)
-	}
+	arrowtest.Equal(t, texts(all(t, openDir(t, dir))), numbers(9, 10), "what is left")
 }
 
 // With an unreadable file the broker is not restarted, because it might not start. Expired segments are deleted
@@ -894,9 +856,7 @@ func TestCleanWithADamagedFile(t *testing.T) {
 	}
 	noError(t, os.Remove(obstacle))
 	noError(t, l.clean(ctx))
-	if left := texts(all(t, l)); !slices.Equal(left, numbers(9, 10)) {
-		t.Errorf("left are %v", left)
-	}
+	arrowtest.Equal(t, texts(all(t, l)), numbers(9, 10), "what is left")
 }
 
 // A damaged list of topics is refused with its file and byte.
@@ -930,10 +890,7 @@ func TestDamageBeforeCleaning(t *testing.T) {
 	}
 	segment := filepath.Join(dir, "log", "partitions", "u-0", "0.dat")
 	damage(t, segment, 1500, 1)
-	if err := l.clean(ctx); !errors.As(err, new(*DamagedError)) || !strings.Contains(err.Error(), segment) ||
-		!strings.Contains(err.Error(), "`stagewise repair -c FILE`") {
-		t.Errorf("%v", err)
-	}
+	arrowtest.Fails(t, l.clean(ctx), new(*DamagedError), segment, "`stagewise repair -c FILE`")
 	noError(t, l.Close())
 	must(Repair(t.Context(), dir))(t)
 	l = openDir(t, dir)
@@ -957,9 +914,7 @@ func TestDeletedToTheEnd(t *testing.T) {
 		killed := t.TempDir()
 		noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
 		for _, l := range []*Log{openDir(t, killed), l} {
-			if b := bounds(t, l); b != (Bounds{int64(next), int64(next)}) {
-				t.Errorf("bounds %v, want %d", b, next)
-			}
+			arrowtest.Equal(t, bounds(t, l), Bounds{int64(next), int64(next)}, "bounds")
 			if base, err := l.Append(ctx, "t", 0, numbered(next, 10)); base != int64(next) || err != nil {
 				t.Errorf("the next message got offset %d, %v, want %d", base, err, next)
 			}
@@ -967,8 +922,6 @@ func TestDeletedToTheEnd(t *testing.T) {
 		next++
 		noError(t, l.Close())
 		l = openDir(t, dir)
-		if got := texts(all(t, l)); !slices.Equal(got, numbers(next-1, next)) {
-			t.Errorf("left are %v of %d", got, next)
-		}
+		arrowtest.Equal(t, texts(all(t, l)), numbers(next-1, next), "what is left")
 	}
 }

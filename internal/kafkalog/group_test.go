@@ -17,6 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // until waits for a condition on the owned partitions. It checks the condition only after a member has signalled a change.
@@ -87,9 +89,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	other := second(t, l)
 	b := join(t, other, topic, topic)
 	until(t, "two share", divided(5, a, b), a, b)
-	if got := a.Owned(); !slices.Equal(got, upTo(3)) {
-		t.Errorf("the first keeps %v", got)
-	}
+	arrowtest.Equal(t, a.Owned(), upTo(3), "what the first keeps")
 	alone := join(t, other, topic+"-other", topic)
 	until(t, "another group has its own members", ownsAll(alone, 5), alone)
 	c := join(t, l, topic, topic) // one process may join a group twice
@@ -131,9 +131,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	noError(t, <-result)
 	a.Commit(map[int]int64{1: 10}, func(error) { t.Error("a member that has left commits") })
 	for partition, want := range []int64{3, 9, -1, -1, 7} {
-		if got := committedOffset(t, l, topic, topic, partition); got != want {
-			t.Errorf("offset %d is committed for partition %d, expected %d", got, partition, want)
-		}
+		arrowtest.Equal(t, committedOffset(t, l, topic, topic, partition), want, "the offset that is committed for partition %d", partition)
 	}
 }
 
@@ -156,9 +154,7 @@ func TestCommitThatIsRefused(t *testing.T) {
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "g", Err: kerr.GroupAuthorizationFailed})
 	result := make(chan error, 1)
 	a.Commit(map[int]int64{0: 1}, func(err error) { result <- err })
-	if err := <-result; !errors.Is(err, kafka.GroupAuthorizationFailed) {
-		t.Errorf("error %v, expected that the group is refused", err)
-	}
+	arrowtest.Fails(t, <-result, kafka.GroupAuthorizationFailed)
 	if !ownsAll(a, 6)() || a.Err() != nil {
 		t.Errorf("it owns %v, %v", a.Owned(), a.Err())
 	}
@@ -199,9 +195,7 @@ func testDeadMember(t *testing.T, l *Log, topic string) {
 	if err := b.Leave(); err != nil {
 		t.Errorf("leave after the log is closed: %v", err)
 	}
-	if got := a.Owned(); !slices.Equal(got, had) {
-		t.Errorf("%v became %v before the session expired", had, got)
-	}
+	arrowtest.Equal(t, a.Owned(), had, "partitions before the session expired")
 	until(t, "one takes over", ownsAll(a, 6), a)
 	if took := time.Since(died); took < l.session/2 || took > l.session+5*time.Second {
 		t.Errorf("taking over took %v", took)

@@ -159,9 +159,7 @@ func TestDataDirHasOneOwner(t *testing.T) {
 		if locked, ok := errors.AsType[*LockedError](err); !ok || locked.PID != os.Getpid() || locked.Dir != dir {
 			t.Fatalf("second owner: %v", err)
 		}
-		if !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
-			t.Errorf("%q does not name the owner", err)
-		}
+		arrowtest.Fails(t, err, strconv.Itoa(os.Getpid()))
 		if waited := time.Since(began); waited != 5*time.Second || len(said) < 2 || said[0].Over || !said[len(said)-1].Over {
 			t.Errorf("after %v, with the reports %+v", waited, said)
 		}
@@ -185,9 +183,7 @@ func TestOpenWithoutBrokersOrDirectory(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	noError(t, os.WriteFile(file, nil, 0o644))
-	if _, err := Open(testContext(t), Options{DataDir: file}); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("data directory that is a file: %v", err)
-	}
+	arrowtest.MustFail(Open(testContext(t), Options{DataDir: file}))(t, file)
 }
 
 // An unusable or non-loopback address is rejected, and the directory is released.
@@ -210,9 +206,7 @@ func TestIsLoopback(t *testing.T) {
 		"127.0.0.1": false, "localhost:kafka": false, "::1:9092": false, ":9092": false, "0.0.0.0:9092": false,
 		"localhost.example.com:9092": false, "10.0.0.1:9092": false, "": false,
 	} {
-		if IsLoopback(address) != want {
-			t.Errorf("%q: %v", address, !want)
-		}
+		arrowtest.Equal(t, IsLoopback(address), want, "%q is a loopback address", address)
 	}
 }
 
@@ -307,12 +301,8 @@ func testDeleteBefore(t *testing.T, l *Log, topic string) {
 	}
 	noError(t, l.DeleteBefore(ctx, topic, 1, 0))
 	all := must(l.AllBounds(ctx, topic))(t)
-	if want := []Bounds{{64, 65}, {0, 3}}; !slices.Equal(all, want) {
-		t.Errorf("bounds %v, want %v", all, want)
-	}
-	if _, err := read(t, l, topic, 63, 65); !errors.As(err, new(*DeletedError)) {
-		t.Errorf("range of a deleted message: %v", err)
-	}
+	arrowtest.Equal(t, all, []Bounds{{64, 65}, {0, 3}}, "bounds")
+	arrowtest.MustFail(read(t, l, topic, 63, 65))(t, new(*DeletedError))
 	if err := l.DeleteBefore(ctx, topic, 0, 66); err == nil {
 		t.Error("what is not written yet was deleted")
 	}
@@ -358,9 +348,7 @@ func testLarge(t *testing.T, l *Log, topic string) {
 		sent = append(sent, numbered(i, []int{900 << 10, 3, 400 << 10, 499_000, 1}[i%5]))
 	}
 	base := must(l.Append(ctx, topic, 0, sent...))(t)
-	if base != 0 {
-		t.Errorf("base offset %d", base)
-	}
+	arrowtest.Equal(t, base, 0, "base offset")
 	got, err := read(t, l, topic, 0, 60)
 	if err != io.EOF || len(got) != 60 {
 		t.Fatalf("%d messages, %v", len(got), err)
@@ -388,9 +376,7 @@ func testLarger(t *testing.T, l *Log, topic string) {
 	if got, err := read(t, l, small, 0, 50); !slices.Equal(texts(got), numbers(0, 50)) {
 		t.Fatalf("%v, %v", texts(got), err)
 	}
-	if _, err := l.Append(ctx, small, 0, numbered(0, 30_000)); err == nil || !strings.Contains(err.Error(), small+"[0]") {
-		t.Fatalf("a message that is too large: %v", err)
-	}
+	arrowtest.MustFail(l.Append(ctx, small, 0, numbered(0, 30_000)))(t, small+"[0]")
 }
 
 func texts(messages []Message) []string {
@@ -592,9 +578,7 @@ func testFollow(t *testing.T, l *Log, topic string) {
 		}
 	}
 	noError(t, f.Close())
-	if _, err := f.Next(ctx); !errors.Is(err, ErrClosed) {
-		t.Fatalf("after Close: %v", err)
-	}
+	arrowtest.MustFail(f.Next(ctx))(t, ErrClosed)
 }
 
 func testPartitions(t *testing.T, l *Log, topic string) {
@@ -634,13 +618,9 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	if exists, err := l.Exists(ctx, plain.Name); exists || err != nil {
 		t.Errorf("before it is created: exists %t, %v", exists, err)
 	}
-	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("partitions of an unknown topic: %v", err)
-	}
+	arrowtest.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
-	if _, err := l.Configs(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("configuration of an unknown topic: %v", err)
-	}
+	arrowtest.MustFail(l.Configs(ctx, plain.Name))(t, ErrUnknownTopic)
 	noError(t, l.Create(ctx, compacted, plain))
 	noError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // does not change the topic
 	if exists, err := l.Exists(ctx, plain.Name); !exists || err != nil {
@@ -663,18 +643,12 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	must(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t)
 	noError(t, l.Delete(ctx, plain.Name, topic+".never"))
 	l.unknownTimeout = 0
-	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("partitions of a deleted topic: %v", err)
-	}
-	if _, err := l.Append(ctx, plain.Name, 3, numbered(0, 10)); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("append to a deleted topic: %v", err)
-	}
+	arrowtest.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
+	arrowtest.MustFail(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t, ErrUnknownTopic)
 	if _, _, err := l.Bounds(ctx, compacted.Name, 1); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("bounds of an unknown partition: %v", err)
 	}
-	if _, err := read(t, l, plain.Name, 0, 1); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("range of a deleted topic: %v", err)
-	}
+	arrowtest.MustFail(read(t, l, plain.Name, 0, 1))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
 	noError(t, l.Create(ctx, plain))
 	if first, end, err := l.Bounds(ctx, plain.Name, 3); first != 0 || end != 0 || err != nil {
@@ -706,9 +680,7 @@ func testAddPartitions(t *testing.T, l *Log, topic string) {
 		}
 		noError(t, r.Close())
 	}
-	if err := l.AddPartitions(ctx, topic+"-missing", 2); !errors.Is(err, ErrUnknownTopic) {
-		t.Errorf("a topic that is missing: %v", err)
-	}
+	arrowtest.Fails(t, l.AddPartitions(ctx, topic+"-missing", 2), ErrUnknownTopic)
 }
 
 func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, *Log, string)) {
@@ -778,9 +750,7 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	for m.Offset < newest {
 		m = must(f.Next(ctx))(t)
 	}
-	if m.Offset != newest {
-		t.Errorf("the follower skipped the newest message @%d: @%d", newest, m.Offset)
-	}
+	arrowtest.Equal(t, m.Offset, newest, "the last message of the follower, and the newest")
 }
 
 const gapRecords = 200_000
@@ -934,9 +904,7 @@ func TestOffsetsOfManyPartitions(t *testing.T) {
 		if p == 0 || p >= 98 {
 			want.End = int64(p + 1)
 		}
-		if b != want {
-			t.Errorf("partition %d: %v, want %v", p, b, want)
-		}
+		arrowtest.Equal(t, b, want, "bounds of partition %d", p)
 	}
 	if n := asked.Load(); n != 6 || len(all) != partitions {
 		t.Errorf("%d requests for %d bounds, want 6 for %d", n, len(all), partitions)
@@ -1256,9 +1224,7 @@ func TestFollowAllIsIdle(t *testing.T) {
 	}()
 	must(l.Append(ctx, "t", 299, Message{Value: []byte("x")}))(t)
 	<-done
-	if fmt.Sprint(offsets(r.messages[299])) != "[0]" {
-		t.Errorf("got %v", r.messages)
-	}
+	arrowtest.Equal(t, fmt.Sprint(offsets(r.messages[299])), "[0]", "offsets")
 	l.unknownTimeout = 0
 	r = &received{messages: map[int][]Message{}, until: func(r *received) bool { return len(r.failures) > 0 }}
 	l.FollowAll(ctx, []Start{{Topic: "none"}}, r.take)
@@ -1346,9 +1312,7 @@ func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 			} else if short, ok := errors.AsType[*ReplicationError](err); !ok || short.Up != c.up || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
-			if n := replicasOf(t, l, "t"); n != c.want {
-				t.Errorf("%d replicas, want %d", n, c.want)
-			}
+			arrowtest.Equal(t, replicasOf(t, l, "t"), c.want, "replicas")
 		})
 	}
 }
@@ -1421,9 +1385,7 @@ func TestThreeBrokers(t *testing.T) {
 		t.Errorf("min.insync.replicas %q, %v", config["min.insync.replicas"], err)
 	}
 	m := must(l.metadata(ctx, []string{"t"}))(t)
-	if n := len(m.Topics[0].Partitions[0].Replicas); n != 3 {
-		t.Errorf("%d replicas", n)
-	}
+	arrowtest.Equal(t, len(m.Topics[0].Partitions[0].Replicas), 3, "replicas")
 
 	// The leader moves. A client learns of it from an error.
 	f := l.Follow("t", 0, 0)
@@ -1479,8 +1441,6 @@ func TestBrokersComeBack(t *testing.T) {
 	number := must(strconv.Atoi(port))(t)
 	startCluster(t, kfake.Ports(number), kfake.DataDir(dir))
 	<-appended
-	if m := must(f.Next(testContext(t)))(t); m.Offset != 3 {
-		t.Errorf("the follower continues at %d", m.Offset)
-	}
+	arrowtest.Equal(t, must(f.Next(testContext(t)))(t).Offset, 3, "the offset at which the follower continues")
 	appendAndFollow(t, l, f, 4, 6)
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // Without a listen address, the process with an embedded broker has no open TCP port. With one, it has one.
@@ -14,13 +16,9 @@ func TestListensOnlyIfToldTo(t *testing.T) {
 		l := must(Open(testContext(t), Options{DataDir: t.TempDir(), Listen: address}))(t)
 		noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
-		if got := listening(t) - before; got != want {
-			t.Errorf("listen on %q: %d open ports, want %d", address, got, want)
-		}
+		arrowtest.Equal(t, listening(t)-before, want, "open ports after listening on %q", address)
 		noError(t, l.Close())
-		if left := listening(t) - before; left != 0 {
-			t.Errorf("listen on %q: %d open ports after Close", address, left)
-		}
+		arrowtest.Equal(t, listening(t)-before, 0, "open ports after Close, which had listened on %q", address)
 	}
 }
 

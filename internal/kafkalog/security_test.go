@@ -32,6 +32,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/option"
 )
@@ -319,18 +320,13 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := l.Append(ctx, "hidden", 0, numbered(1, 10)); !errors.As(err, new(*AccessError)) ||
-		!errors.Is(err, kafka.TopicAuthorizationFailed) {
-		t.Errorf("a topic that it may not describe: %v", err)
-	}
+	arrowtest.MustFail(l.Append(ctx, "hidden", 0, numbered(1, 10)))(t, new(*AccessError), kafka.TopicAuthorizationFailed)
 }
 
 // Open rejects invalid settings before it connects.
 func TestOpenChecksSecurity(t *testing.T) {
 	_, err := Open(testContext(t), Options{Brokers: []string{"127.0.0.1:1"}, Security: Security{SASL: secure.SASL{Mechanism: "GSSAPI"}}})
-	if !errors.As(err, new(option.Problem)) {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, err, new(option.Problem))
 }
 
 // Nothing reveals the password: neither the options, nor the identity and dialer made from them, nor unexported fields,

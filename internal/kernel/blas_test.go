@@ -402,9 +402,8 @@ func TestCholesky(t *testing.T) {
 						}
 					}
 					trace := c.InverseTrace()
-					if want := mat.Trace(&inverse); math.Abs(trace-want) > 1e-8*want {
-						t.Errorf("the trace of the inverse is %g, want %g", trace, want)
-					}
+					want := mat.Trace(&inverse)
+					arrowtest.Near(t, trace, want, 1e-8*want, "the trace of the inverse")
 					same := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) } // of NaN too
 					if bits = append(bits, trace); first == nil {
 						first = bits

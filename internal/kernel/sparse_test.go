@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // sparseOf returns a random sparse matrix, and its dense form.
@@ -91,9 +93,7 @@ func testSparseProducts(t *testing.T) {
 			gram.Product(full.T(), diagonal, full)
 			rest := mat.NewSymDense(x.Width(), nil)
 			for i := range squares {
-				if math.Abs(squares[i]-gram.At(i, i)) > 1e-6 {
-					t.Errorf("the square of column %d is %v, expected %v", i, squares[i], gram.At(i, i))
-				}
+				arrowtest.Near(t, squares[i], gram.At(i, i), 1e-6, "the square of column %d", i)
 				for j := range i + 1 {
 					rest.SetSym(i, j, -gram.At(i, j))
 				}

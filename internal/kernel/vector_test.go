@@ -134,9 +134,7 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 		x := Dense{Rows: 4, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, -inf, -inf, -inf, 0, -inf, 0}}
 		first := []int32{7, 7, 7, 7}
 		SoftmaxRows(x, nil, first)
-		if !slices.Equal(first, make([]int32, 4)) {
-			t.Errorf("the columns of the maxima are %v, want 0 for rows that become NaN, and the first of equal ones", first)
-		}
+		arrowtest.Equal(t, first, make([]int32, 4), "the columns of the maxima, 0 for rows that become NaN, and the first of equal ones")
 		for i, v := range x.Data[:9] {
 			if !isNaN(v) {
 				t.Errorf("softmax %d is %v, want NaN", i, v)
@@ -233,9 +231,8 @@ func TestCosinePolynomial(t *testing.T) {
 		t.Errorf("the largest error is %v", worst)
 	}
 	for j := range terms {
-		if got, want := float64(cosine(1)[4+j]), found.AtVec(j); math.Abs(got-want) > 1e-6*math.Abs(want) {
-			t.Errorf("the coefficient of u^%d is %v, want %v", j+1, got, want)
-		}
+		want := found.AtVec(j)
+		arrowtest.Near(t, float64(cosine(1)[4+j]), want, 1e-6*math.Abs(want), "the coefficient of u^%d", j+1)
 	}
 }
 
@@ -253,9 +250,7 @@ func TestVectorKernelsDoNotAllocate(t *testing.T) {
 		addTo(sum, x.Data)
 		AddLower(sums, x)
 	})
-	if allocations != 0 {
-		t.Errorf("%v allocations", allocations)
-	}
+	arrowtest.Equal(t, allocations, 0, "allocations")
 }
 
 func TestDense(t *testing.T) {
@@ -275,9 +270,7 @@ func TestDense(t *testing.T) {
 		t.Errorf("%d values, capacity for %d in a row", len(d.Data), cap(d.Row(0)))
 	}
 	d.Reshape(0, 5)
-	if len(d.Data) != 0 {
-		t.Errorf("%d values", len(d.Data))
-	}
+	arrowtest.Equal(t, len(d.Data), 0, "values")
 }
 
 // someRows draws some of n rows, ascending.
@@ -359,9 +352,8 @@ func TestAddPartsChecks(t *testing.T) {
 		} {
 			p, rows := Parts{Stride: 16, Columns: []int32{3, 5}, Of: make([]uint8, 512), Count: 3}, []int32{0, 1, 2, 7, 8}
 			change(&p, rows)
-			if got := panics(func() { AddParts(make([]float64, 24), p, make([]uint8, 9*16), make([]float64, 9*4), 4, rows) }); got != (name != "") {
-				t.Errorf("%q: panic %v", name, got)
-			}
+			arrowtest.Equal(t, panics(func() { AddParts(make([]float64, 24), p, make([]uint8, 9*16), make([]float64, 9*4), 4, rows) }), name != "",
+				"%q panics", name)
 		}
 	})
 }
@@ -634,7 +626,5 @@ func TestSimplexOfWhatIsNotFinite(t *testing.T) {
 	if !isNaN(x.Data[1]) || !isNaN(x.Data[3]) {
 		t.Errorf("a row with a NaN or infinity is not NaN: %v", x.Data)
 	}
-	if !slices.Equal(x.Row(2), []float32{1, 0, 0}) {
-		t.Errorf("row with −Inf is %v", x.Row(2))
-	}
+	arrowtest.Equal(t, x.Row(2), []float32{1, 0, 0}, "row with −Inf")
 }

@@ -6,10 +6,8 @@ package oracle
 
 import (
 	"hash/fnv"
-	"math"
 	"math/rand/v2"
 	"slices"
-	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 )
@@ -52,14 +50,6 @@ func Simplex(v []float64) []float64 {
 		p[c] = max(x-low, 0)
 	}
 	return p
-}
-
-// MustNear reports an error if got is farther from want than tolerance, or NaN.
-func MustNear(t testing.TB, what string, got, want, tolerance float64) {
-	t.Helper()
-	if !(math.Abs(got-want) <= tolerance) {
-		t.Errorf("%s is %v, expected %v", what, got, want)
-	}
 }
 
 // HashedColumns returns how often each of so many columns counts for words and phrases: the column is the FNV-1a hash modulo their number.

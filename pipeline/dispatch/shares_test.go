@@ -3,6 +3,7 @@ package dispatch
 import (
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -24,8 +25,6 @@ func TestSharesFollowTheWork(t *testing.T) {
 		{10, wide, true, 8},
 	} {
 		plan := &schemas.Plan{Foreign: c.foreign, Sources: []schemas.SourceSeal{{Rows: c.rows}}, Stages: []schemas.Stage{{Features: c.features}}}
-		if got := sharesOf(plan); got != c.want {
-			t.Errorf("%d rows, %+v, foreign %v: %d shares, expected %d", c.rows, c.features, c.foreign, got, c.want)
-		}
+		arrowtest.Equal(t, sharesOf(plan), c.want, "shares of %d rows, %+v, foreign %v", c.rows, c.features, c.foreign)
 	}
 }

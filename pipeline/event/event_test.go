@@ -3,10 +3,11 @@ package event
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // counter counts events without any care for concurrency.
@@ -28,9 +29,7 @@ func TestSerialised(t *testing.T) {
 		})
 	}
 	recording.Wait()
-	if c != goroutines*each {
-		t.Errorf("%d events, expected %d", c, goroutines*each)
-	}
+	arrowtest.Equal(t, c, goroutines*each, "events")
 }
 
 // stringer fails the test when somebody asks for its text.
@@ -87,7 +86,5 @@ func TestGathered(t *testing.T) {
 	g.Finish()
 	want := []string{"1 of a[0]@0", "1 of a[1]@1", "event.Behind", "49 of a[0]@98", "49 of a[1]@99", "event.Behind", "1 of b[0]@7", "2 of a[0]@201",
 		"1 of a[0]@202"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, expected %q", got, want)
-	}
+	arrowtest.Equal(t, got, want, "events")
 }

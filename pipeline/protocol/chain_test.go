@@ -35,9 +35,7 @@ func TestDue(t *testing.T) {
 		if got := (due{v.Stage, v.Number, seal}); got != want[i] || v.Parent != c.Head() {
 			t.Errorf("after %d records: %+v is due, expected %+v", i, got, want[i])
 		}
-		if c.Began() != (i > 1) {
-			t.Errorf("after %d records: began is %v", i, c.Began())
-		}
+		arrowtest.Equal(t, c.Began(), i > 1, "after %d records: began", i)
 		if v.Stage < len(plan.Stages) {
 			if visits := c.Visits(v.Stage); visits[len(visits)-1] != v || len(visits) != v.Number+1 {
 				t.Errorf("after %d records: visits %+v, due is %+v", i, visits, v)
@@ -83,9 +81,7 @@ func TestChainDependsOnNoOrder(t *testing.T) {
 		if c.Head() != records[len(records)-1].Digest() || c.SurveyDigest() != records[0].Digest() {
 			t.Fatalf("seed %d: the chain ends at %s, of %d records", seed, c.Head().Short(), len(c.digests))
 		}
-		if len(c.early) != 0 {
-			t.Errorf("seed %d: %d records wait for a parent that is accepted", seed, len(c.early))
-		}
+		arrowtest.Equal(t, len(c.early), 0, "seed %d: records that wait for a parent that is accepted", seed)
 	}
 }
 
@@ -140,9 +136,7 @@ func TestSurveyOfAnotherPlan(t *testing.T) {
 	plan.Prepare.PCA = 2
 	c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
 	for _, m := range messages(t, 0, newTestRun(plan).survey()) {
-		if _, err := c.Add(m); !errors.As(err, new(*wire.ShapeError)) {
-			t.Errorf("a survey's result without a basis: %v", err)
-		}
+		arrowtest.MustFail(c.Add(m))(t, new(*wire.ShapeError))
 	}
 	if c.Survey != nil || c.Prepared != nil || c.Head() != c.Root {
 		t.Error("it is accepted")
@@ -163,9 +157,8 @@ func TestChainRead(t *testing.T) {
 		if err != nil || next != int64(len(records)+1) {
 			t.Fatalf("since %d: next is %d, %v", since, next, err)
 		}
-		if (c.Head() == records[len(records)-1].Digest()) != accepted {
-			t.Errorf("since %d: accepted %d records", since, len(c.digests))
-		}
+		arrowtest.Equal(t, c.Head() == records[len(records)-1].
+			Digest(), accepted, "since %d: all records are accepted", since)
 	}
 }
 
@@ -262,9 +255,7 @@ func TestExpiredWeights(t *testing.T) {
 	}
 	plan.Since.Weights = int64(len(records)) // only earlier runs have expired
 	client.Log = expiring{client.Log.(memoryLog), int64(len(records))}
-	if _, err := NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client); err != nil {
-		t.Error(err)
-	}
+	arrowtest.Must(NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client))(t)
 }
 
 // The weights of a run that exceeds the topic's retention are written again in time, each once, so that a process that
@@ -344,13 +335,9 @@ func TestForget(t *testing.T) {
 	if forgotten == 0 {
 		t.Error("nothing is forgotten")
 	}
-	if got, want := len(c.Records(nil)), len(whole.Records(nil)); got != want {
-		t.Errorf("the version has %d records, expected %d", got, want)
-	}
+	arrowtest.Equal(t, len(c.Records(nil)), len(whole.Records(nil)), "records of the version")
 	for i, r := range c.Records(nil) {
-		if want := whole.Records(nil)[i]; r.Digest() != want.Digest() {
-			t.Errorf("record %d of the version differs", i)
-		}
+		arrowtest.Equal(t, r.Digest(), whole.Records(nil)[i].Digest(), "record %d of the version", i)
 	}
 }
 
@@ -438,9 +425,7 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 // A version is found by number, by run, and as the latest, and read as a model whose digest is the manifest's.
 func TestVersions(t *testing.T) {
 	client := newTestClient()
-	if _, err := client.Model(t.Context(), Latest); !errors.As(err, new(*NoVersionError)) || !strings.Contains(err.Error(), "latest") {
-		t.Errorf("no versions: %v", err)
-	}
+	arrowtest.MustFail(client.Model(t.Context(), Latest))(t, new(*NoVersionError), "latest")
 	first, second := finished(t, client, testPlan(1), 1), finished(t, client, testPlan(2), 2)
 	ctx, topics := t.Context(), client.Topics
 	damaged := documents(t, first.Messages)[0]
@@ -498,10 +483,7 @@ func TestWithheldVersion(t *testing.T) {
 		_, err := client.Model(t.Context(), Latest)
 		return err
 	}
-	if err := latest(); !errors.As(err, new(*NoVersionError)) || !strings.Contains(err.Error(),
-		"none of the pipeline's 1 versions is offered") {
-		t.Errorf("the latest: %v", err)
-	}
+	arrowtest.Fails(t, latest(), new(*NoVersionError), "none of the pipeline's 1 versions is offered")
 	for _, want := range []string{"1", manifest.Run} {
 		if m, err := client.Model(t.Context(), want); err != nil || m.Digest() != manifest.WeightsDigest {
 			t.Errorf("version %s: %v", want, err)
@@ -567,10 +549,7 @@ func TestWarmStart(t *testing.T) {
 		t.Errorf("stage 1 has %v, %v before its first weights", f, err)
 	}
 	plan.Warm.Manifest = "other"
-	if _, err := NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client); err == nil || !strings.Contains(err.Error(),
-		"names other") {
-		t.Errorf("the manifest is another: %v", err)
-	}
+	arrowtest.MustFail(NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client))(t, "names other")
 	if earlier, err := NewChain(testPlan(1), client.Memory, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
 		t.Errorf("no warm start: %v, %v", earlier, err)
 	}
@@ -601,9 +580,7 @@ func TestPlansRoundTrip(t *testing.T) {
 		}
 	}
 	manifest := schemas.Manifest{Run: "run"}
-	if _, err := DecodeManifest(documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("a manifest without its plan: %v", err)
-	}
+	arrowtest.MustFail(DecodeManifest(documents(t, manifest.Messages)[0]))(t, wire.ErrDamaged)
 }
 
 // A message keeps key, value and headers on its way to the log and back.

@@ -3,7 +3,6 @@ package protocol
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -110,9 +109,7 @@ func TestReplayPassesOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			replay := NewCounting(&test.plan).Replay(test.span)
 			for i, s := range test.steps {
-				if got := replay.Accept(s.m); got != s.want {
-					t.Errorf("message %d: %q, expected %q", i, got, s.want)
-				}
+				arrowtest.Equal(t, replay.Accept(s.m), s.want, "message %d", i)
 			}
 			lost, err := replay.Complete()
 			if !maps.Equal(lost, test.lost) || (err != nil) != test.err {
@@ -121,9 +118,7 @@ func TestReplayPassesOver(t *testing.T) {
 		})
 	}
 	plan := schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 10, To: 16}}}
-	if n := NewCounting(&plan).WithoutSpan(); n != 3+2 {
-		t.Errorf("%d messages in a partition without a span, expected 5", n)
-	}
+	arrowtest.Equal(t, NewCounting(&plan).WithoutSpan(), 3+2, "messages in a partition without a span")
 }
 
 // A run of a chain says how far each topic is counted, for the next one.
@@ -138,9 +133,7 @@ func TestReplayProgressOfTopics(t *testing.T) {
 		}})
 	}
 	want := []statistics.PartitionProgress{{Partition: 1, Source: "topic:t", Attempt: "1", Next: 12}, {Partition: 1, Source: "topic:u", Attempt: "1", Next: 12}}
-	if got := replay.Progress(); !slices.Equal(got, want) {
-		t.Errorf("%v, expected %v", got, want)
-	}
+	arrowtest.Equal(t, replay.Progress(), want, "progress")
 }
 
 // However a source is cut by retention and repeated by clients, each of its messages counts once or is counted as lost.

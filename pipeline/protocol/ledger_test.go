@@ -43,9 +43,7 @@ func TestLedger(t *testing.T) {
 	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0: damaged") || !strings.Contains(told[1], "passes") {
 		t.Errorf("skipped: %q", told)
 	}
-	if got := unfinished(l); !slices.Equal(got, []string{first.Run(), second.Run()}) {
-		t.Errorf("unfinished: %v", got)
-	}
+	arrowtest.Equal(t, unfinished(l), []string{first.Run(), second.Run()}, "unfinished runs")
 	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"r", "s"}) || len(l.Seals("s")) != 1 || len(l.Seals("r")) != 1 {
 		t.Errorf("sources %q with %d and %d seals", got, len(l.Seals("s")), len(l.Seals("r")))
 	}
@@ -122,13 +120,11 @@ func TestRemovedSources(t *testing.T) {
 						removed = append(removed, s.Name())
 					}
 					got := []string{strings.Join(slices.Collect(l.Sources()), " "), strings.Join(counts, " "), strings.Join(removed, " ")}
-					if want := []string{test.sources, test.counts, test.removed}; !slices.Equal(got, want) {
-						t.Errorf("swept after %d messages, %s: %q, expected %q", step, what, got, want)
-					}
+					arrowtest.Equal(t, got, []string{test.sources, test.counts, test.removed},
+						"swept after %d messages, %s: sources, those that count, and those that are removed", step, what)
 					for name := range seals {
-						if l.Sealed(name) != (slices.Contains(counts, name) || slices.Contains(removed, name)) {
-							t.Errorf("%s is sealed: %v", name, l.Sealed(name))
-						}
+						arrowtest.Equal(t, l.Sealed(name), slices.Contains(counts, name) || slices.Contains(removed, name),
+							"%s is sealed", name)
 					}
 				}
 				check("as it was written")
@@ -155,9 +151,7 @@ func TestDivisionOfATopic(t *testing.T) {
 		write(t, client, messages[step:]...)
 		l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
 		got := []int{l.Division("a", 1), l.Division("a", 2), l.Division("b", 1), l.Division("c", 1)}
-		if want := []int{0, 5, 4, 0}; !slices.Equal(got, want) {
-			t.Errorf("swept after %d messages: divisions %v, expected %v", step, got, want)
-		}
+		arrowtest.Equal(t, got, []int{0, 5, 4, 0}, "swept after %d messages: divisions", step)
 	}
 }
 
@@ -205,9 +199,8 @@ func TestLatest(t *testing.T) {
 				check := func(what string) {
 					l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
 					got := []int{latestOf(l), number(l.Offered()), number(l.Pinned())}
-					if want := []int{test.latest, test.offered, test.pinned}; !slices.Equal(got, want) {
-						t.Errorf("swept after %d messages, %s: latest, offered and pinned are %d, expected %d", step, what, got, want)
-					}
+					arrowtest.Equal(t, got, []int{test.latest, test.offered, test.pinned},
+						"swept after %d messages, %s: latest, offered and pinned", step, what)
 				}
 				check("as it was written")
 				compact(log, client.Topics.Plans)
@@ -351,9 +344,7 @@ func TestEndThatCounts(t *testing.T) {
 			end := &schemas.End{Run: "run", State: states[i], Attempt: states[i]}
 			arrowtest.NoError(t, l.Add(Message{Message: end.Message(), Offset: int64(at)}))
 		}
-		if want := states[slices.Max(order)]; l.End("run").State != want {
-			t.Errorf("order %v: the run is %s, expected %s", order, l.End("run").State, want)
-		}
+		arrowtest.Equal(t, l.End("run").State, states[slices.Max(order)], "order %v: the state of the run", order)
 	}
 }
 
@@ -390,9 +381,7 @@ func TestEnds(t *testing.T) {
 		"damaged":        {damaged, "run", false},
 		"a plan":         {documents(t, testPlan(1).Messages)[0], testPlan(1).Run(), false},
 	} {
-		if Ends(test.m, test.run) != test.ends {
-			t.Errorf("%s: ends is %v", name, !test.ends)
-		}
+		arrowtest.Equal(t, Ends(test.m, test.run), test.ends, "%s: ends", name)
 	}
 }
 

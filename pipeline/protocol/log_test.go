@@ -183,9 +183,7 @@ func TestBetween(t *testing.T) {
 		arrowtest.NoError(t, err)
 		got += m.Key + string('0'+rune(m.Offset))
 	}
-	if got != "b1c2" {
-		t.Errorf("%q", got)
-	}
+	arrowtest.Equal(t, got, "b1c2", "messages")
 	n := 0
 	for _, err := range client.Remaining(t.Context(), "topic", 0, 0, math.MaxInt64) {
 		arrowtest.NoError(t, err)
@@ -193,9 +191,7 @@ func TestBetween(t *testing.T) {
 			break
 		}
 	}
-	if n != 2 {
-		t.Errorf("%d messages, expected the two before the loop ended", n)
-	}
+	arrowtest.Equal(t, n, 2, "messages before the loop ended")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	n = 0
@@ -204,9 +200,7 @@ func TestBetween(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d times, expected one error and no more", n)
-	}
+	arrowtest.Equal(t, n, 1, "times, with one error and no more")
 }
 
 // changedLog is a log that changes after its bounds were read: reading returns an error.

@@ -104,9 +104,7 @@ func TestVersionsThatStay(t *testing.T) {
 		for _, place := range l.Versions() {
 			stay = append(stay, place.Version)
 		}
-		if !slices.Equal(stay, want) {
-			t.Errorf("the versions %d stay, expected %d", stay, want)
-		}
+		arrowtest.Equal(t, stay, want, "the versions that stay")
 	}
 	write(t, client, (&schemas.Pin{Run: "run2", Version: 2}).Message())
 	prune(2, 3, 4, 5, 6, 8, 9)
@@ -183,17 +181,14 @@ func TestVersionsThatNeverCount(t *testing.T) {
 		t.Helper()
 		sweepAll(t, client)
 		slices.Sort(want)
-		if got := live(); !slices.Equal(got, want) {
-			t.Errorf("the topic has messages of the runs %q, expected %q", got, want)
-		}
+		arrowtest.Equal(t, live(), want, "the runs of which the topic has messages")
 	}
 	prune("", counts.Run, goesOn.Run())
 	write(t, client, (&schemas.End{Run: goesOn.Run(), State: schemas.Cancelled}).Message())
 	prune("", counts.Run)
 	size := len(log[versions])
-	if prune("", counts.Run); len(log[versions]) != size {
-		t.Errorf("%d messages were written where nothing was left to remove", len(log[versions])-size)
-	}
+	prune("", counts.Run)
+	arrowtest.Equal(t, len(log[versions]), size, "messages where nothing was left to remove")
 }
 
 // A process that is suspended while it prunes removes no version that another process has made meanwhile.

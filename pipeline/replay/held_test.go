@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -21,9 +22,8 @@ func TestHeldOutRows(t *testing.T) {
 	} {
 		var job topics.Job
 		job.Examples.Holdout = test.holdout
-		if got := heldOut(job, test.rows); got != test.want {
-			t.Errorf("of %d rows, %g are held out if the job says %g, expected %g", test.rows, got, test.holdout, test.want)
-		}
+		arrowtest.Equal(t, heldOut(job, test.rows), test.want,
+			"the share that is held out of %d rows, if the job says %g", test.rows, test.holdout)
 	}
 }
 
@@ -76,9 +76,8 @@ func TestStagesToUse(t *testing.T) {
 		plain.stages[2].Temperature = 1.3
 		for _, temper := range []bool{false, true} {
 			again := plain
-			if again.judge(report, temper); again.losses[2] != (l{test.losses[2], 1}) {
-				t.Errorf("%s: without a temperature, loss %v after the last stage", name, again.losses[2])
-			}
+			again.judge(report, temper)
+			arrowtest.Equal(t, again.losses[2], l{test.losses[2], 1}, "%s: without a temperature, the loss after the last stage", name)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -105,9 +106,7 @@ func TestGateWithholdsBeyondChance(t *testing.T) {
 				}
 			}
 		}
-		if math.Abs(worse-0.1) > 0.005 {
-			t.Fatalf("the versions are worse by %.4f of their loss, expected a tenth", worse)
-		}
+		arrowtest.Near(t, worse, 0.1, 0.005, "the share of their loss by which the versions are worse")
 		if withheld < chains*45 {
 			t.Errorf("%d rows and %d others: %d of %d versions are withheld that are worse by a tenth", newest, revisited, withheld, chains*versions)
 		}

@@ -289,9 +289,8 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 			arrowtest.Must(s.receive(t.Context(), time.Second))(t)
 		}
 		v, _ := s.chain.Due()
-		if _, err := s.gatherVisit(v); errors.As(err, new(*failureError)) != test.counts {
-			t.Errorf("a failure %s: gather ends with %v", name, err)
-		}
+		_, err := s.gatherVisit(v)
+		arrowtest.Equal(t, errors.As(err, new(*failureError)), test.counts, "a failure %s counts", name)
 	}
 }
 
@@ -372,12 +371,8 @@ func TestWaitingIsSaid(t *testing.T) {
 	for alone, want := range map[bool]notices{true: 0, false: 3} {
 		s := newTrial(t, 1, alone, nil)
 		s.script.late = 3
-		if _, err := s.gatherVisit(s.surveyVisit()); !errors.Is(err, errOver) {
-			t.Fatalf("gather ends with %v", err)
-		}
-		if s.said != want {
-			t.Errorf("alone %v: %d notices, expected %d", alone, s.said, want)
-		}
+		arrowtest.MustFail(s.gatherVisit(s.surveyVisit()))(t, errOver)
+		arrowtest.Equal(t, s.said, want, "alone %v: notices", alone)
 	}
 }
 
@@ -477,9 +472,7 @@ func TestLabelsWithoutTrainingRows(t *testing.T) {
 		for _, label := range test.trained {
 			labels.Add(label, 3)
 		}
-		if got := noticeUntrained(labels, test.untrained); got != test.want {
-			t.Errorf("%q, %v:\n%s, expected\n%s", test.trained, test.untrained, got, test.want)
-		}
+		arrowtest.Equal(t, noticeUntrained(labels, test.untrained), test.want, "%q, %v", test.trained, test.untrained)
 	}
 }
 
@@ -523,9 +516,7 @@ func TestFirstRecordCounts(t *testing.T) {
 		for _, v := range []float64{1, 1, 2} {
 			deliver(t, s, with(v))
 		}
-		if s.said != want {
-			t.Errorf("%s: %d notices, expected %d", kind, s.said, want)
-		}
+		arrowtest.Equal(t, s.said, want, "%s: notices", kind)
 		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
 			t.Errorf("%s: %v counts, expected the first", kind, r)
 		}
@@ -544,9 +535,7 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	}
 	for _, id := range []wire.Identity{visit(0, 0), visit(1, 0), visit(2, 0), visit(0, 1)} {
 		deliver(t, s, &wire.Record[float64]{Identity: id})
-		if kept, want := s.inbox.holds(id), id.Stage < 2 && id.Partition == 0; kept != want {
-			t.Errorf("%v: kept is %v, expected %v", id, kept, want)
-		}
+		arrowtest.Equal(t, s.inbox.holds(id), id.Stage < 2 && id.Partition == 0, "%v is kept", id)
 	}
 	s.inbox.Begin(1)
 	if s.inbox.holds(visit(0, 0)) || !s.inbox.holds(visit(1, 0)) {
@@ -566,9 +555,7 @@ func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 		t.Errorf("the seal is missing: %v, %v; expected true", lacks, err)
 	}
 	s.inbox.noteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2})
-	if _, err := s.lacks(seal); !errors.As(err, new(*goneError)) {
-		t.Errorf("got error %v, expected a *GoneError", err)
-	}
+	arrowtest.MustFail(s.lacks(seal))(t, new(*goneError))
 	if lacks, err := s.lacks(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}); err != nil || !lacks {
 		t.Errorf("the visit of the same stage is missing: %v, %v; expected true", lacks, err)
 	}

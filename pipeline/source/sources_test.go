@@ -2,8 +2,9 @@ package source
 
 import (
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // The beginning of an id is enough if no other id begins with it.
@@ -18,8 +19,6 @@ func TestFindSources(t *testing.T) {
 		`there is no source "x" on test.plans; "ab" begins several source IDs on test.plans: abc1, abc2: expected`,
 		"see sources list",
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: expected it to contain %q", err, want)
-		}
+		arrowtest.Fails(t, err, want)
 	}
 }

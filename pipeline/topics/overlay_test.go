@@ -10,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/archive"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
@@ -19,9 +20,7 @@ func TestMissingMessagesOfAnArchive(t *testing.T) {
 	folder := t.TempDir()
 	write := func(offset int) {
 		name := filepath.Join(folder, fmt.Sprintf("rows+0+%d.json", offset))
-		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, os.WriteFile(name, []byte("{}\n"), 0o600))
 	}
 	for offset := range 20 {
 		write(2 * offset)
@@ -54,9 +53,7 @@ func TestMissingMessagesOfAnArchive(t *testing.T) {
 				}
 				break
 			}
-			if err := r.Close(); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, r.Close())
 		}
 		return messages, gaps, lists
 	}

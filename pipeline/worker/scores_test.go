@@ -297,12 +297,9 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 				if got.Parts[0].Scores != before.Parts[0].Scores || got.Parts[0].Rows != before.Parts[0].Rows || got.Covered.Checksum != before.Covered.Checksum {
 					t.Errorf("%s, %d bytes: partition %d is sealed with %+v, first with %+v", name, bytes, number, got, before)
 				}
-				if again := got.Attempt != before.Attempt; again != (name != "nothing" && number == 1) {
-					t.Errorf("%s, %d bytes: partition %d is published again: %v", name, bytes, number, again)
-				}
-				if p.Scores != 2 {
-					t.Errorf("%s, %d bytes: partition %d has no scores", name, bytes, number)
-				}
+				arrowtest.Equal(t, got.Attempt != before.Attempt, name != "nothing" && number == 1,
+					"%s, %d bytes: partition %d is published again", name, bytes, number)
+				arrowtest.Equal(t, p.Scores, 2, "%s, %d bytes: the stages in the scores of partition %d", name, bytes, number)
 			}
 			if got := scoresBeforeStage2(t, w); !slices.Equal(got, want) {
 				t.Errorf("%s, %d bytes: stage 2 begins at other scores", name, bytes)

@@ -121,9 +121,8 @@ func TestKeys(t *testing.T) {
 	}
 	slices.Sort(documented)
 	slices.Sort(taken)
-	if taken = slices.Compact(taken); !slices.Equal(taken, documented) {
-		t.Errorf("documented %v, taken %v", documented, taken)
-	}
+	taken = slices.Compact(taken)
+	arrowtest.Equal(t, taken, documented, "options that are taken, and documented")
 }
 
 // endpoint is a token endpoint. Token n is "token-n".
@@ -189,9 +188,7 @@ func TestGrant(t *testing.T) {
 			t.Fatalf("%q, %v", message, err)
 		}
 	}
-	if want := "audience=https%3A%2F%2Fkafka&grant_type=client_credentials&scope=kafka+read"; e.form != want {
-		t.Errorf("%s, expected %s", e.form, want)
-	}
+	arrowtest.Equal(t, e.form, "audience=https%3A%2F%2Fkafka&grant_type=client_credentials&scope=kafka+read", "the form")
 	if strings.Contains(fmt.Sprintf("%+v %#v", m, m), "hunter2") {
 		t.Error("the secret is printed")
 	}
@@ -250,17 +247,13 @@ func TestGrantsAreShared(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if e.granted != 1 {
-		t.Errorf("%d tokens were granted", e.granted)
-	}
+	arrowtest.Equal(t, e.granted, 1, "tokens that were granted")
 	synctest.Test(t, func(t *testing.T) {
 		g := newRenewed(nil)
 		g.turn <- struct{}{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := g.token(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		arrowtest.MustFail(g.token(ctx))(t, context.DeadlineExceeded)
 	})
 }
 
@@ -305,9 +298,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	e.Close()
-	if _, err := first(t, openLogin(t, o)); !errors.As(err, new(passingError)) || !strings.Contains(err.Error(), "security.sasl.token_url") {
-		t.Errorf("an endpoint that does not listen: %v", err)
-	}
+	arrowtest.MustFail(first(t, openLogin(t, o)))(t, new(passingError), "security.sasl.token_url")
 }
 
 // A token file is read at each login, so that a renewed token is used; while it is missing, logins fail temporarily.
@@ -318,9 +309,7 @@ func TestTokenFile(t *testing.T) {
 		write(t, "", file, token)
 		message, err := first(t, m)
 		if token == "" {
-			if !errors.As(err, new(passingError)) || !strings.Contains(err.Error(), "security.sasl.token_file: "+file) {
-				t.Error(err)
-			}
+			arrowtest.Fails(t, err, new(passingError), "security.sasl.token_file: "+file)
 		} else if message != "n,,\x01auth=Bearer "+token+"\x01\x01" || err != nil {
 			t.Errorf("%q, %v", message, err)
 		}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,11 +23,7 @@ import (
 func openEmbedded(t testing.TB) *kafkalog.Log {
 	t.Helper()
 	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
-	t.Cleanup(func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { arrowtest.NoError(t, log.Close()) })
 	return log
 }
 
@@ -48,9 +42,7 @@ func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
 		}
 		return &Outcome{}, nil
 	}, func(*Load, *Outcome) (Write, error) { return nil, nil }, inMemory(40))
-	if err := (Concurrent{}).Run(t.Context(), s); !errors.Is(err, bad) {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, (Concurrent{}).Run(t.Context(), s), bad)
 }
 
 // A scan is collected in order, and while one segment is slow few others wait for it.
@@ -70,9 +62,7 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 		}
 		return &Outcome{}, nil
 	}, func(at *Load, _ *Outcome) (Write, error) {
-		if at.Index != collected {
-			t.Errorf("segment %d comes behind %v", at.Index, collected)
-		}
+		arrowtest.Equal(t, at.Index, collected, "a segment in its order")
 		collected++
 		ahead.Add(-1)
 		return nil, nil
@@ -81,9 +71,7 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 		t.Errorf("collected %v, %v", collected, err)
 	}
 	s.Shares = nil
-	if err := (Concurrent{}).Run(t.Context(), s); err != nil {
-		t.Error(err)
-	}
+	arrowtest.NoError(t, (Concurrent{}).Run(t.Context(), s))
 }
 
 // scanOf returns a scan of shares that are in memory.
@@ -165,12 +153,8 @@ func TestOrderOfSegments(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d%d", p.Segment().Span.Partition, p.Index))
 			return nil
 		}))
-		if fmt.Sprint(got) != test.want {
-			t.Errorf("%d processors: %v, want %s", test.processors, got, test.want)
-		}
-		if held := len(places); held != len(got) {
-			t.Errorf("%d processors: %d places for %d segments", test.processors, held, len(got))
-		}
+		arrowtest.Equal(t, fmt.Sprint(got), test.want, "%d processors", test.processors)
+		arrowtest.Equal(t, len(places), len(got), "%d processors: places of segments", test.processors)
 	}
 	apart, got := inOrder(partitions(2, 1)), []int{}
 	apart.Apart = true
@@ -178,15 +162,11 @@ func TestOrderOfSegments(t *testing.T) {
 		got = append(got, p.Segment().Span.Partition)
 		return nil
 	}))
-	if !slices.Equal(got, []int{0, 0, 1}) {
-		t.Errorf("shares that are read apart: %v", got)
-	}
+	arrowtest.Equal(t, got, []int{0, 0, 1}, "shares that are read apart")
 	// A cancelled scan stops reading.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := inOrder(partitions(2, 2, 2)).read(ctx, 2, make(chan *place), nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("a scan that is cancelled ends with %v", err)
-	}
+	arrowtest.Fails(t, inOrder(partitions(2, 2, 2)).read(ctx, 2, make(chan *place), nil), context.Canceled)
 }
 
 // inOrder is a scan of partitions.
@@ -221,13 +201,11 @@ func TestGramSample(t *testing.T) {
 						chosen++
 					}
 				}
-				if total += chosen; math.Abs(float64(chosen)-f*float64(messages)) > 1 {
-					t.Errorf("%v: %d of %d messages of partition %d", ratio, chosen, messages, n)
-				}
+				total += chosen
+				arrowtest.Near(t, float64(chosen), f*float64(messages), 1, "%v: chosen messages of partition %d", ratio, n)
 			}
-			if want := f * partitions * float64(messages); math.Abs(float64(total)-want) > 2+0.05*want {
-				t.Errorf("%v: %d messages of %d partitions of %d, expected %.0f", ratio, total, partitions, messages, want)
-			}
+			want := f * partitions * float64(messages)
+			arrowtest.Near(t, float64(total), want, 2+0.05*want, "%v: messages of %d partitions of %d", ratio, partitions, messages)
 		}
 	}
 }

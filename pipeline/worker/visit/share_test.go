@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -48,12 +49,9 @@ func TestCacheBytes(t *testing.T) {
 		})
 	}
 	taking.Wait()
-	if taken+left(b) != bytes {
-		t.Errorf("%d bytes are taken and %d left of %d", taken, left(b), bytes)
-	}
-	if b.Give(taken); left(b) != bytes {
-		t.Errorf("%d bytes left of %d after all were given back", left(b), bytes)
-	}
+	arrowtest.Equal(t, taken+left(b), bytes, "bytes that are taken or left")
+	b.Give(taken)
+	arrowtest.Equal(t, left(b), bytes, "bytes left after all were given back")
 }
 
 // Essential memory is reserved even beyond the budget, and nothing else is until there is room again.
@@ -154,9 +152,8 @@ func TestBlock(t *testing.T) {
 			if made || block.Rows != n || block.Cols != columns+stage {
 				t.Errorf("%s: stage %d: %d × %d, made %v", name, stage, block.Rows, block.Cols, made)
 			}
-			if _, made := b.Block(stage, columns+stage, &shared, budget); made != want {
-				t.Errorf("%s: stage %d: the block is there again: %v, expected %v", name, stage, made, want)
-			}
+			_, made = b.Block(stage, columns+stage, &shared, budget)
+			arrowtest.Equal(t, made, want, "%s: stage %d: the block is there again", name, stage)
 		}
 		segment.dropBatches(budget)
 	}
@@ -198,16 +195,14 @@ func TestBatchesComeBack(t *testing.T) {
 		after.Segments[0].counted = test.counted
 		cache.Return(after, test.made, false)
 		got := after.Segments[0].Batches
-		if back := len(got) == 1 && got[0] == b; back != test.rows {
-			t.Errorf("%s: the batches come back, %v; expected %v", name, back, test.rows)
-		}
+		back := len(got) == 1 && got[0] == b
+		arrowtest.Equal(t, back, test.rows, "%s: the batches come back", name)
 		if cache.Has(budget) == test.rows {
 			t.Errorf("%s: the budget has all of its bytes, %v", name, test.rows)
 		}
 		if test.rows {
-			if _, block := got[0].Block(0, 5, &kernel.Dense{}, cache); block != test.block {
-				t.Errorf("%s: the block comes back, %v; expected %v", name, block, test.block)
-			}
+			_, block := got[0].Block(0, 5, &kernel.Dense{}, cache)
+			arrowtest.Equal(t, block, test.block, "%s: the block comes back", name)
 		}
 		after.Release(cache)
 		if !cache.Has(budget) || cache.Has(budget+1) {
@@ -250,9 +245,7 @@ func TestIdleGoes(t *testing.T) {
 		t.Error("the memory of what is idle is not given")
 	}
 	for offset, want := range []bool{true, false, true, true} {
-		if got := comesBack(cache, int64(offset)); got != want {
-			t.Errorf("the batch at offset %d is stored: %v", offset, got)
-		}
+		arrowtest.Equal(t, comesBack(cache, int64(offset)), want, "the batch at offset %d is stored", offset)
 	}
 	cache.Drop(0)
 	if cache.Give(1); comesBack(cache, 3) || !cache.Has(n*bytes) || cache.Has(n*bytes+1) {
