@@ -15,7 +15,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -322,9 +321,7 @@ func TestHostileRecords(t *testing.T) {
 		}
 	}
 	arrowtest.Equal(t, len(topicNames), 3, "topics that notices name")
-	if versions, err := topics.Open(log, job.Name, nil).Versions(t.Context()); err != nil || len(versions) != 1 {
-		t.Errorf("%d versions, error %v; expected 1 version", len(versions), err)
-	}
+	arrowtest.Equal(t, len(must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)), 1, "versions")
 }
 
 // kindStage returns a stage of a kind of features.
@@ -802,8 +799,7 @@ func TestIngestIsNoMember(t *testing.T) {
 	job := newJob(t, rings(3000, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	job.Examples.BatchRows = 8
 	log := openEmbedded(t)
-	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...)))(t)
-	defer client.Close()
+	client := clientOf(t, log)
 	members := func() int {
 		request := kmsg.NewPtrDescribeGroupsRequest()
 		request.Groups = []string{protocol.TopicsOf(job.Name).Group(protocol.RoleWork)}

@@ -392,13 +392,7 @@ func TestKafkaACLs(t *testing.T) {
 		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
 		}
-		noticed := slices.ContainsFunc(eventsOf[event.Noticed](recorder), func(e event.Noticed) bool {
-			return strings.Contains(e.Text,
-				"is not checked")
-		})
-		if noticed == retention {
-			t.Errorf("with permission to read the retention: %v; notice that it is not checked: %v", retention, noticed)
-		}
+		arrowtest.Equal(t, noticed(recorder, "is not checked"), !retention, "a notice that the retention is not checked")
 	}
 
 	chain := chainJob(t, "softmax")

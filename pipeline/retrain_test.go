@@ -343,7 +343,7 @@ func TestConfusionOfMoreClasses(t *testing.T) {
 func TestServedErrors(t *testing.T) {
 	for _, memory := range []int64{1 << 30, 1} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
-			log, job := openEmbedded(t), forgetfulJob(t)
+			log, job := openEmbedded(t), standingJob(t, 1)
 			job.Memory = memory
 			random := rand.New(rand.NewPCG(3, 1))
 			type sum struct{ rows, weight, wrong float64 }
@@ -898,9 +898,8 @@ func TestChainOutlivesLosses(t *testing.T) {
 	lostVersions := func(lost int) func(*testing.T, *kafkalog.Log, topics.Job) {
 		return func(t *testing.T, log *kafkalog.Log, job topics.Job) {
 			cutOff(t, log, job, job.Name+".versions", lost)
-			if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 4 {
-				t.Errorf("the latest version is %v: %v, expected version 4", m, err)
-			}
+			arrowtest.Equal(t, must(topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest))(t).Manifest.Version, 4,
+				"the latest version")
 			fill(t, log, job, 10, 12)
 		}
 	}
@@ -1013,9 +1012,10 @@ func cutOff(t *testing.T, log *kafkalog.Log, job topics.Job, name string, lost i
 	}
 }
 
-func clientOf(t *testing.T, log *kafkalog.Log, o ...kgo.Opt) *kgo.Client {
+// clientOf returns another client of the log, which produces to the partitions that records say.
+func clientOf(t *testing.T, log *kafkalog.Log) *kgo.Client {
 	t.Helper()
-	client := must(kgo.NewClient(append(o, kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...))(t)
+	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -1233,9 +1233,7 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 	t.Run("after rows are forgotten", func(t *testing.T) {
 		log := openEmbedded(t)
 		produce(t, log, job, 0, sorted(t, 4, 7)[1:]...) // without the row that overflows
-		if report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil || len(report.Updates) != 2 {
-			t.Fatalf("%d versions, error %v", len(report.Updates), err)
-		}
+		arrowtest.Equal(t, len(must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t).Updates), 2, "versions")
 		forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
 		// The first of two messages is of the same class.
 		made := secondClass(t, log, job, "without forgotten rows, all examples", sorted(t, 2, 2)[1], sorted(t, 0, 9)[8])

@@ -196,9 +196,7 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 		"reads the examples of")
 	own.Examples.Topic = "pictures"
 	arrowtest.Fails(t, trainError(t, log, own), "topic pictures does not exist")
-	if exists, err := log.Exists(t.Context(), "pictures"); exists || err != nil {
-		t.Errorf("the topic exists: %v, %v", exists, err)
-	}
+	arrowtest.Equal(t, must(log.Exists(t.Context(), "pictures"))(t), false, "the topic exists")
 }
 
 // A bound by offsets leaves out what retention would have deleted: the weights are the same. The report counts it, and
@@ -338,16 +336,13 @@ func TestChainOverAForeignTopic(t *testing.T) {
 
 // Messages that were deleted before a version learnt them are lost, which is said also if no message follows.
 func TestLostMessagesAreSaidAtTheEnd(t *testing.T) {
-	log, job := openEmbedded(t), forgetfulJob(t)
-	produceRings(t, log, job, 0, 4)
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 4)
 	retrainToEnd(t, log, job)
-	produceRings(t, log, job, 4, 7)
+	fill(t, log, job, 4, 7)
 	deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, 0, 7)
 	report, rec := retrainToEnd(t, log, job)
-	said := slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool {
-		return strings.Contains(n.Text, "test.examples[0] deleted offsets 4 to 6 before a version of the chain learnt their messages")
-	})
-	if len(report.Updates) > 0 || !said {
+	if len(report.Updates) > 0 || !noticed(rec, "test.examples[0] deleted offsets 4 to 6 before a version of the chain learnt their messages") {
 		t.Errorf("%d versions, and the notices are %v", len(report.Updates), eventsOf[event.Noticed](rec))
 	}
 }
@@ -477,8 +472,7 @@ func clicksAgain(t *testing.T, log *kafkalog.Log, partitions int, rows []int, la
 	t.Helper()
 	noError(t, log.Delete(t.Context(), "clicks"))
 	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: partitions}))
-	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
-	defer client.Close()
+	client := clientOf(t, log)
 	for _, i := range rows {
 		at := time.UnixMilli(1_700_000_000_000)
 		if i >= later {
@@ -712,10 +706,8 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 	if quarantined := eventsOf[event.Quarantined](recorder); len(quarantined) > 0 {
 		t.Errorf("%v in quarantine", quarantined)
 	}
-	said := func(what string) bool {
-		return slices.ContainsFunc(eventsOf[event.Noticed](recorder), func(n event.Noticed) bool { return strings.Contains(n.Text, what) })
-	}
-	if !said("waits for the schema registry; no message is skipped") || !said("answers 503") || !said("answers again") {
+	if !noticed(recorder, "waits for the schema registry; no message is skipped") || !noticed(recorder, "answers 503") ||
+		!noticed(recorder, "answers again") {
 		t.Errorf("notices %v", eventsOf[event.Noticed](recorder))
 	}
 }
@@ -968,8 +960,7 @@ func buy(partition int, key, kind string, at int64) timed {
 // send writes messages in their order.
 func send(t *testing.T, log *kafkalog.Log, messages ...timed) {
 	t.Helper()
-	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
-	defer client.Close()
+	client := clientOf(t, log)
 	var records []*kgo.Record
 	for _, m := range messages {
 		r := &kgo.Record{Topic: m.topic, Partition: int32(m.partition), Value: []byte(m.value), Timestamp: time.UnixMilli(day + m.time)}

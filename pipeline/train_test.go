@@ -146,39 +146,6 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 	}
 }
 
-// The weights of a run depend only on the plan and the examples: not on the memory of its workers, not on the time, and not on
-// earlier runs.
-func TestSamePlanSameDigest(t *testing.T) {
-	long(t)
-	training, test := rings(700, 3, 3, 1), rings(100, 3, 3, 2)
-	for _, c := range []struct{ partitions, members int }{{1, 1}, {4, 2}} {
-		partitions, members := c.partitions, c.members
-		t.Run(fmt.Sprint(partitions, " partitions, ", members, " members"), func(t *testing.T) {
-			digests := map[wire.Digest]string{}
-			for _, memory := range []int64{1 << 30, 90_000, 1} {
-				sampled := rffStage(link.Softmax, 20, 3)
-				sampled.GramRows = "300"
-				job := newJob(t, training, test, rffStage(link.Softmax, 33, 4), sampled, rffStage(link.Calibrated, 31, 2),
-					rffStage(link.Identity, 16, 1))
-				job.Examples.Partitions, job.Memory, job.Average = partitions, memory, members
-				log := openEmbedded(t)
-				first, _ := train(t, log, job)
-				second, _ := train(t, log, job)
-				if second.Version != first.Version+1 || second.Run == first.Run {
-					t.Errorf("the second run is %s with version %d, the first %s with version %d; expected another id and the next version",
-						second.Run, second.Version, first.Run, first.Version)
-				}
-				if first.Rows != 700 || second.Rows != 700 {
-					t.Errorf("the runs have %d and %d rows, expected 700", first.Rows, second.Rows)
-				}
-				digests[first.WeightsDigest] = fmt.Sprint(memory, " bytes")
-				digests[second.WeightsDigest] = fmt.Sprint(memory, " bytes, again")
-			}
-			arrowtest.Equal(t, len(digests), 1, "digests of different memory: %v", digests)
-		})
-	}
-}
-
 // What the matrices of a run take is no longer there for rows, and if nothing is left of the memory, a run says so.
 func TestMatricesTakeMemory(t *testing.T) {
 	for memory, noticed := range map[int64]int{1 << 30: 0, 10_000: 1} {
@@ -475,12 +442,8 @@ func TestTrainChoosesStages(t *testing.T) {
 			if few := len(plan.Stages) == 1; test.rows < 500 && !few {
 				t.Errorf("%d stages were chosen by few rows", len(plan.Stages))
 			}
-			notices := ""
-			for _, notice := range eventsOf[event.Noticed](told) {
-				notices += notice.Text + "\n"
-			}
-			if !strings.Contains(notices, "stages: ") {
-				t.Errorf("%q says nothing of the choice", notices)
+			if !noticed(told, "stages: ") {
+				t.Errorf("nothing is said of the choice: %+v", told.events)
 			}
 			listed := job
 			listed.Stages, listed.Prepare = plan.Stages, plan.Prepare
@@ -640,6 +603,16 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 	}
 }
 
+// tried returns how many choices a notice says were tried.
+func tried(rec *eventRecorder) (n int) {
+	for _, notice := range eventsOf[event.Noticed](rec) {
+		if strings.HasPrefix(notice.Text, "stages: tried") {
+			n++
+		}
+	}
+	return n
+}
+
 // A chain whose keys say nothing of how its sparse rows are prepared and fitted chooses it by the rows of its first version. Later
 // versions, and processes that start later, have the same.
 func TestChainChoosesPreparation(t *testing.T) {
@@ -654,15 +627,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 	if err != nil || len(report.Updates) < 4 {
 		t.Fatalf("%v, updates %+v", err, report)
 	}
-	said := func(told *eventRecorder) (tried int) {
-		for _, notice := range eventsOf[event.Noticed](told) {
-			if strings.HasPrefix(notice.Text, "stages: tried") {
-				tried++
-			}
-		}
-		return tried
-	}
-	arrowtest.Equal(t, said(told), 3, "preparations that were tried")
+	arrowtest.Equal(t, tried(told), 3, "preparations that were tried")
 	p := topics.Open(log, job.Name, nil)
 	first := must(p.Version(t.Context(), "1"))(t)
 	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == stages.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
@@ -671,8 +636,8 @@ func TestChainChoosesPreparation(t *testing.T) {
 	}
 	later := &eventRecorder{}
 	job.Examples.Train = append(job.Examples.Train, wordCounts(t, 900))
-	if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, later); err != nil || len(report.Updates) == 0 || said(later) > 0 {
-		t.Fatalf("%v, updates %+v, %d preparations were tried", err, report, said(later))
+	if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, later); err != nil || len(report.Updates) == 0 || tried(later) > 0 {
+		t.Fatalf("%v, updates %+v, %d preparations were tried", err, report, tried(later))
 	}
 	last, err := p.Version(t.Context(), protocol.Latest)
 	if err != nil || !reflect.DeepEqual(last.Plan.Stages, first.Plan.Stages) || last.Plan.Prepare != first.Plan.Prepare {
@@ -692,15 +657,9 @@ func TestRidgeOfSparseRows(t *testing.T) {
 		told := &eventRecorder{}
 		job.Examples.Holdout = holdout
 		report, m := trainRecorded(t, openEmbedded(t), job, told)
-		tried := 0
-		for _, notice := range eventsOf[event.Noticed](told) {
-			if strings.HasPrefix(notice.Text, "stages: tried") {
-				tried++
-			}
-		}
 		plan := m.Manifest.Plan
-		if chosen := holdout == 0; chosen != (tried > 1) || chosen != (plan.Stages[0].Ridge > 0) || plan.Holdout != holdout || plan.Warm != nil {
-			t.Errorf("holdout %g: %d ridges were tried; the plan has ridge %v, holdout %g", holdout, tried, plan.Stages[0].Ridge, plan.Holdout)
+		if chosen := holdout == 0; chosen != (tried(told) > 1) || chosen != (plan.Stages[0].Ridge > 0) || plan.Holdout != holdout || plan.Warm != nil {
+			t.Errorf("holdout %g: %d ridges were tried; the plan has ridge %v, holdout %g", holdout, tried(told), plan.Stages[0].Ridge, plan.Holdout)
 		}
 		listed := job
 		listed.Stages = slices.Clone(job.Stages)
@@ -1271,8 +1230,8 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	arrowtest.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
 }
 
-// The runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is
-// for it.
+// The weights of a run depend only on the plan and the examples: not on the memory of its workers, not on the time, and not on earlier runs.
+// So the runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is for it.
 func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 	long(t)
 	job := newJob(t, rings(700, 3, 3, 1), rings(80, 3, 3, 2), rffStage(link.Softmax, 30, 4), rffStage(link.Calibrated, 20, 2),
@@ -1304,6 +1263,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 		report, _ := train(t, log, j)
 		alone = append(alone, report.WeightsDigest)
 	}
+	arrowtest.Equal(t, alone[len(alone)-1], alone[0], "the digest of the same job after other runs")
 	for _, memory := range []int64{1 << 30, 200_000, 1} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			for i := range jobs {
@@ -1554,9 +1514,8 @@ func TestAnyArithmetic(t *testing.T) {
 	for range 2 {
 		arrowtest.Fails(t, <-halves, context.Canceled)
 	}
-	if m, err := p.Version(t.Context(), protocol.Latest); err != nil || !m.Plan.Arithmetic.Any {
-		t.Errorf("manifest %+v, %v; expected that it says that any machine worked on the run", m, err)
-	}
+	arrowtest.Equal(t, must(p.Version(t.Context(), protocol.Latest))(t).Plan.Arithmetic.Any, true,
+		"the version says that any machine worked on the run")
 }
 
 // leavingMember is a member of a group that sends a value when it leaves.

@@ -153,9 +153,7 @@ func TestBlocksEndAfterTheirRounds(t *testing.T) {
 func TestBlockOfStepIsChecked(t *testing.T) {
 	shape := Shape{Columns: 5001, Penalised: 5000, Classes: 1}
 	step := Step{Block: []int32{0, 4095, 4096, 4999}}
-	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Block, step.Block) {
-		t.Errorf("%v: %v", got.Block, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(StepOf(step.Tensors(shape), shape))(t).Block, step.Block, "the block")
 	step = Step{Changed: []int32{7, 4999}, Change: []float32{1, 2, 3}}
 	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Changed, step.Changed) ||
 		!slices.Equal(got.Change, step.Change) {

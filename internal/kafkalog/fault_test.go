@@ -348,9 +348,7 @@ func TestRefusedWrite(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	noError(t, os.Remove(folder))
-	if base, err := l.Append(ctx, "x", 0, numbered(0, 10)); base != 0 || err != nil {
-		t.Errorf("offset %d, %v", base, err)
-	}
+	arrowtest.Equal(t, must(l.Append(ctx, "x", 0, numbered(0, 10)))(t), 0, "the offset of the next message")
 }
 
 // Every error code of brokers is either transient or permanent.

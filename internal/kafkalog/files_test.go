@@ -150,9 +150,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
 		}
 	}
-	if got, err := (&files{dir: t.TempDir()}).topics(); err != nil || len(got) != 0 {
-		t.Errorf("no log: %v, %v", got, err)
-	}
+	arrowtest.Equal(t, len(must((&files{dir: t.TempDir()}).topics())(t)), 0, "topics without a log")
 }
 
 // Each case is a log of segments, the remainder after cleaning, and the survey before.
@@ -491,9 +489,7 @@ func TestEachDamagedByte(t *testing.T) {
 					if repaired[0].To < b.end() || n < 2 && repaired[0].To != b.end() || endOf(t, l) < 61 {
 						t.Fatalf("%s: %+v, the log ends at %d", where, repaired, endOf(t, l))
 					}
-					if again, err := l.repair(); len(again) > 0 || err != nil {
-						t.Fatalf("%s: repaired again %+v, %v", where, again, err)
-					}
+					arrowtest.Equal(t, len(must(l.repair())(t)), 0, "%s: repaired again", where)
 				}
 				start += len(b.raw)
 			}
@@ -562,9 +558,7 @@ func TestTornBatchIsNoDamage(t *testing.T) {
 		l := newLog(t, nil, segments...)
 		arrowtest.NoError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
 		arrowtest.NoError(t, l.open())
-		if repaired, err := l.repair(); len(repaired) > 0 || err != nil {
-			t.Fatalf("%d bytes less: repaired %+v, %v", cut, repaired, err)
-		}
+		arrowtest.Equal(t, len(must(l.repair())(t)), 0, "%d bytes less: repaired", cut)
 		arrowtest.NoError(t, l.open())
 		if got := endOf(t, l); got != 58 {
 			t.Fatalf("%d bytes less: the log ends at %d", cut, got)
@@ -642,9 +636,7 @@ func TestRepairThatIsKilled(t *testing.T) {
 	p := listed(t, l, "t")
 	p.topic, p.segments = &topic{name: "t"}, p.segments[:1] // as if killed after the first
 	arrowtest.Must(p.repair())(t)
-	if repaired, err := l.repair(); len(repaired) != 2 || err != nil {
-		t.Errorf("%+v, %v", repaired, err)
-	}
+	arrowtest.Equal(t, len(must(l.repair())(t)), 2, "repaired")
 	arrowtest.NoError(t, l.open())
 	arrowtest.Equal(t, endOf(t, l), 61, "the end of the log")
 }
@@ -915,9 +907,7 @@ func TestDeletedToTheEnd(t *testing.T) {
 		noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
 		for _, l := range []*Log{openDir(t, killed), l} {
 			arrowtest.Equal(t, bounds(t, l), Bounds{int64(next), int64(next)}, "bounds")
-			if base, err := l.Append(ctx, "t", 0, numbered(next, 10)); base != int64(next) || err != nil {
-				t.Errorf("the next message got offset %d, %v, want %d", base, err, next)
-			}
+			arrowtest.Equal(t, must(l.Append(ctx, "t", 0, numbered(next, 10)))(t), int64(next), "the offset of the next message")
 		}
 		next++
 		noError(t, l.Close())

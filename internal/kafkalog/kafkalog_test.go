@@ -134,15 +134,11 @@ func TestLogSurvivesClose(t *testing.T) {
 			t.Errorf("embedded %v at %v", l.Embedded(), l.Addr())
 		}
 		noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": "-1"}}))
-		if base, err := l.Append(ctx, "t", 0, numbered(n, 1000)); base != int64(n) || err != nil {
-			t.Fatalf("append %d: %d, %v", n, base, err)
-		}
+		arrowtest.Equal(t, must(l.Append(ctx, "t", 0, numbered(n, 1000)))(t), int64(n), "the offset of message %d", n)
 		if got, err := read(t, l, "t", 0, int64(n+1)); err != io.EOF || !slices.Equal(texts(got), numbers(0, n+1)) {
 			t.Fatalf("%v, %v", texts(got), err)
 		}
-		if config, err := l.Configs(ctx, "t"); err != nil || config["t"]["retention.ms"] != "-1" {
-			t.Errorf("configuration %v, %v", config, err)
-		}
+		arrowtest.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["retention.ms"], "-1", "retention.ms")
 		noError(t, l.Close())
 		noError(t, l.Close())
 	}
@@ -286,9 +282,7 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 			t.Fatalf("after the end: %v", err)
 		}
 	}
-	if base, err := l.Append(ctx, topic, 0); base != -1 || err != nil {
-		t.Errorf("append of nothing: %d, %v", base, err)
-	}
+	arrowtest.Equal(t, must(l.Append(ctx, topic, 0))(t), -1, "append of nothing")
 }
 
 func testDeleteBefore(t *testing.T, l *Log, topic string) {
@@ -470,9 +464,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	}
 	end(a, kgo.TryCommit)
 	for _, want := range numbers(6, 8) {
-		if m, err := f.Next(ctx); err != nil || number(m) != want {
-			t.Fatalf("%v, %v, want %s", number(m), err, want)
-		}
+		arrowtest.Equal(t, number(must(f.Next(ctx))(t)), want, "the next message")
 	}
 }
 
@@ -615,20 +607,14 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), plain.Name, compacted.Name)) })
 
 	l.unknownTimeout = 0
-	if exists, err := l.Exists(ctx, plain.Name); exists || err != nil {
-		t.Errorf("before it is created: exists %t, %v", exists, err)
-	}
+	arrowtest.Equal(t, must(l.Exists(ctx, plain.Name))(t), false, "the topic exists before it is created")
 	arrowtest.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
 	arrowtest.MustFail(l.Configs(ctx, plain.Name))(t, ErrUnknownTopic)
 	noError(t, l.Create(ctx, compacted, plain))
 	noError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // does not change the topic
-	if exists, err := l.Exists(ctx, plain.Name); !exists || err != nil {
-		t.Errorf("exists %t, %v", exists, err)
-	}
-	if n, err := l.Partitions(ctx, plain.Name); n != 4 || err != nil {
-		t.Fatalf("%d partitions, %v", n, err)
-	}
+	arrowtest.Equal(t, must(l.Exists(ctx, plain.Name))(t), true, "the topic exists")
+	arrowtest.Equal(t, must(l.Partitions(ctx, plain.Name))(t), 4, "partitions")
 	configs := must(l.Configs(ctx, plain.Name))(t)
 	config := configs[plain.Name]
 	if config["retention.ms"] != "3600000" || config["cleanup.policy"] != "delete" || config["max.message.bytes"] == "" {
@@ -675,9 +661,7 @@ func testAddPartitions(t *testing.T, l *Log, topic string) {
 	must(l.Append(ctx, topic, 4, Message{Value: []byte("after")}))(t)
 	for partition, want := range map[int]string{1: "before", 4: "after"} {
 		r := l.Range(topic, partition, 0, 1)
-		if m, err := r.Next(ctx); err != nil || string(m.Value) != want {
-			t.Errorf("partition %d has %q, error %v; expected %q", partition, m.Value, err, want)
-		}
+		arrowtest.Equal(t, string(must(r.Next(ctx))(t).Value), want, "the message of partition %d", partition)
 		noError(t, r.Close())
 	}
 	arrowtest.Fails(t, l.AddPartitions(ctx, topic+"-missing", 2), ErrUnknownTopic)
@@ -802,13 +786,9 @@ func testGaps(t *testing.T, l *Log, topic string) {
 	}
 	f := l.Follow(topic, 0, 2)
 	defer f.Close()
-	if m, err := f.Next(ctx); number(m) != "2" || err != nil {
-		t.Errorf("a follower gets %v, %v", m, err)
-	}
+	arrowtest.Equal(t, number(must(f.Next(ctx))(t)), "2", "what a follower gets")
 	must(l.Append(ctx, topic, 0, numbered(3, 0)))(t)
-	if m, err := f.Next(ctx); number(m) != "3" || err != nil {
-		t.Errorf("a follower gets %v, %v", m, err)
-	}
+	arrowtest.Equal(t, number(must(f.Next(ctx))(t)), "3", "what a follower gets")
 }
 
 // AllBounds matches the bounds of the individual partitions: of an empty one, of one whose first messages are deleted, and
@@ -875,9 +855,7 @@ func testOffsetsAt(t *testing.T, l *Log, topic string) {
 		{at(10.001), []int64{5, 0, 3}},
 		{time.Now().Add(time.Hour), []int64{5, 0, 3}},
 	} {
-		if got, err := l.OffsetsAt(ctx, topic, c.at); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%v after the first message: %v, %v, want %v", c.at.Sub(start), got, err, c.want)
-		}
+		arrowtest.Equal(t, must(l.OffsetsAt(ctx, topic, c.at))(t), c.want, "%v after the first message", c.at.Sub(start))
 	}
 }
 
@@ -1381,9 +1359,7 @@ func TestThreeBrokers(t *testing.T) {
 	l := connect(t, addresses[:1])
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	if config, err := l.Configs(ctx, "t"); err != nil || config["t"]["min.insync.replicas"] != "2" {
-		t.Errorf("min.insync.replicas %q, %v", config["min.insync.replicas"], err)
-	}
+	arrowtest.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["min.insync.replicas"], "2", "min.insync.replicas")
 	m := must(l.metadata(ctx, []string{"t"}))(t)
 	arrowtest.Equal(t, len(m.Topics[0].Partitions[0].Replicas), 3, "replicas")
 

@@ -124,10 +124,8 @@ func TestChainSkips(t *testing.T) {
 	if !add(t, c, first) || c.Head() != first.Digest() {
 		t.Error("the weights are not accepted")
 	}
-	if grown, err := c.Add(wire.Message{Headers: []wire.Header{{Key: "kind", Value: "manifest"},
-		{Key: "run", Value: c.Run}}}); grown || err != nil {
-		t.Errorf("a manifest: %v, %v", grown, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(c.Add(wire.Message{Headers: []wire.Header{{Key: "kind", Value: "manifest"}, {Key: "run", Value: c.Run}}}))(t), false,
+		"a manifest is accepted")
 }
 
 // A survey's result that does not fit the plan ends the run.
@@ -448,12 +446,8 @@ func TestVersions(t *testing.T) {
 	key := documents(t, first.Messages)[0].Key
 	at := slices.IndexFunc(log[topics.Versions], func(m wire.Message) bool { return m.Key == key })
 	log[topics.Versions][at] = wire.Message{Key: "gone"}
-	if m, err := client.Version(ctx, Latest); err != nil || m.Run != second.Run {
-		t.Errorf("after compaction the latest version is %v, %v", m, err)
-	}
-	if m, err := client.Model(ctx, "1"); err != nil || m.Digest() != first.WeightsDigest {
-		t.Errorf("after compaction version 1 is %v, %v", m, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(client.Version(ctx, Latest))(t).Run, second.Run, "the run of the latest version after compaction")
+	arrowtest.Equal(t, arrowtest.Must(client.Model(ctx, "1"))(t).Digest(), first.WeightsDigest, "the digest of version 1 after compaction")
 	missing := (*NoVersionError)(nil)
 	if _, err := client.Version(ctx, "3"); !errors.As(err, &missing) || missing.Have != 2 {
 		t.Errorf("version 3: %v", err)
@@ -462,9 +456,7 @@ func TestVersions(t *testing.T) {
 	// first counts.
 	late := &schemas.End{Run: "late", State: schemas.Done, Version: &schemas.Place{Run: "late", Version: 2}}
 	arrowtest.Must(client.Log.Append(ctx, topics.Plans, 0, late.Message()))(t)
-	if m, err := client.Version(ctx, Latest); err != nil || m.Run != second.Run {
-		t.Errorf("after a late end: %v, %v", m, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(client.Version(ctx, Latest))(t).Run, second.Run, "the run of the latest version after a late end")
 	if l, err := client.ReadLedger(ctx); err != nil || l.End("late").State != schemas.Cancelled || l.NextVersion() != 3 {
 		t.Errorf("the late run has end %+v, %v", l.End("late"), err)
 	}
@@ -485,9 +477,8 @@ func TestWithheldVersion(t *testing.T) {
 	}
 	arrowtest.Fails(t, latest(), new(*NoVersionError), "none of the pipeline's 1 versions is offered")
 	for _, want := range []string{"1", manifest.Run} {
-		if m, err := client.Model(t.Context(), want); err != nil || m.Digest() != manifest.WeightsDigest {
-			t.Errorf("version %s: %v", want, err)
-		}
+		arrowtest.Equal(t, arrowtest.Must(client.Model(t.Context(), want))(t).Digest(), manifest.WeightsDigest,
+			"the digest of version %s", want)
 	}
 	offered := func(want, pinned bool) {
 		t.Helper()
@@ -545,9 +536,7 @@ func TestWarmStart(t *testing.T) {
 	if again, err := c.Stage(1); again != s || err != nil {
 		t.Error("the stage is drawn twice")
 	}
-	if f, err := c.Fitted(s, 1); err != nil || f.W.Data[0] != 4 {
-		t.Errorf("stage 1 has %v, %v before its first weights", f, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(c.Fitted(s, 1))(t).W.Data[0], 4, "stage 1 before its first weights")
 	plan.Warm.Manifest = "other"
 	arrowtest.MustFail(NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client))(t, "names other")
 	if earlier, err := NewChain(testPlan(1), client.Memory, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
@@ -600,27 +589,6 @@ func TestMessageOfKafka(t *testing.T) {
 	}
 }
 
-// joinedLog has examples of several partitions, without gaps.
-type joinedLog struct {
-	Log
-	partitions [][]wire.Message
-}
-
-func (l *joinedLog) Bounds(_ context.Context, _ string, partition int) (first, end int64, err error) {
-	return 0, int64(len(l.partitions[partition])), nil
-}
-
-func (l *joinedLog) Spans(context.Context, string) (spans []coverage.Span, err error) {
-	for p, messages := range l.partitions {
-		spans = append(spans, coverage.Span{Partition: p, To: int64(len(messages))})
-	}
-	return spans, nil
-}
-
-func (l *joinedLog) Range(_ string, partition int, from, to int64) Reader {
-	return &memoryReader{l.partitions[partition], from, to}
-}
-
 // Outcomes are compared with the rows of all partitions, whichever of them a run has, and however far each has come.
 func TestReadJoined(t *testing.T) {
 	type at struct{ outcomes, matched int64 }
@@ -646,9 +614,8 @@ func TestReadJoined(t *testing.T) {
 			coverage.Spans{{To: 2}, {Partition: 1, From: 1, To: 2}}, 310, 150},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := &joinedLog{}
+			log := newGappedLog(len(test.partitions))
 			for p, all := range test.partitions {
-				messages := []wire.Message{}
 				for i, c := range all {
 					rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
 					origin := schemas.Origin{Source: schemas.TopicSource("views"), Attempt: "1", Sequence: int64(i), Partitions: len(test.partitions)}
@@ -657,9 +624,8 @@ func TestReadJoined(t *testing.T) {
 					joined := &examples.Joined{Joins: []examples.JoinCursor{{Partition: min(test.partition, p),
 						Counts: examples.JoinCounts{Rows: 2 * c.matched, Outcomes: c.outcomes, Matched: c.matched}}}}
 					m.Headers = append(m.Headers, joined.Header())
-					messages = append(messages, m)
+					log.partitions[p].write(m)
 				}
-				log.partitions = append(log.partitions, messages)
 			}
 			joined := arrowtest.Must(ReadJoined(t.Context(), &Client{Log: log, Topics: TopicsOf("test")}, test.spans))(t)
 			if c, _ := joined.Counts(); c.Outcomes != test.outcomes || c.Alone() != test.alone {

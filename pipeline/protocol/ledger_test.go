@@ -1,10 +1,8 @@
 package protocol
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -385,48 +383,10 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// sparseLog is a topic whose partitions have messages at some of their offsets.
-type sparseLog struct {
-	Log
-	ends     []int64
-	messages []map[int64]bool
-	reads    int
-}
-
-func (l *sparseLog) Spans(context.Context, string) (spans []coverage.Span, err error) {
-	for p, end := range l.ends {
-		spans = append(spans, coverage.Span{Partition: p, From: 2, To: end})
-	}
-	return spans, nil
-}
-
-func (l *sparseLog) Range(_ string, partition int, from, to int64) Reader {
-	l.reads++
-	return &sparseReader{l.messages[partition], from, to}
-}
-
-type sparseReader struct {
-	messages map[int64]bool
-	at, to   int64
-}
-
-func (r *sparseReader) Next(context.Context) (m Message, err error) {
-	for ; r.at < r.to; r.at++ {
-		if r.messages[r.at] {
-			m.Offset = r.at
-			r.at++
-			return m, nil
-		}
-	}
-	return m, io.EOF
-}
-
-func (r *sparseReader) Close() error { return nil }
-
 // What waits are the offsets behind what was read, but for a tail without a message, as a transaction leaves it: that
 // is looked at once it stays.
 func TestWaiting(t *testing.T) {
-	log := &sparseLog{ends: []int64{10, 6, 2}, messages: []map[int64]bool{{8: true}, {3: true}, {}}}
+	log := &gappedLog{first: 2, partitions: []*gapped{{map[int64]wire.Message{8: {}}, 10}, {map[int64]wire.Message{3: {}}, 6}, {nil, 2}}}
 	next := []int64{8, 4, 0}
 	waiting := NewWaiting(log, "events")
 	expect := func(when string, want int64, reads int) {
@@ -442,7 +402,7 @@ func TestWaiting(t *testing.T) {
 	expect("when it still stays", 2, 2)
 	next[0] = 10
 	expect("when all is read", 0, 2)
-	log.ends[1] = 7
+	log.partitions[1].end = 7
 	expect("when more comes", 3, 2)
 }
 
@@ -465,33 +425,6 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// examplesLog is a partition of examples, with messages at some of its offsets.
-type examplesLog struct {
-	Log
-	messages map[int64]wire.Message
-}
-
-func (l *examplesLog) Range(_ string, _ int, from, to int64) Reader {
-	return &examplesReader{l, from, to}
-}
-
-type examplesReader struct {
-	log      *examplesLog
-	from, to int64
-}
-
-func (r *examplesReader) Next(context.Context) (Message, error) {
-	for ; r.from < r.to; r.from++ {
-		if m, ok := r.log.messages[r.from]; ok {
-			r.from++
-			return Message{Message: m, Offset: r.from - 1}, nil
-		}
-	}
-	return Message{}, io.EOF
-}
-
-func (r *examplesReader) Close() error { return nil }
-
 // How far a topic was read is the same if copies of earlier messages arrive late, behind any gap, and behind messages of other sources:
 // what follows would otherwise be read again, and what a longer batch then has beyond the message with its sequence would never count.
 func TestReadBehindGapsAndOthers(t *testing.T) {
@@ -505,21 +438,18 @@ func TestReadBehindGapsAndOthers(t *testing.T) {
 	for _, gap := range []int64{0, 1, 15, 16, 17, 200_000} {
 		for _, others := range []int64{0, 15, 16, 17} {
 			t.Run(fmt.Sprint(gap, " and ", others), func(t *testing.T) {
-				log, end := &examplesLog{messages: map[int64]wire.Message{}}, int64(0)
-				write := func(m wire.Message) {
-					log.messages[end] = m
-					end++
-				}
+				log := newGappedLog(1)
+				p := log.partitions[0]
 				for sequence := range int64(20) {
-					write(message("orders", sequence))
+					p.write(message("orders", sequence))
 				}
-				end += gap
+				p.end += gap
 				for sequence := range others {
-					write(message("clicks", sequence))
+					p.write(message("clicks", sequence))
 				}
-				write(message("orders", 3))
+				p.write(message("orders", 3))
 				client := &Client{Log: log, Topics: TopicsOf("test")}
-				state, err := ReadTopicProgress(t.Context(), client, "orders", coverage.Span{To: end}, 16)
+				state, err := ReadTopicProgress(t.Context(), client, "orders", coverage.Span{To: p.end}, 16)
 				if err != nil || state.Next != 20 || state.Position(0).Next != 20 {
 					t.Errorf("read to sequence %d and offset %d, %v; expected 20", state.Next, state.Position(0).Next, err)
 				}

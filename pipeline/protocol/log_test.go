@@ -57,27 +57,77 @@ func (l memoryLog) DeleteBefore(context.Context, string, int, int64) error { ret
 func (l memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
 
 func (l memoryLog) Range(topic string, _ int, from, to int64) Reader {
-	return &memoryReader{l[topic], from, to}
+	r := &messagesReader{}
+	for offset := from; offset < to; offset++ {
+		r.left = append(r.left, Message{Message: l[topic][offset], Offset: offset})
+	}
+	return r
 }
 
 func (l memoryLog) Subscribe(context.Context, <-chan struct{}, ...Position) Subscription {
 	panic("a memoryLog can't be followed")
 }
 
-type memoryReader struct {
-	messages []wire.Message
-	next, to int64
+// gappedLog is a Log of one topic, which is only read. Its partitions begin at an offset, and some of their offsets may have no message.
+type gappedLog struct {
+	Log
+	first      int64
+	partitions []*gapped
+	reads      int
 }
 
-func (r *memoryReader) Next(ctx context.Context) (Message, error) {
-	if r.next >= r.to || ctx.Err() != nil {
+type gapped struct {
+	messages map[int64]wire.Message // by offset
+	end      int64
+}
+
+func newGappedLog(partitions int) *gappedLog {
+	l := &gappedLog{}
+	for range partitions {
+		l.partitions = append(l.partitions, &gapped{messages: map[int64]wire.Message{}})
+	}
+	return l
+}
+
+func (p *gapped) write(m wire.Message) {
+	p.messages[p.end] = m
+	p.end++
+}
+
+func (l *gappedLog) Bounds(_ context.Context, _ string, partition int) (first, end int64, err error) {
+	return l.first, l.partitions[partition].end, nil
+}
+
+func (l *gappedLog) Spans(context.Context, string) (spans []coverage.Span, err error) {
+	for n, p := range l.partitions {
+		spans = append(spans, coverage.Span{Partition: n, From: l.first, To: p.end})
+	}
+	return spans, nil
+}
+
+func (l *gappedLog) Range(_ string, partition int, from, to int64) Reader {
+	l.reads++
+	r, p := &messagesReader{}, l.partitions[partition]
+	for offset := from; offset < min(to, p.end); offset++ {
+		if m, ok := p.messages[offset]; ok {
+			r.left = append(r.left, Message{Message: m, Offset: offset})
+		}
+	}
+	return r
+}
+
+type messagesReader struct{ left []Message }
+
+func (r *messagesReader) Next(ctx context.Context) (Message, error) {
+	if len(r.left) == 0 || ctx.Err() != nil {
 		return Message{}, cmp.Or(ctx.Err(), io.EOF)
 	}
-	r.next++
-	return Message{Message: r.messages[r.next-1], Offset: r.next - 1}, nil
+	m := r.left[0]
+	r.left = r.left[1:]
+	return m, nil
 }
 
-func (r *memoryReader) Close() error { return nil }
+func (r *messagesReader) Close() error { return nil }
 
 // newTestClient returns a client of empty topics.
 func newTestClient() *Client {

@@ -216,9 +216,7 @@ func TestSealThatIsGone(t *testing.T) {
 	first := s.accept(s.final(0, s.accept(s.survey())))
 	s.accept(s.final(1, first))
 	seal := s.identity(statistics.KindSeal, protocol.Visit{Stage: 0, Parent: first}, 0)
-	if lacks, err := s.lacks(seal); !lacks || err != nil {
-		t.Fatalf("before anything has come: %v, %v", lacks, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(s.lacks(seal))(t), true, "the seal is missing before anything has come")
 	for _, m := range s.visitOf(protocol.Visit{Stage: 1, Parent: first}, 0) {
 		s.collectOrSkip(m)
 	}
@@ -551,14 +549,11 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 	s := &Solver{inbox: newInbox(), plan: &schemas.Plan{}}
 	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}
-	if lacks, err := s.lacks(seal); err != nil || !lacks {
-		t.Errorf("the seal is missing: %v, %v; expected true", lacks, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(s.lacks(seal))(t), true, "the seal is missing")
 	s.inbox.noteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2})
 	arrowtest.MustFail(s.lacks(seal))(t, new(*goneError))
-	if lacks, err := s.lacks(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}); err != nil || !lacks {
-		t.Errorf("the visit of the same stage is missing: %v, %v; expected true", lacks, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(s.lacks(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}))(t), true,
+		"the visit of the same stage is missing")
 }
 
 // Sums about different points are not added.

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -10,10 +9,8 @@ import (
 // The beginning of an id is enough if no other id begins with it.
 func TestFindSources(t *testing.T) {
 	sources := map[string]knownSource{"abc1": {}, "abc2": {}, "f": {}}
-	if found, err := findSources("test.plans", sources, []string{"abc2", "f", "abc1", "f"}); err != nil ||
-		!slices.Equal(found, []string{"abc2", "f", "abc1"}) {
-		t.Errorf("found %q, %v", found, err)
-	}
+	arrowtest.Equal(t, arrowtest.Must(findSources("test.plans", sources, []string{"abc2", "f", "abc1", "f"}))(t), []string{"abc2", "f", "abc1"},
+		"found")
 	_, err := findSources("test.plans", sources, []string{"abc", "f", "x", "ab"})
 	for _, want := range []string{
 		`there is no source "x" on test.plans; "ab" begins several source IDs on test.plans: abc1, abc2: expected`,
