@@ -609,9 +609,7 @@ func TestManyRuns(t *testing.T) {
 	const runs, keep = 60, 3
 	job, message := newForeignJob(t, rings(20, 2, 2, 1))
 	job.Stages, job.Keep = job.Stages[:1], keep
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}) // it listens nowhere: no other process needs the past
-	noError(t, err)
-	closeAfter(t, log)
+	log := openAlone(t) // no other process needs the past
 	produce(t, log, job, 0, message)
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	read := func() (n int) { // the offsets that a process reads after a run

@@ -46,6 +46,14 @@ func openAt(t testing.TB, dir string) *kafkalog.Log {
 	return log
 }
 
+// openAlone opens an embedded broker that no other process can reach: what no longer counts is removed at once.
+func openAlone(t *testing.T) *kafkalog.Log {
+	t.Helper()
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
+	closeAfter(t, log)
+	return log
+}
+
 // connect opens another connection to an embedded broker, as another process has one.
 func connect(t *testing.T, log *kafkalog.Log) *kafkalog.Log {
 	t.Helper()

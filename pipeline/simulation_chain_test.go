@@ -412,20 +412,23 @@ func chainOptions() topics.RetrainOptions {
 	return o
 }
 
-// forgetfulExamples are chainExamples of which rows are forgotten.
-func forgetfulExamples() *simExamples {
-	e := chainExamples()
-	e.forget = &schemas.Forget{Rows: coverage.Forgotten{{Partition: 0, From: 0, To: 1, First: 0, End: 1}, {Partition: 1, From: 2, To: 3}}}
+// forgetting makes rows of the examples forgotten.
+func (e *simExamples) forgetting(rows coverage.Forgotten) *simExamples {
+	e.forget = &schemas.Forget{Rows: rows}
 	return e
 }
 
-// laterForgottenExamples are chainExamples of which rows are forgotten that no full run has read: the second and the third
-// version have learnt them.
-func laterForgottenExamples() *simExamples {
-	e := chainExamples()
-	e.forget = &schemas.Forget{Rows: coverage.Forgotten{{Partition: 0, From: 2, To: 3, First: 0, End: 1}, {Partition: 1, From: 0, To: 1}}}
+// heldOut makes a fraction of the rows held out.
+func (e *simExamples) heldOut(fraction float64) *simExamples {
+	e.holdout = fraction
 	return e
 }
+
+var (
+	learntByAll = coverage.Forgotten{{Partition: 0, From: 0, To: 1, First: 0, End: 1}, {Partition: 1, From: 2, To: 3}}
+	// No full run has read these: the second and the third version have learnt them.
+	learntByUpdates = coverage.Forgotten{{Partition: 0, From: 2, To: 3, First: 0, End: 1}, {Partition: 1, From: 0, To: 1}}
+)
 
 // forgottenAfter is the version of a chain after which rows are forgotten that it has learnt.
 const forgottenAfter = 3
@@ -1357,11 +1360,7 @@ func kindExamples(columns int, change func(rows *examples.Rows, seed int)) *simE
 
 // sparseExamples have two of eight columns in each row, and holdout rows.
 func sparseExamples() *simExamples {
-	e := kindExamples(2, func(rows *examples.Rows, seed int) {
-		makeSparse(rows, seed, 4)
-	})
-	e.holdout = 0.3
-	return e
+	return kindExamples(2, func(rows *examples.Rows, seed int) { makeSparse(rows, seed, 4) }).heldOut(0.3)
 }
 
 // sparseChainExamples have rows like sparseExamples, in ten messages of each partition. Later ones have columns that earlier ones lack.

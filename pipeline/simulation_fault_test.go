@@ -788,13 +788,6 @@ func ending(s schemas.Stage) schemas.Stage {
 	return s
 }
 
-// heldOutExamples are messages of which rows are held out.
-func heldOutExamples() *simExamples {
-	e := manyExamples(6)
-	e.holdout = 0.3
-	return e
-}
-
 // recordKey identifies a record. Of a manifest's identity, only kind and run are set.
 type recordKey struct{ wire.Identity }
 

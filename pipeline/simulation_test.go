@@ -148,7 +148,9 @@ func TestSimulation(t *testing.T) {
 					t.Errorf("schedule %d has another history when it is simulated again: something but its seed decides it", seed)
 				}
 				steps += s.steps
-				addMoves(happened, s.log.moves)
+				for m, n := range s.log.moves {
+					happened[m] += n
+				}
 				for _, outcome := range s.outcomes {
 					outcomes[outcome]++
 				}
@@ -198,8 +200,8 @@ func simScenarios(t testing.TB) []*scenario {
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		newScenario(t, ingestedExamples(true), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples().inSolvers(), 100, chainOptions(), columns(link.Softmax, 2), columns(link.Identity, 1)),
-		newChainScenario(t, forgetfulExamples().inSolvers(), 100, chainOptions(), columns(link.Softmax, 1)),
-		newChainScenario(t, laterForgottenExamples(), 100, wideOptions(), columns(link.Identity, 1)),
+		newChainScenario(t, chainExamples().forgetting(learntByAll).inSolvers(), 100, chainOptions(), columns(link.Softmax, 1)),
+		newChainScenario(t, chainExamples().forgetting(learntByUpdates), 100, wideOptions(), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples(), 100, joiningOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, chainExamples().inSolvers(), 100, chainOptions(), columns(link.Softmax, 1)).losing(),
 		newChainScenario(t, chainExamples(), 100, joiningOptions(), columns(link.Identity, 1)).losing(),
@@ -218,7 +220,7 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, chainExamples(), 100, joiningOptions(), columns(link.Identity, 1)).losing().operated(),
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1)).operated().givingUp(),
 		newChainScenario(t, chainExamples().inSolvers(), 100, chainOptions(), rffStage(link.Softmax, 48, 1), columns(link.Identity, 1)).losing(),
-		newChainScenario(t, laterForgottenExamples().inSolvers(), 1<<20, wideOptions(), rffStage(link.Identity, 48, 2)),
+		newChainScenario(t, chainExamples().forgetting(learntByUpdates).inSolvers(), 1<<20, wideOptions(), rffStage(link.Identity, 48, 2)),
 		emptyChainScenario(t, manyExamples(8), 100, manyOptions(), columns(link.Identity, 1)).joining(1500).withChain(t),
 		emptyChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
 			j.Group = 2 // shares of two partitions
@@ -249,9 +251,11 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, sparseChainExamples(), 100, joiningOptions(), columns(link.Logistic, 2)).losing(),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).losing().executing(),
 		newChainScenario(t, chainExamples().inSolvers(), 100, joiningOptions(), columns(link.Identity, 1)).losing().executing(),
-		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
-		emptyChainScenario(t, heldOutExamples(), 100, chainOptions(), ending(columns(link.Softmax, 1)), ending(columns(link.Identity, 1)),
-			ending(columns(link.Softmax, 1))).choosing().withChain(t),
+		emptyScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)).withJob(func(j *topics.Job) {
+			j.Average = 2
+		}).withReference(t),
+		emptyChainScenario(t, manyExamples(6).heldOut(0.3), 100, chainOptions(), ending(columns(link.Softmax, 1)),
+			ending(columns(link.Identity, 1)), ending(columns(link.Softmax, 1))).choosing().withChain(t),
 		emptyScenario(t, sparseExamples(), 1<<19, columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
 			j.Untuned, j.Unlinked = true, true
 		}).choosing().withReference(t),
@@ -329,14 +333,6 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
 	t.Helper()
 	return emptyScenario(t, examples, bytes, list...).withReference(t)
-}
-
-// newAverageScenario is newScenario for a job of two members, each with these stages.
-func newAverageScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
-	t.Helper()
-	sc := emptyScenario(t, examples, bytes, list...)
-	sc.job.Average = 2
-	return sc.withReference(t)
 }
 
 // withReference runs the job of a scenario without faults to get the reference.
@@ -1544,11 +1540,4 @@ func (l *simLog) count(m move) { l.moves[m]++ }
 func (l *simLog) happen(m move, format string, values ...any) {
 	l.count(m)
 	l.trace(format, values...)
-}
-
-// addMoves adds the moves of another simulation.
-func addMoves(sum, moves map[move]int) {
-	for m, n := range moves {
-		sum[m] += n
-	}
 }

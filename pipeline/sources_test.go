@@ -365,12 +365,7 @@ func clicksOn(t *testing.T, log *kafkalog.Log, topic string, rows int) topics.Jo
 	return job
 }
 
-// click writes the rows from to to (excluded), one or three in a message.
-func click(t *testing.T, log *kafkalog.Log, from, to int) {
-	t.Helper()
-	clickOn(t, log, "clicks", from, to)
-}
-
+// clickOn writes the rows from to to (excluded) to a topic, one or three in a message.
 func clickOn(t *testing.T, log *kafkalog.Log, topic string, from, to int) {
 	t.Helper()
 	for partition := 0; from < to; partition++ {
@@ -439,7 +434,7 @@ func TestFollowQuarantines(t *testing.T) {
 	}
 	must(log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x"), Headers: traced(trace)},
 		kafkalog.Message{Headers: traced("none")}))(t)
-	click(t, log, 30, 60)
+	clickOn(t, log, "clicks", 30, 60)
 	strict := job
 	strict.OnBadMessage = schemas.StopOnBadMessage
 	if err := source.Follow(t.Context(), log, strict, true, &eventRecorder{}); err == nil || !strings.HasPrefix(err.Error(),
@@ -466,26 +461,6 @@ func TestFollowQuarantines(t *testing.T) {
 	}
 }
 
-// clicksAgain makes the topic of clicks anew, with the rows in turn on its partitions. Each has a time of its own,
-// which is later from the row later on.
-func clicksAgain(t *testing.T, log *kafkalog.Log, partitions int, rows []int, later int) {
-	t.Helper()
-	noError(t, log.Delete(t.Context(), "clicks"))
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: partitions}))
-	client := clientOf(t, log)
-	for _, i := range rows {
-		at := time.UnixMilli(1_700_000_000_000)
-		if i >= later {
-			at = time.UnixMilli(1_800_000_000_000)
-		}
-		r := &kgo.Record{
-			Topic: "clicks", Partition: int32(i % partitions), Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i),
-			Timestamp: at.Add(time.Duration(i) * time.Second),
-		}
-		noError(t, client.ProduceSync(t.Context(), r).FirstErr())
-	}
-}
-
 // upTo returns the numbers from from to to (excluded).
 func upTo(from, to int) (list []int) {
 	for i := from; i < to; i++ {
@@ -494,10 +469,22 @@ func upTo(from, to int) (list []int) {
 	return list
 }
 
-// clicksAt makes the topic of clicks anew with one partition, and with the rows from 0 to before, and later those from from to to.
+// clicksAt makes the topic of clicks anew with one partition, and with the rows from 0 to before, and later those from from to to. Each
+// has a time of its own.
 func clicksAt(t *testing.T, log *kafkalog.Log, before, from, to int) {
 	t.Helper()
-	clicksAgain(t, log, 1, append(upTo(0, before), upTo(from, to)...), max(from, before))
+	noError(t, log.Delete(t.Context(), "clicks"))
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: 1}))
+	var records []*kgo.Record
+	for _, i := range append(upTo(0, before), upTo(from, to)...) {
+		at := time.UnixMilli(1_700_000_000_000)
+		if i >= max(from, before) {
+			at = time.UnixMilli(1_800_000_000_000)
+		}
+		records = append(records, &kgo.Record{Topic: "clicks", Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i),
+			Timestamp: at.Add(time.Duration(i) * time.Second)})
+	}
+	noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
 }
 
 // If a topic no longer has what was read last, ingest stops until the operator has said whether to go on behind that or

@@ -367,11 +367,7 @@ func newWideJob(t *testing.T, columns int) topics.Job {
 func TestMemoryOfWideRows(t *testing.T) {
 	job := newWideJob(t, 200_000)
 	job.Memory = 16 << 20
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
-	noError(t, err)
-	defer log.Close()
-	_, _, err = Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, &eventRecorder{})
-	arrowtest.Fails(t, err, "set memory to at least 89600448")
+	arrowtest.Fails(t, trainError(t, openAlone(t), job), "set memory to at least 89600448")
 }
 
 // newSparseJob returns a job of sparse rows with the stages of list.
@@ -1136,14 +1132,6 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// openAlone opens an embedded broker that no other process can reach: what no longer counts is removed at once.
-func openAlone(t *testing.T) *kafkalog.Log {
-	t.Helper()
-	log := must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
-	closeAfter(t, log)
-	return log
-}
-
 // What is missing, or differs, is named.
 func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	stage := rffStage(link.Softmax, 20, 3)
@@ -1230,8 +1218,8 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	arrowtest.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
 }
 
-// The weights of a run depend only on the plan and the examples: not on the memory of its workers, not on the time, and not on earlier runs.
-// So the runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is for it.
+// The weights of a run depend only on the plan and the examples: not on the memory of its workers, not on the time, and not on earlier
+// runs. So the runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is for it.
 func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 	long(t)
 	job := newJob(t, rings(700, 3, 3, 1), rings(80, 3, 3, 2), rffStage(link.Softmax, 30, 4), rffStage(link.Calibrated, 20, 2),

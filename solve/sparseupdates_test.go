@@ -173,7 +173,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 		for number, step := 0, (Step{W: w}); ; number++ {
 			at := slices.Clone(w)
 			apply(at, step, k)
-			arrowtest.Must(fit.Observe(number, step, visit(widened(at))))(t)
+			arrowtest.Must(fit.Observe(number, step, visit(wide(at))))(t)
 			step = arrowtest.Must(fit.Next())(t)
 			if step.Final {
 				apply(w, step, k)
@@ -201,13 +201,6 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 			}
 		}
 	}
-}
-
-func widened(w []float32) (wide []float64) {
-	for _, v := range w {
-		wide = append(wide, float64(v))
-	}
-	return wide
 }
 
 // apply sets weights to those of a step.

@@ -42,10 +42,6 @@ func ownsAll(m *Member, n int) func() bool {
 	return func() bool { return slices.Equal(m.Owned(), upTo(n)) }
 }
 
-func ownsNone(m *Member) func() bool {
-	return func() bool { return len(m.Owned()) == 0 }
-}
-
 // divided reports whether the members share n partitions evenly.
 func divided(n int, members ...*Member) func() bool {
 	return func() bool {
@@ -218,7 +214,7 @@ func TestSilentCoordinator(t *testing.T) {
 			}
 		})
 	}
-	until(t, "nothing is owned", ownsNone(a), a)
+	until(t, "nothing is owned", func() bool { return len(a.Owned()) == 0 }, a)
 	if err := a.Err(); err != nil {
 		t.Errorf("silence ended the membership: %v", err)
 	}

@@ -196,7 +196,8 @@ func TestLatest(t *testing.T) {
 				write(t, client, test.messages[step:]...)
 				check := func(what string) {
 					l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
-					got := []int{latestOf(l), number(l.Offered()), number(l.Pinned())}
+					latest, _ := l.Find(Latest)
+					got := []int{latest.Version, number(l.Offered()), number(l.Pinned())}
 					arrowtest.Equal(t, got, []int{test.latest, test.offered, test.pinned},
 						"swept after %d messages, %s: latest, offered and pinned", step, what)
 				}
@@ -210,12 +211,6 @@ func TestLatest(t *testing.T) {
 			}
 		})
 	}
-}
-
-// latestOf returns the number of the latest version for subscribers; 0 if there is none.
-func latestOf(l *Ledger) int {
-	p, _ := l.Find(Latest)
-	return p.Version
 }
 
 // number returns the number of a version; 0 if there is none.

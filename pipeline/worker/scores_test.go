@@ -44,10 +44,6 @@ type topicPartition struct {
 	partition int
 }
 
-func newMemoryLog() *memoryLog {
-	return &memoryLog{partitions: map[topicPartition][]wire.Message{}, first: map[topicPartition]int64{}}
-}
-
 func (*memoryLog) DeleteBefore(context.Context, string, int, int64) error { panic("not called") }
 
 func (l *memoryLog) Append(_ context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
@@ -125,7 +121,8 @@ const (
 // returns the run's plan and a client of the log.
 func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 	t.Helper()
-	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Memory: memory.DefaultAllocator}
+	log := &memoryLog{partitions: map[topicPartition][]wire.Message{}, first: map[topicPartition]int64{}}
+	client := &protocol.Client{Log: log, Topics: protocol.TopicsOf("test"), Memory: memory.DefaultAllocator}
 	attempt := 0
 	client.Fresh = func() string { attempt++; return fmt.Sprint("attempt ", attempt) }
 	plan := &schemas.Plan{
