@@ -100,8 +100,8 @@ func busy(t *testing.T, ctx context.Context) float64 {
 	return 0
 }
 
-// With 1,000 versions and 100 workers the first paint comes within a second, and an update takes at most 100 ms of the main thread: the least
-// of several measurements, as other processes take processors and caches from the browser.
+// With 1,000 versions and 100 workers the first paint comes within a second, and an update takes at most 100 ms of the main thread: the
+// least of several measurements, as other processes take processors and caches from the browser.
 func TestPageIsQuick(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(1000, 100, 0))

@@ -25,6 +25,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
@@ -178,19 +180,25 @@ func modeScript(s *testscript.TestScript, _ bool, args []string) {
 func tableScript(s *testscript.TestScript, _ bool, args []string) {
 	rows, err := csv.NewReader(strings.NewReader(s.ReadFile(args[0]))).ReadAll()
 	s.Check(err)
+	write, text := parquetOf, []arrow.DataType{arrow.BinaryTypes.String}
+	if filepath.Ext(args[1]) == ".arrow" { // text has a dictionary, as data frames do for categories, or is large_utf8
+		category := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+		write, text = streamOf, []arrow.DataType{category, arrow.BinaryTypes.LargeString}
+	}
 	var table []tableColumn
 	for c, name := range rows[0] {
-		column := tableColumn{name: name, isText: slices.Contains(args[2:], name)}
+		column := tableColumn{name: name, of: arrow.PrimitiveTypes.Float64}
+		if slices.Contains(args[2:], name) {
+			column.of = text[c%len(text)]
+		}
 		for _, row := range rows[1:] {
-			column.values = append(column.values, row[c])
+			column.values = append(column.values, cmp.Or(row[c], array.NullValueStr))
 		}
 		table = append(table, column)
 	}
-	content := asParquet
-	if filepath.Ext(args[1]) == ".arrow" {
-		content = asArrow
-	}
-	written, err := content(table)
+	record, err := recordOf(table)
+	s.Check(err)
+	written, err := write(record)
 	s.Check(err)
 	s.Check(os.WriteFile(s.MkAbs(args[1]), written, 0o644))
 }
@@ -469,20 +477,6 @@ func digitsConfiguration(t *testing.T) string {
 	return strings.ReplaceAll(string(configuration), "[digits/", "["+digits+"/")
 }
 
-// The examples in the help of search run as they are typed. Here their runs are made smaller.
-func TestExamplesOfSearch(t *testing.T) {
-	long(t)
-	inFolder(t, map[string]string{"digits.yaml": digitsConfiguration(t)})
-	search, _, err := newRoot(io.Discard, io.Discard).Find([]string{"search"})
-	noError(t, err)
-	for _, line := range examplesOf(search) {
-		small := append(line, "--quiet", "--set", "stages.0.features.size=16", "--set", "stages.0.passes=2", "--set", "stages.0.repeat=1")
-		if code, _, stderr := stagewise(small...); code != exitDone {
-			t.Errorf("stagewise %s: exit code %d: %s", strings.Join(line, " "), code, stderr)
-		}
-	}
-}
-
 // Every command has an example in its help. The examples of commands that end, and need no cluster, run as they are typed.
 func TestExamplesRun(t *testing.T) {
 	long(t)
@@ -497,6 +491,9 @@ func TestExamplesRun(t *testing.T) {
 	}
 	ran := map[string]bool{}
 	known := examplesOf(newRoot(io.Discard, io.Discard))
+	search, _, err := newRoot(io.Discard, io.Discard).Find([]string{"search"})
+	noError(t, err)
+	var lines [][]string
 	for _, line := range []string{
 		"version", "man man1", "check -c digits.yaml", "topics create -c digits.yaml", "topics list -c digits.yaml",
 		"topics apply -c digits.yaml --dry-run", "ingest -c digits.yaml", "sources list -c digits.yaml", "quarantine list -c digits.yaml",
@@ -508,9 +505,11 @@ func TestExamplesRun(t *testing.T) {
 		"run -c clicks.yaml --until end --report report.json", "verify -c clicks.yaml latest", "score -c clicks.yaml --until end",
 		"init flowers.csv --label kind",
 	} {
-		words := strings.Fields(line)
+		lines = append(lines, strings.Fields(line))
+	}
+	for _, words := range append(lines, examplesOf(search)...) {
 		if !slices.ContainsFunc(known, func(k []string) bool { return slices.Equal(k, words) }) {
-			t.Errorf("no command has the example %s", line)
+			t.Errorf("no command has the example %s", words)
 		}
 		typed(t, exitDone, words...)
 		command, _, err := newRoot(io.Discard, io.Discard).Find(words)
@@ -518,7 +517,7 @@ func TestExamplesRun(t *testing.T) {
 		ran[command.CommandPath()] = true
 	}
 	elsewhere := map[string]string{
-		"explain": "explain.txtar", "forget": "forget.txtar", "health": "TestHealth", "page": "a service", "search": "TestExamplesOfSearch",
+		"explain": "explain.txtar", "forget": "forget.txtar", "health": "TestHealth", "page": "a service",
 		"serve": "a service", "solve": "a service of a cluster", "sources remove": "sources.txtar: its id is that of a file",
 		"work": "a service of a cluster",
 	}

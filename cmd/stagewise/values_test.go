@@ -81,56 +81,30 @@ func jsonRow(row []namedValue) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-// rowRecord returns a row as a record of Arrow. What is nil is a float64.
-func rowRecord(row []namedValue) arrow.Record {
-	var fields []arrow.Field
+// rowRecord returns a row as a record of Arrow. What is nil is a float64. With times, the day is a timestamp if it is a time without a zone.
+func rowRecord(t *testing.T, row []namedValue, times bool) arrow.Record {
+	t.Helper()
+	var table []tableColumn
 	for _, v := range row {
-		field := arrow.Field{Name: v.name, Type: arrow.PrimitiveTypes.Float64, Nullable: true}
+		c := tableColumn{name: v.name, of: arrow.PrimitiveTypes.Float64, values: []string{asText(v.value)}}
 		switch v.value.(type) {
 		case int64:
-			field.Type = arrow.PrimitiveTypes.Int64
+			c.of = arrow.PrimitiveTypes.Int64
 		case bool:
-			field.Type = arrow.FixedWidthTypes.Boolean
+			c.of = arrow.FixedWidthTypes.Boolean
 		case string:
-			field.Type = arrow.BinaryTypes.String
-		case time.Time:
-			field.Type = arrow.FixedWidthTypes.Timestamp_us
+			c.of = arrow.BinaryTypes.String
+		case nil:
+			c.values[0] = array.NullValueStr
 		}
-		fields = append(fields, field)
-	}
-	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
-	defer b.Release()
-	for i, v := range row {
-		switch builder := b.Field(i).(type) {
-		case *array.Int64Builder:
-			builder.Append(v.value.(int64))
-		case *array.BooleanBuilder:
-			builder.Append(v.value.(bool))
-		case *array.StringBuilder:
-			builder.Append(v.value.(string))
-		case *array.TimestampBuilder:
-			builder.AppendTime(v.value.(time.Time))
-		case *array.Float64Builder:
-			if v.value == nil {
-				builder.AppendNull()
-			} else {
-				builder.Append(v.value.(float64))
+		for _, layout := range []string{"2006-01-02 15:04", time.DateOnly} {
+			if at, err := time.Parse(layout, c.values[0]); err == nil && times {
+				c.of, c.values[0] = arrow.FixedWidthTypes.Timestamp_us, at.Format(time.DateTime)
 			}
 		}
+		table = append(table, c)
 	}
-	return b.NewRecord()
-}
-
-// arrowRow returns a row as a stream of Arrow.
-func arrowRow(t *testing.T, row []namedValue) []byte {
-	t.Helper()
-	return valueOf(streamOf(rowRecord(row)))(t)
-}
-
-// parquetRow returns a row as a Parquet file.
-func parquetRow(t *testing.T, row []namedValue) []byte {
-	t.Helper()
-	return valueOf(parquetOf(rowRecord(row)))(t)
+	return valueOf(recordOf(table))(t)
 }
 
 // streamOf returns a record as a stream of Arrow.
@@ -168,19 +142,6 @@ func parquetOf(record arrow.Record) ([]byte, error) {
 	}
 	err := w.Close()
 	return content.Bytes(), err
-}
-
-// timed returns a row whose day is a time, if it has no zone.
-func timed(row []namedValue) []namedValue {
-	row = slices.Clone(row)
-	for i, v := range row {
-		for _, layout := range []string{"2006-01-02 15:04", time.DateOnly} {
-			if at, err := time.Parse(layout, fmt.Sprint(v.value)); err == nil {
-				row[i].value = at
-			}
-		}
-	}
-	return row
 }
 
 // withMissing are the keys of the missing values of rows: words, numbers and a date.
@@ -316,9 +277,9 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		}
 		return answer.Probabilities[0]
 	}
-	predictWith := func(model, name string, content []byte, flags ...string) []float64 {
-		noError(t, os.WriteFile(name, content, 0o600))
-		code, stdout, _ := stagewise(append([]string{"predict", "--model", model, "-i", name}, flags...)...)
+	predictWith := func(model, name string, content []byte) []float64 {
+		write600(t, name, content)
+		code, stdout, _ := stagewise("predict", "--model", model, "-i", name)
 		if code != exitDone {
 			return nil
 		}
@@ -328,90 +289,64 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		}
 		var probabilities []float64
 		for _, field := range strings.Split(lines[1], ",")[1:] {
-			p := valueOf(strconv.ParseFloat(field, 64))(t)
-			probabilities = append(probabilities, p)
+			probabilities = append(probabilities, valueOf(strconv.ParseFloat(field, 64))(t))
 		}
 		return probabilities
 	}
 	predict := func(name string, content []byte) []float64 { return predictWith("m", name, content) }
-	// each makes of a function of a row one of rows.
-	each := func(answer func(row []namedValue) []float64) func(rows [][]namedValue) [][]float64 {
-		return func(rows [][]namedValue) (answers [][]float64) {
-			for _, row := range rows {
-				answers = append(answers, answer(row))
-			}
-			return answers
-		}
-	}
-	csv := each(func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) })
-	libsvm := each(func(row []namedValue) []float64 {
+	stream := func(row []namedValue, times bool) []byte { return valueOf(streamOf(rowRecord(t, row, times)))(t) }
+	csv := func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) }
+	libsvm := func(row []namedValue) []float64 {
 		return predictWith("sparse", "row.libsvm", []byte("go "+libsvmRow(row)+"\n"))
-	})
+	}
 	for _, way := range []struct {
-		name   string
-		answer func(rows [][]namedValue) [][]float64
-		want   func(rows [][]namedValue) [][]float64 // of usual values, by the same model
-		lacks  []string                              // the columns that it does not have
-		typed  bool                                  // a column of texts has no numbers
+		name         string
+		answer, want func(row []namedValue) []float64 // want: of usual values, by the same model
+		lacks        []string                         // the columns that it does not have
+		typed        bool                             // a column of texts has no numbers
 	}{
 		{name: "csv", answer: csv, want: csv},
-		{name: "jsonl", answer: each(func(row []namedValue) []float64 { return predict("row.jsonl", []byte(jsonRow(row))) }), want: csv},
-		{name: "arrow", answer: each(func(row []namedValue) []float64 { return predict("row.arrow", arrowRow(t, row)) }), want: csv, typed: true},
-		{name: "arrow, timestamps", want: csv, typed: true, answer: each(func(row []namedValue) []float64 {
-			return predict("row.arrow", arrowRow(t, timed(row)))
-		})},
-		{name: "parquet", answer: each(func(row []namedValue) []float64 { return predict("row.parquet", parquetRow(t, row)) }), want: csv, typed: true},
-		{name: "serve, an object", want: csv, answer: each(func(row []namedValue) []float64 {
+		{name: "jsonl", want: csv, answer: func(row []namedValue) []float64 { return predict("row.jsonl", []byte(jsonRow(row))) }},
+		{name: "arrow", want: csv, typed: true, answer: func(row []namedValue) []float64 { return predict("row.arrow", stream(row, false)) }},
+		{name: "arrow, timestamps", want: csv, typed: true, answer: func(row []namedValue) []float64 {
+			return predict("row.arrow", stream(row, true))
+		}},
+		{name: "parquet", want: csv, typed: true, answer: func(row []namedValue) []float64 {
+			return predict("row.parquet", valueOf(parquetOf(rowRecord(t, row, false)))(t))
+		}},
+		{name: "serve, an object", want: csv, answer: func(row []namedValue) []float64 {
 			return ask("application/json", `{"rows": [`+jsonRow(row)+`]}`)
-		})},
-		{name: "serve, a list", want: csv, answer: each(func(row []namedValue) []float64 {
+		}},
+		{name: "serve, a list", want: csv, answer: func(row []namedValue) []float64 {
 			var names, values []string
 			for _, v := range row {
 				names, values = append(names, strconv.Quote(v.name)), append(values, asJSON(v.value))
 			}
 			return ask("application/json", `{"columns": [`+strings.Join(names, ",")+`], "rows": [[`+strings.Join(values, ",")+`]]}`)
-		})},
-		{name: "serve, arrow", want: csv, typed: true, answer: each(func(row []namedValue) []float64 {
-			return ask("application/vnd.apache.arrow.stream", string(arrowRow(t, row)))
-		})},
+		}},
+		{name: "serve, arrow", want: csv, typed: true, answer: func(row []namedValue) []float64 {
+			return ask("application/vnd.apache.arrow.stream", string(stream(row, false)))
+		}},
 		{name: "libsvm", answer: libsvm, want: libsvm, lacks: append(words(), "day")},
 	} {
-		var names []string
-		var rows, wanted [][]namedValue
 		for _, c := range cases {
 			if !c.applies(way.name, way.lacks, way.typed) {
 				continue
 			}
-			names, rows = append(names, c.Name), append(rows, c.row(way.lacks))
-			if c.refused(way.name) {
-				wanted = append(wanted, nil)
-			} else {
-				wanted = append(wanted, usualRow(c.Want, "", way.lacks))
+			got, want := way.answer(c.row(way.lacks)), []float64(nil)
+			if !c.refused(way.name) {
+				if want = way.want(usualRow(c.Want, "", way.lacks)); want == nil {
+					t.Errorf("%s, %s: what is expected is refused", c.Name, way.name)
+				}
+			}
+			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-6 }) {
+				t.Errorf("%s, %s: %v, expected %v", c.Name, way.name, got, want)
 			}
 		}
-		answers := way.answer(rows)
-		for i, got := range answers {
-			var want []float64
-			if wanted[i] != nil {
-				want = way.want(wanted[i : i+1])[0]
+		if way.lacks == nil {
+			if got := way.answer(usualRow(map[string]any{"colour": "th\xe9"}, "", nil)); got != nil {
+				t.Errorf("%s: bytes that are not UTF-8: %v, expected a refusal", way.name, got)
 			}
-			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-6 }) || wanted[i] != nil && want == nil {
-				t.Errorf("%s, %s: %v, expected %v", names[i], way.name, got, want)
-			}
-		}
-	}
-	for _, bytes := range []func(row []namedValue) []float64{
-		func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) },
-		func(row []namedValue) []float64 { return predict("row.jsonl", []byte(jsonRow(row))) },
-		func(row []namedValue) []float64 { return predict("row.arrow", arrowRow(t, row)) },
-		func(row []namedValue) []float64 { return predict("row.parquet", parquetRow(t, row)) },
-		func(row []namedValue) []float64 { return ask("application/json", `{"rows": [`+jsonRow(row)+`]}`) },
-		func(row []namedValue) []float64 {
-			return ask("application/vnd.apache.arrow.stream", string(arrowRow(t, row)))
-		},
-	} {
-		if got := bytes(usualRow(map[string]any{"colour": "th\xe9"}, "", nil)); got != nil {
-			t.Errorf("bytes that are not UTF-8: %v, expected a refusal", got)
 		}
 	}
 	for _, body := range []string{`{"rows": [{"size": 1, "size": 1, "paid": 1, "code": 1, "sent": true, "colour": "red", "day": null}]}`,
@@ -426,54 +361,27 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 	}
 }
 
-// A tableColumn is a column of a test's table: text, or numbers as people write them. "" is a missing value.
+// A tableColumn is a column of a test's table: values as people write them.
 type tableColumn struct {
 	name   string
-	isText bool
-	values []string
+	of     arrow.DataType
+	values []string // [array.NullValueStr]: a missing value
 }
 
-// recordOf returns a table as a record of Arrow whose column j has the type textType(j) if it is text.
-func recordOf(table []tableColumn, textType func(j int) arrow.DataType) (arrow.Record, error) {
+// recordOf returns a table as a record of Arrow.
+func recordOf(table []tableColumn) (arrow.Record, error) {
 	var fields []arrow.Field
-	for j, c := range table {
-		field := arrow.Field{Name: c.name, Type: arrow.PrimitiveTypes.Float64, Nullable: true}
-		if c.isText {
-			field.Type = textType(j)
-		}
-		fields = append(fields, field)
+	for _, c := range table {
+		fields = append(fields, arrow.Field{Name: c.name, Type: c.of, Nullable: true})
 	}
 	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
 	defer b.Release()
 	for j, c := range table {
 		for _, value := range c.values {
-			if value == "" {
-				b.Field(j).AppendNull()
-			} else if err := b.Field(j).AppendValueFromString(value); err != nil {
+			if err := b.Field(j).AppendValueFromString(value); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return b.NewRecord(), nil
-}
-
-// asArrow writes text with a dictionary, as data frames do for categories, or as large_utf8.
-func asArrow(table []tableColumn) ([]byte, error) {
-	record, err := recordOf(table, func(j int) arrow.DataType {
-		category := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
-		return []arrow.DataType{category, arrow.BinaryTypes.LargeString}[j%2]
-	})
-	if err != nil {
-		return nil, err
-	}
-	return streamOf(record)
-}
-
-// asParquet writes text as UTF-8.
-func asParquet(table []tableColumn) ([]byte, error) {
-	record, err := recordOf(table, func(int) arrow.DataType { return arrow.BinaryTypes.String })
-	if err != nil {
-		return nil, err
-	}
-	return parquetOf(record)
 }
