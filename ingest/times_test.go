@@ -192,6 +192,8 @@ func TestTimesOfNumbers(t *testing.T) {
 		{[]string{"-1262304000000", "1119744000000", "0"}, value.UnitMilliseconds, "[3 0 7 0 4 0]"},
 		{[]string{"1", "2", "3"}, "", `column 0 ("at"): the numbers from 1 to 3 are times within 1950 to 2100 in no unit`},
 		{[]string{"20260301", "20260230", "20260302"}, "", "yyyymmdd (but not 20260230)"},
+		{[]string{"1772323200000", "1772409600", "1772409600000"}, "", "in no unit: ms (1970-01-21 to 2026-03-02)"},
+		{[]string{"1772323200000", "1772409600", "1772409600000"}, value.UnitMilliseconds, "[7 0 3 12.336 1 0]"},
 		{[]string{"20260301", "20260230", "20260302"}, value.UnitDigits, `column 0 ("at"): "20260230" is not a time`},
 	} {
 		csv, lines := "at,label\n", ""
@@ -224,7 +226,7 @@ func TestUnitsOfATopic(t *testing.T) {
 	}
 	v := valuesOf(t, o)
 	for _, test := range []struct{ at, problem string }{{"null", ""}, {`"2026-03-01T06:00:00"`, ""}, {"12", "in no unit"}, {"20260301000000", ""}, {"20260301", ""},
-		{"1772323200", "is not a time: expected a number: the digits of a date"}} {
+		{"1772323200", "is no time in yyyymmdd, the unit of other rows, but 2026-03-01 in s"}} {
 		_, err := v.Add(t.Context(), message(test.at))
 		if (err != nil) != (test.problem != "") || err != nil && !strings.Contains(err.Error(), test.problem) {
 			t.Errorf("%s: %v, expected %q", test.at, err, test.problem)
@@ -247,6 +249,34 @@ func TestUnitsOfATopic(t *testing.T) {
 		must(v.Add(t.Context(), message("30")))(t)
 		if rows := v.Take(); rows.Floats[1] != -30 || rows.Columns[0].Unit != value.UnitDays {
 			t.Errorf("%v of %v", rows.Floats, rows.Columns)
+		}
+	}
+}
+
+// Once the unit is known, a number of another one is an error, in rows of a topic and in rows to predict, unless the unit was set.
+func TestTimesOfAnotherUnit(t *testing.T) {
+	for _, test := range []struct {
+		unit    value.Unit
+		problem string
+	}{{"", "is 1970-01-21 in ms, the unit of other rows, but 2026-03-02 in s"}, {value.UnitMilliseconds, ""}} {
+		v := valuesOf(t, ofTopic("json", func(o *Options) {
+			o.Label, o.Columns.Use, o.Times = "label", []string{"at"}, layout.Times{"at": {Parts: []string{"hour"}, Unit: test.unit}}
+		}))
+		var err error
+		for _, at := range []string{"1772409600000", "1772409600"} {
+			_, err = v.Add(t.Context(), TopicMessage{Value: []byte(`{"label": "l", "at": ` + at + `}`)})
+		}
+		if (err == nil) != (test.problem == "") || err != nil && !strings.Contains(err.Error(), test.problem) {
+			t.Errorf("%q: %v, expected %q", test.unit, err, test.problem)
+		}
+		columns := must(examples.ParseColumns(v.Take().Columns.Text()))(t) // as a version has them
+		r := must(layout.NewRequest(layout.Defaults(), layout.Features{Width: 1, Columns: columns}))(t)
+		var b tabular.Block
+		b.Reset(1)
+		b.Rows, b.Cells = 1, [][]tabular.Cell{{tabular.Integer(1772409600)}}
+		troubles := r.Fill(&b, &examples.Rows{})
+		if (troubles == nil) != (test.problem == "") || troubles != nil && !strings.Contains(troubles[0].Err.Error(), test.problem) {
+			t.Errorf("%q: %v, expected %q", test.unit, troubles, test.problem)
 		}
 	}
 }

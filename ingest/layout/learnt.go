@@ -52,7 +52,7 @@ func (o Options) After(l *Learnt) Options {
 	}
 	for _, c := range l.Columns {
 		if c.Unit != "" {
-			stamps[c.Source()] = value.StampsIn(c.Unit)
+			stamps[c.Source()] = value.StampsIn(c.Unit, c.AnyTime)
 		}
 		if len(c.Categories) > 0 {
 			words[c.Name] = c.Categories

@@ -221,11 +221,11 @@ func (s Spreads) add(name string, v float64) {
 
 // addTime adds a time of a column. Ages are relative to the newest.
 func (s Spreads) addTime(l *Layout, column int, text string) {
-	_, u, err := l.timeColumn(column)
+	_, u, anyTime, err := l.timeColumn(column)
 	if err != nil || l.missing.HasNumberText(text) {
 		return
 	}
-	t, err := value.Time(text, u)
+	t, err := timeOf(text, u, anyTime)
 	if err != nil || l.missing.HasTime(t) {
 		return
 	}

@@ -106,27 +106,29 @@ func PartsOfTimes(parts map[string][]string) Times {
 // Columns returns the time columns, sorted.
 func (t Times) Columns() []string { return slices.Sorted(maps.Keys(t)) }
 
-// timeColumn returns the options of a time column, and the unit of its numbers.
-func (l *Layout) timeColumn(at int) (of TimeColumn, u value.Unit, err error) {
+// timeColumn returns the options of a time column, and the unit of its numbers, which may be of any time.
+func (l *Layout) timeColumn(at int) (of TimeColumn, u value.Unit, anyTime bool, err error) {
 	for _, key := range l.Options.Times.Columns() {
 		if column, err := l.Column(Column(key)); err == nil && column == at {
 			of = l.Options.Times[key]
 		}
 	}
 	if !of.auto() {
-		return of, of.Unit, nil
+		return of, of.Unit, true, nil
 	}
 	if found := l.Options.Found.Stamps[l.NameOf(at)]; found != nil {
-		u, err = found.Unit()
+		if u, err = found.Unit(); u != "" {
+			anyTime = found.AnyTime(u)
+		}
 	}
-	return of, u, err
+	return of, u, anyTime, err
 }
 
 // CheckUnits returns an error if the numbers of a time column are of no unit.
 func (l *Layout) CheckUnits() error {
 	for at, c := range l.Cells {
 		if c.Role == Time {
-			if _, _, err := l.timeColumn(at); err != nil {
+			if _, _, _, err := l.timeColumn(at); err != nil {
 				return l.Locate(at, err)
 			}
 		}
@@ -141,7 +143,7 @@ func (l *Layout) putTime(c Cell, features []float32, text string) error {
 	var t time.Time
 	if !missing {
 		var err error
-		if t, err = value.Time(text, c.columns[0].Unit); err != nil {
+		if t, err = timeOf(text, c.columns[0].Unit, c.columns[0].AnyTime); err != nil {
 			return err
 		}
 		missing = l.missing.HasTime(t)
@@ -156,6 +158,14 @@ func (l *Layout) putTime(c Cell, features []float32, text string) error {
 		features[c.At+i] = float32(value.PartOfTime(t, p.Time) - p.Offset)
 	}
 	return nil
+}
+
+// timeOf parses a time, of a column whose numbers may be of any time.
+func timeOf(text string, u value.Unit, anyTime bool) (time.Time, error) {
+	if anyTime {
+		return value.Time(text, u)
+	}
+	return value.LikelyTime(text, u)
 }
 
 // bySource returns the columns of a model by the table column that it needs for them: one, or several parts of the same times.

@@ -218,10 +218,10 @@ func (l *Layout) columnsOf(at int) (columns examples.Columns, err error) {
 		return nil, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with "+
 			"examples.columns.drop: [%d], or name it", at)
 	case c.Role == Time:
-		of, u, err := l.timeColumn(at)
+		of, u, anyTime, err := l.timeColumn(at)
 		for _, p := range of.Parts {
 			column := examples.PartOf(name, p, u)
-			column.Offset = l.Options.offset(column.Name)
+			column.Offset, column.AnyTime = l.Options.offset(column.Name), anyTime
 			columns = append(columns, column)
 		}
 		return columns, err

@@ -26,6 +26,9 @@ type Column struct {
 	Time string `json:"time,omitempty"`
 	// Unit is the unit of the timestamps that are numbers; "": none of the rows had a number.
 	Unit value.Unit `json:"unit,omitempty"`
+	// AnyTime says that numbers of the unit may be of any time, because it was set, or the first rows have times around 1970. Others are
+	// checked, see [value.LikelyTime].
+	AnyTime bool `json:"any_time,omitempty"`
 }
 
 // Source returns the name of the table column with the values: the timestamp column, or the column itself.
@@ -80,6 +83,8 @@ func (c *Column) UnmarshalJSON(content []byte) error {
 		return errors.New("a column of words is no part of times")
 	case object.Unit != "" && (object.Time == "" || !object.Unit.Known()):
 		return fmt.Errorf("no part of times has the unit %s", stream.Quote(string(object.Unit)))
+	case object.AnyTime && object.Unit == "":
+		return errors.New("a column without a unit has no numbers of any time")
 	case object.Time != "" && !value.IsTimePart(object.Time):
 		return fmt.Errorf("times have no part %s", stream.Quote(object.Time))
 	case object.Time != "" && (len(object.Name) < len(object.Time)+2 || !strings.HasSuffix(object.Name, "."+object.Time)):
@@ -106,7 +111,7 @@ func (c Columns) HasOffsets() bool {
 }
 
 // Difference returns a human-readable description of the difference from o; "" if there is none. It ignores offsets, see [Rows.Align],
-// and a unit that only one of them has, because the other had no numbers.
+// what is known of the numbers of times, and a unit that only one of them has, because the other had no numbers.
 func (c Columns) Difference(o Columns) string {
 	for i := range min(len(c), len(o)) {
 		switch {
@@ -130,7 +135,7 @@ func (c Columns) Difference(o Columns) string {
 func (c Columns) WithUnits(o Columns) Columns {
 	c = slices.Clone(c)
 	for i := range c {
-		c[i].Unit = cmp.Or(c[i].Unit, o[i].Unit)
+		c[i].Unit, c[i].AnyTime = cmp.Or(c[i].Unit, o[i].Unit), c[i].AnyTime || o[i].AnyTime
 	}
 	return c
 }

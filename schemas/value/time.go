@@ -66,6 +66,49 @@ func Time(text string, u Unit) (time.Time, error) {
 	return t, nil
 }
 
+// LikelyTime is Time for a column in which the numbers before were times of the unit within 1950 to 2100, and none was within a year of
+// 1970. It is an error if this one is not so, because it is of another unit: seconds are dates of January 1970 as milliseconds.
+func LikelyTime(text string, u Unit) (time.Time, error) {
+	text = strings.TrimSpace(text)
+	t, err := Time(text, u)
+	_, isText := timeOfText(text)
+	_, isBoolean := Boolean(text)
+	number, notNumber := Number(text)
+	if isText || isBoolean || notNumber != nil || u == "" || err == nil && isUsual(number, u) {
+		return t, err
+	}
+	is := "no time"
+	if err == nil {
+		is = t.Format(time.DateOnly)
+	}
+	var others []string
+	for _, other := range Units() {
+		if at, ok := other.time(number); ok && isUsual(number, other) {
+			others = append(others, fmt.Sprintf("%s in %s", at.Format(time.DateOnly), other))
+		}
+	}
+	but := ""
+	if len(others) > 0 {
+		but = ", but " + strings.Join(others, " and ")
+	}
+	return t, fmt.Errorf("%s is %s in %s, the unit of other rows%s: write numbers of one unit, or texts. A unit that is set under "+
+		"examples.times, as in {parts: [hour], unit: %[3]s}, has numbers of any time", Quote(text), is, u, but)
+}
+
+// isUsual reports whether a number is a time of the unit within 1950 to 2100, and not within a year of 1970 unless the unit is days. 0 and
+// 1, which stand for no time, are.
+func isUsual(number float64, u Unit) bool {
+	if math.Abs(number) <= 1 {
+		return true
+	}
+	if u == UnitDigits {
+		t, ok := timeOfDigits(number)
+		return ok && isLikely(float64(t.Unix()))
+	}
+	seconds := u.seconds(number)
+	return isLikely(seconds) && (u == UnitDays || u == UnitExcel || math.Abs(seconds) >= secondsYear)
+}
+
 // timeOfText parses a date, an optional time of day and an optional zone.
 func timeOfText(text string) (t time.Time, ok bool) {
 	if len(text) <= len(time.DateOnly) {

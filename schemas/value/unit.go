@@ -127,6 +127,7 @@ func (e *UnitError) Error() string {
 // value has none.
 type Stamps struct {
 	known    Unit
+	anyTime  bool // of the known unit
 	texts    int
 	numbers  int
 	min, max float64
@@ -134,13 +135,14 @@ type Stamps struct {
 	dates    int     // number of numbers that are the digits of a date in the years 1950 to 2100
 	odd      float64 // the first other number
 	near     [4]int  // number of numbers other than 0 and 1 that are close to 1970 in s, ms, us and ns
+	around   [4]int  // number of others that are within a year of it
 }
 
 // nearDays is what 150 years in one of s, ms and us are in the next one.
 const nearDays = 48
 
-// StampsIn returns Stamps whose unit is known.
-func StampsIn(u Unit) *Stamps { return &Stamps{known: u} }
+// StampsIn returns Stamps whose unit is known, with numbers of any time if so said, see [Stamps.AnyTime].
+func StampsIn(u Unit, anyTime bool) *Stamps { return &Stamps{known: u, anyTime: anyTime} }
 
 // Add adds a time. It ignores text that is no time.
 func (s *Stamps) Add(text string) {
@@ -158,16 +160,35 @@ func (s *Stamps) Add(text string) {
 	}
 	s.numbers++
 	s.min, s.max, s.fraction = min(s.min, v), max(s.max, v), s.fraction || v != math.Trunc(v)
+	t, isDate := timeOfDigits(v)
+	isDate = isDate && isLikely(float64(t.Unix()))
 	for i, u := range Units()[:len(s.near)] {
-		if math.Abs(v) > 1 && math.Abs(u.seconds(v)) < nearDays*secondsOfDay {
+		switch from1970 := math.Abs(u.seconds(v)); {
+		case math.Abs(v) <= 1 || from1970 >= secondsYear:
+		case from1970 < nearDays*secondsOfDay || isDate:
 			s.near[i]++
+		default:
+			s.around[i]++
 		}
 	}
-	if t, ok := timeOfDigits(v); ok && t.Unix() >= firstLikely && t.Unix() <= lastLikely {
+	if isDate {
 		s.dates++
 	} else if s.dates == s.numbers-1 {
 		s.odd = v
 	}
+}
+
+// isLikely reports whether a number of seconds since 1970 is within 1950 to 2100.
+func isLikely(seconds float64) bool { return seconds >= firstLikely && seconds <= lastLikely }
+
+// AnyTime reports whether numbers of the unit may be of any time: some are years before 1970 and others after it, or some are within a year
+// of it. Otherwise numbers so close to 1970 are of another unit, see [LikelyTime].
+func (s *Stamps) AnyTime(u Unit) bool {
+	if s.known != "" {
+		return s.anyTime
+	}
+	i := slices.Index(Units()[:len(s.near)], u)
+	return i >= 0 && (s.around[i] > 0 || u.seconds(s.min) <= -secondsYear && u.seconds(s.max) >= secondsYear)
 }
 
 // Settled reports whether further rows can hardly change the unit.
@@ -180,8 +201,8 @@ func (s *Stamps) Settled() bool {
 // to 2100, or if two do.
 //
 // Numbers close to 0 are times close to 1970 in every unit, so at least one time must be a year from it, or ten years if the
-// unit is days. This leaves one of s, ms, us and ns; but if the times of many rows are close to 1970, they are of another
-// unit than the rest. Digits of dates are hardly ever anything else. Days of 1970 and of
+// unit is days. This leaves one of s, ms, us and ns; but if the times of many rows are close to 1970, or of any rows unless others are
+// around 1970 too, they are of another unit than the rest. Digits of dates are hardly ever anything else. Days of 1970 and of
 // spreadsheets overlap: if all times are before 2040 as the former, they are all before 1970 as the latter.
 func (s *Stamps) Unit() (Unit, error) {
 	switch {
@@ -194,7 +215,7 @@ func (s *Stamps) Unit() (Unit, error) {
 	for i, u := range Units() {
 		first, last := u.seconds(s.min), u.seconds(s.max)
 		least := 0.0
-		if i < len(s.near) && 4*s.near[i] > s.numbers {
+		if i < len(s.near) && (4*s.near[i] > s.numbers || s.near[i] > 0 && !s.AnyTime(u)) {
 			continue
 		}
 		switch u {
@@ -206,7 +227,7 @@ func (s *Stamps) Unit() (Unit, error) {
 		default:
 			least = secondsYear
 		}
-		if first >= firstLikely && last <= lastLikely && max(math.Abs(first), math.Abs(last)) >= least {
+		if isLikely(first) && isLikely(last) && max(math.Abs(first), math.Abs(last)) >= least {
 			found = append(found, u)
 		}
 	}

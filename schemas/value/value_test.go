@@ -258,39 +258,43 @@ func TestTimesOfNumbers(t *testing.T) {
 // The unit is that in which the numbers are times within 1950 to 2100, or none.
 func TestUnitsOfNumbers(t *testing.T) {
 	for texts, want := range map[string]string{
-		"":                                   "",
-		"2026-11-01 x true":                  "",
-		"1793525415 0 -1":                    "s",
-		"-631152000 1":                       "s",
-		"1793525415000 1793525415250":        "ms",
-		"-126230400000 94694400000 0":        "ms", // 1966 to 1973
-		"-94694400000":                       "ms",
-		"1793525415000000":                   "us",
-		"1793525415000000000":                "ns",
-		"20513 20514 19000":                  "days",
-		"-7305 20513":                        "days",
-		"20513.5":                            "days",
-		"46082 46083.29167":                  "excel",
-		"30000 50000":                        "excel",
-		"18264.5 46082.5":                    "excel",
-		"20260301":                           "yyyymmdd",
-		"19991231 20260301000000":            "yyyymmdd",
-		"202603010930":                       "yyyymmdd",
-		"2026-11-01 1793525415":              "s",
-		"1793525415 4102444800":              "s",
-		"20260301 20260229":                  "are times within 1950 to 2100 in no unit: s (1970-08-23 to 1970-08-23), ms (",
-		"20260301 0":                         "yyyymmdd (but not 0)",
-		"1793525415 1793525415000":           "in no unit",
-		"1793525415 1793525415 253402300799": "in no unit", // the last is 9999-12-31
-		"1793525415000 253402300799000":      "in no unit",
-		"2026 1999":                          "the numbers from 1999 to 2026 are times within 1950 to 2100 in no unit: s (1970-01-01 to 1970-01-01), ms (",
-		"202603":                             "in no unit",
-		"86399 34200":                        "in no unit",
-		"-1262304000000 1119744000000":       "in no unit", // birthdays from 1930 in ms
-		"18300 39000":                        "in several units: days (2020-02-08 to 2076-10-11), excel (1950-02-06 to 2006-10-10)",
-		"1e300":                              "in no unit",
-		"29531000":                           "in no unit", // minutes since 1970
-		"2460000.5":                          "in no unit", // Julian days
+		"":                            "",
+		"2026-11-01 x true":           "",
+		"1793525415 0 -1":             "s",
+		"-631152000 1":                "s",
+		"1793525415000 1793525415250": "ms",
+		"-126230400000 94694400000 0": "ms", // 1966 to 1973
+		"-94694400000":                "ms",
+		"1793525415000000":            "us",
+		"1793525415000000000":         "ns",
+		"20513 20514 19000":           "days",
+		"-7305 20513":                 "days",
+		"20513.5":                     "days",
+		"46082 46083.29167":           "excel",
+		"30000 50000":                 "excel",
+		"18264.5 46082.5":             "excel",
+		"20260301":                    "yyyymmdd",
+		"19991231 20260301000000":     "yyyymmdd",
+		"202603010930":                "yyyymmdd",
+		"2026-11-01 1793525415":       "s",
+		"1793525415 4102444800":       "s",
+		"20260301 20260229":           "are times within 1950 to 2100 in no unit: s (1970-08-23 to 1970-08-23), ms (",
+		"20260301 0":                  "yyyymmdd (but not 0)",
+		"1793525415 1793525415000":    "in no unit",
+		"1793525415000 1793525415001 1793525415002 1793525415003 1793525415": "in no unit: ms (1970-01-21 to 2026-11-01)", // the last is of seconds
+		"1793525415 1793525416 1793525417 1793525418 20523":                  "in no unit: s (1970-01-01 to 2026-11-01)",  // of days
+		"1793525415 1793525416 1793525417 1793525418 20260301":               "yyyymmdd (but not 1793525415)",
+		"-400000000000 86400000 300000000000 400000000000 10000000000":       "ms",         // birthdays, of which one is in January 1970
+		"1793525415 1793525415 253402300799":                                 "in no unit", // the last is 9999-12-31
+		"1793525415000 253402300799000":                                      "in no unit",
+		"2026 1999":                                                          "the numbers from 1999 to 2026 are times within 1950 to 2100 in no unit: s (1970-01-01 to 1970-01-01), ms (",
+		"202603":                                                             "in no unit",
+		"86399 34200":                                                        "in no unit",
+		"-1262304000000 1119744000000":                                       "in no unit", // birthdays from 1930 in ms
+		"18300 39000":                                                        "in several units: days (2020-02-08 to 2076-10-11), excel (1950-02-06 to 2006-10-10)",
+		"1e300":                                                              "in no unit",
+		"29531000":                                                           "in no unit", // minutes since 1970
+		"2460000.5":                                                          "in no unit", // Julian days
 	} {
 		var s Stamps
 		for _, text := range strings.Fields(texts) {
@@ -349,5 +353,41 @@ func TestHalf(t *testing.T) {
 	}
 	if v := Half(math.NaN()); v == v {
 		t.Error(v)
+	}
+}
+
+// A number in a column whose first rows have none around 1970 is an error if it is of another unit. If they have, or if the unit is known
+// to have numbers of any time, it is not.
+func TestNumbersOfAnotherUnit(t *testing.T) {
+	for _, test := range []struct {
+		text, want string // the date, or a part of the error
+		of         Unit
+	}{
+		{"1793525415000", "2026-11-01", UnitMilliseconds},
+		{"0", "1970-01-01", UnitMilliseconds},
+		{"1970-01-20", "1970-01-20", UnitMilliseconds},
+		{"1793525415", `"1793525415" is 1970-01-21 in ms, the unit of other rows, but 2026-11-01 in s: write`, UnitMilliseconds},
+		{"20523", `"20523" is 1970-01-01 in s, the unit of other rows, but 2026-03-11 in days and 1956-03-09 in excel: write`, UnitSeconds},
+		{"20260301", `is 1970-08-23 in s, the unit of other rows, but 2026-03-01 in yyyymmdd: write`, UnitSeconds},
+		{"94694400000", `is 4970-09-30 in s, the unit of other rows, but 1973-01-01 in ms: write`, UnitSeconds},
+		{"-1262304000000", `is 1930-01-01 in ms, the unit of other rows: write`, UnitMilliseconds},
+		{"1793525415", `"1793525415" is no time in days, the unit of other rows, but 2026-11-01 in s: write`, UnitDays},
+		{"20260230", `"20260230" is no time in yyyymmdd, the unit of other rows: write`, UnitDigits},
+		{"x", `"x" is not a time: expected a form such as`, UnitDays},
+		{"true", `"true" is not a time: expected a form such as`, UnitDays},
+	} {
+		at, err := LikelyTime(test.text, test.of)
+		if err == nil && at.Format(time.DateOnly) != test.want || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s in %s: %v, %v, expected %s", test.text, test.of, at, err, test.want)
+		}
+	}
+	for texts, want := range map[string]bool{"1793525415": false, "0 1 -1 1793525415": false, "-400000000 400000000": true, "10000000 400000000": true, "20513": false} {
+		var s Stamps
+		for _, text := range strings.Fields(texts) {
+			s.Add(text)
+		}
+		if u, err := s.Unit(); err != nil || s.AnyTime(u) != want || StampsIn(u, want).AnyTime(u) != want {
+			t.Errorf("%s: %v, expected %v", texts, s.AnyTime(u), want)
+		}
 	}
 }
