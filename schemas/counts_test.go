@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"reflect"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -96,48 +97,43 @@ func TestFinite(t *testing.T) {
 	}
 }
 
-func TestClassWeightAsJSON(t *testing.T) {
-	for text, want := range map[string]ClassWeight{
-		`"none"`:              {},
-		`"balanced"`:          {Balanced: true},
-		`{"cat":2,"dog":0.5}`: {By: map[string]float64{"cat": 2, "dog": 0.5}},
-		`{"rare":0}`:          {By: map[string]float64{"rare": 0}},
-	} {
-		var got ClassWeight
-		if err := json.Unmarshal([]byte(text), &got); err != nil || !got.Equal(want) || got.IsZero() != (text == `"none"`) {
-			t.Errorf("%s is %+v, %v", text, got, err)
+// checkJSON checks that texts are values as JSON, which are read and written so, and that other texts are refused.
+func checkJSON[T any](t *testing.T, values map[string]T, refused ...string) {
+	t.Helper()
+	for text, want := range values {
+		var got T
+		if err := json.Unmarshal([]byte(text), &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is read as %+v, %v", text, got, err)
 		}
-		if written, err := json.Marshal(got); err != nil || string(written) != text {
+		if written, err := json.Marshal(want); err != nil || string(written) != text {
 			t.Errorf("%s is written as %s, %v", text, written, err)
 		}
 	}
-	for _, text := range []string{`"equal"`, `{"cat":-1}`, `{"cat":"2"}`, `{}`, `3`} {
-		var w ClassWeight
-		if json.Unmarshal([]byte(text), &w) == nil {
-			t.Errorf("%s is read as %+v", text, w)
+	for _, text := range refused {
+		if got := new(T); json.Unmarshal([]byte(text), got) == nil {
+			t.Errorf("%s is read as %+v", text, *got)
+		}
+	}
+}
+
+func TestClassWeightAsJSON(t *testing.T) {
+	weights := map[string]ClassWeight{`"none"`: {}, `"balanced"`: {Balanced: true}, `{"cat":2,"dog":0.5}`: {By: map[string]float64{"cat": 2, "dog": 0.5}},
+		`{"rare":0}`: {By: map[string]float64{"rare": 0}}}
+	checkJSON(t, weights, `"equal"`, `{"cat":-1}`, `{"cat":"2"}`, `{}`, `3`)
+	for text, w := range weights {
+		if !w.Equal(weights[text]) || w.IsZero() != (text == `"none"`) {
+			t.Errorf("%s is zero: %v", text, w.IsZero())
 		}
 	}
 }
 
 // A ridge is a number in JSON, with the bits that it had when it was a number, or auto.
 func TestRidgeInJSON(t *testing.T) {
-	for _, r := range []Ridge{0, 1e-4, 3e-7, 0.1, 1e300, 12, RidgeAuto} {
-		content, err := json.Marshal(Stage{Ridge: r})
-		var back Stage
-		if err != nil || json.Unmarshal(content, &back) != nil || back.Ridge != r {
-			t.Errorf("%v is written as %s and read as %v: %v", r, content, back.Ridge, err)
-		}
-		if number, _ := json.Marshal(float64(r)); r != RidgeAuto {
-			if ridge, err := json.Marshal(r); string(ridge) != string(number) {
-				t.Errorf("%v is written as %s: %v", r, ridge, err)
-			}
-		}
+	ridges := map[string]Ridge{`"auto"`: RidgeAuto}
+	for _, r := range []Ridge{0, 1e-4, 3e-7, 0.1, 1e300, 12} {
+		ridges[string(wire.JSON(float64(r)))] = r
 	}
-	for _, text := range []string{`-1`, `-0.5`, `"1e-4"`, `"none"`, `true`, `{}`, `1e999`} {
-		if err := json.Unmarshal([]byte(`{"ridge": `+text+`}`), new(Stage)); err == nil {
-			t.Errorf("%s is read as a ridge", text)
-		}
-	}
+	checkJSON(t, ridges, `-1`, `-0.5`, `"1e-4"`, `"none"`, `true`, `{}`, `1e999`)
 }
 
 func TestRidgeIsValid(t *testing.T) {
@@ -151,21 +147,8 @@ func TestRidgeIsValid(t *testing.T) {
 
 // A rule has one JSON, which is read as the same rule, and nothing else is a rule.
 func TestThresholdAsJSON(t *testing.T) {
-	for text, want := range map[string]ThresholdRule{`0.5`: {}, `0.25`: {At: 0.25}, `"best_f1"`: {BestF1: true},
-		`{"cost":{"fp":1,"fn":20}}`: {Costs: ThresholdCosts{1, 20}}} {
-		var got ThresholdRule
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%s is %+v, %v", text, got, err)
-		}
-		if back, err := json.Marshal(got); err != nil || string(back) != text {
-			t.Errorf("%s is written as %s, %v", text, back, err)
-		}
-	}
-	for _, text := range []string{`0`, `1`, `-1`, `1.5`, `"f1"`, `null`, `{}`, `{"cost":{}}`, `{"cost":{"fp":1}}`, `{"cost":{"fp":-1,"fn":1}}`, `[]`, `true`} {
-		if err := json.Unmarshal([]byte(text), new(ThresholdRule)); err == nil {
-			t.Errorf("%s is a rule", text)
-		}
-	}
+	checkJSON(t, map[string]ThresholdRule{`0.5`: {}, `0.25`: {At: 0.25}, `"best_f1"`: {BestF1: true}, `{"cost":{"fp":1,"fn":20}}`: {Costs: ThresholdCosts{1, 20}}},
+		`0`, `1`, `-1`, `1.5`, `"f1"`, `null`, `{}`, `{"cost":{}}`, `{"cost":{"fp":1}}`, `{"cost":{"fp":-1,"fn":1}}`, `[]`, `true`)
 }
 
 // A better decision has less.

@@ -294,6 +294,13 @@ func TestMaxResidualRowsFit(t *testing.T) {
 	}
 }
 
+// setHeader gives a header of a message, if it has it, another value.
+func setHeader(m wire.Message, key, value string) {
+	if i := slices.IndexFunc(m.Headers, func(h wire.Header) bool { return h.Key == key }); i >= 0 {
+		m.Headers[i].Value = value
+	}
+}
+
 func TestResidualsThatAreRefused(t *testing.T) {
 	mem := arrowtest.Allocator(t)
 	for _, c := range []struct {
@@ -308,11 +315,7 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		{"run", "run", "schema " + wire.Fingerprint(residualsSchema(2, false)) + ", expected 34f757966fbe", 3},
 	} {
 		m := arrowtest.Must(residualsOf(4, 2).Encode(mem))(t)
-		for i := range m.Headers {
-			if m.Headers[i].Key == c.key {
-				m.Headers[i].Value = c.value
-			}
-		}
+		setHeader(m, c.key, c.value)
 		_, err := DecodeResiduals(m, c.classes, mem)
 		if !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
 			t.Errorf("%v, expected %s", err, c.want)
@@ -413,11 +416,7 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 		p.Generation = 2
 		m := arrowtest.Must(p.Encode(mem))(t)
 		m.Headers = append(m.Headers, wire.Header{Key: "lost", Value: ""})
-		for i, h := range m.Headers {
-			if h.Key == c.key {
-				m.Headers[i].Value = c.value
-			}
-		}
+		setHeader(m, c.key, c.value)
 		if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
 		}

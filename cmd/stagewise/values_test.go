@@ -81,7 +81,8 @@ func jsonRow(row []namedValue) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-// rowRecord returns a row as a record of Arrow. What is nil is a float64. With times, the day is a timestamp if it is a time without a zone.
+// rowRecord returns a row as a record of Arrow. What is nil is a float64. With times, the day is a timestamp if it is a time without a
+// zone.
 func rowRecord(t *testing.T, row []namedValue, times bool) arrow.Record {
 	t.Helper()
 	var table []tableColumn
