@@ -95,7 +95,6 @@ func (r recipe) model(t testing.TB) *Model {
 		preparation = append(preparation, wire.Vector(statistics.TensorTargetCenter, center), wire.Vector(statistics.TensorTargetRest, rest),
 			wire.Vector(statistics.TensorTargetScale, scale))
 	}
-	prepared := arrowtest.Must(stages.NewPreparation(r.prepare, preparation))(t)
 	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: all,
 		Average: r.members}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 7, Run: "run", Plan: plan, Labels: r.labels, LabelType: examples.TypeOf(r.labels)}
@@ -114,33 +113,7 @@ func (r recipe) model(t testing.TB) *Model {
 	if grown {
 		manifest.Columns = columnsOf(table)
 	}
-	weights := make([][]*schemas.Weights, len(all))
-	for i := range all {
-		stage := arrowtest.Must(NewStage(plan, i, prepared))(t)
-		passes, p, k := 1, stage.Features.Size(), len(r.labels)
-		if n := stage.Features.Leaves(); n > 0 {
-			weights[i] = append(weights[i], &schemas.Weights{Identity: wire.Identity{Kind: schemas.KindStructure, Run: "run", Stage: i},
-				Tensors: stages.StructureOf(table.Forest(random, n, stage.Features.Trees()))})
-		}
-		if stage.Link.Learnt {
-			passes = 2
-		}
-		for pass := range passes {
-			w := &schemas.Weights{
-				Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i, Visit: pass},
-				Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, k, draw(p*k, 1/math.Sqrt(float64(p))))},
-			}
-			if stage.Link.Learnt {
-				n := stage.Basis.Len() * k
-				w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, n, k, draw(n*k, 0.5/math.Sqrt(float64(k)))))
-			}
-			weights[i] = append(weights[i], w)
-		}
-		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: passes})
-	}
-	m := arrowtest.Must(New(manifest, preparation, weights))(t)
-	manifest.WeightsDigest = m.Digest()
-	return m
+	return (&parts{manifest: manifest, preparation: preparation}).fit(t, random, table)
 }
 
 // normals returns what draws n normal numbers of a deviation.
@@ -359,8 +332,8 @@ func (r recipe) toEdges(random *rand.Rand, i int, row []float32) {
 	}
 }
 
-// The models of the tests are models: written, read again, they predict what they have predicted.
-func TestRecipes(t *testing.T) {
+// A model that is written and read is the same: its file, its digest, its predictions, and the weights at which a warm start begins.
+func TestFileRoundTrip(t *testing.T) {
 	for _, r := range everyRecipe(t) {
 		m := r.model(t)
 		written := write(t, "arrow", m)
@@ -368,9 +341,20 @@ func TestRecipes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", r, err)
 		}
+		if again.Digest() != m.Digest() || write(t, "arrow", again) != written {
+			t.Errorf("%v: read again, the model has digest %s, written %s", r, again.Digest(), m.Digest())
+		}
+		if !slices.Equal(again.Labels(), m.Labels()) || again.Width() != m.Width() {
+			t.Errorf("%v: %q of %d features, written %q of %d", r, again.Labels(), again.Width(), m.Labels(), m.Width())
+		}
 		got, want := again.Predictor(kernel.Gonum()).Probabilities(r.rows(10)), m.Predictor(kernel.Gonum()).Probabilities(r.rows(10))
 		if !slices.Equal(got.Data, want.Data) {
 			t.Errorf("%v: read again, the model predicts otherwise", r)
+		}
+		for s := range m.stages {
+			if (m.Weights(s) == nil) != m.stages[s].Link.Learnt || !slices.Equal(m.Weights(s), again.Weights(s)) {
+				t.Errorf("%v: stage %d begins a warm start at %v, read again at %v", r, s, m.Weights(s), again.Weights(s))
+			}
 		}
 	}
 }
@@ -502,11 +486,10 @@ func (r sparseRecipe) model(t testing.TB) *Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 8))
 	draw := normals(random)
-	factors, kept := make([]float32, width), r.numbers
+	factors := make([]float32, width)
 	for j := r.numbers; j < width; j++ {
 		if j%5 != 4 {
 			factors[j] = 0.5 + random.Float32()
-			kept++
 		}
 	}
 	preparation := wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, labels)}
@@ -519,20 +502,10 @@ func (r sparseRecipe) model(t testing.TB) *Model {
 	for j := range r.numbers {
 		manifest.Columns = append(manifest.Columns, examples.Column{Name: fmt.Sprint("x", j)})
 	}
-	var weights [][]*schemas.Weights
-	for i, kind := range r.kinds {
+	for _, kind := range r.kinds {
 		plan.Stages = append(plan.Stages, schemas.Stage{Features: stages.DefaultsOf(kind), Link: link.Softmax})
-		p := kept
-		if i == 0 {
-			p++ // the intercept
-		}
-		weights = append(weights, []*schemas.Weights{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i},
-			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, len(labels), draw(p*len(labels), 0.3))}}})
-		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: 1})
 	}
-	m := arrowtest.Must(New(manifest, preparation, weights))(t)
-	manifest.WeightsDigest = m.Digest()
-	return m
+	return (&parts{manifest: manifest, preparation: preparation}).fit(t, random, oracle.Table{})
 }
 
 // A model of sparse rows has a graph with two inputs, of any length.

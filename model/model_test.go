@@ -67,51 +67,54 @@ func binsOf(t oracle.Table) wire.Tensors[float32] {
 func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table oracle.Table, list []schemas.Stage) *parts {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, uint64(d)))
-	draw := func(n int) []float32 {
-		values := make([]float32, n)
-		for i := range values {
-			values[i] = float32(random.NormFloat64())
-		}
-		return values
-	}
+	draw := normals(random)
 	plan.Name, plan.Segment, plan.Seed, plan.Stages = "synthetic", 16, 3, list
 	labels := []string{"a", "b", "c"}
-	k := len(labels)
 	p := &parts{
 		manifest: &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels},
 		preparation: wire.Tensors[float32]{
-			wire.Vector(statistics.TensorCenter, draw(d)), wire.Vector(statistics.TensorScale, draw(d)),
+			wire.Vector(statistics.TensorCenter, draw(d, 1)), wire.Vector(statistics.TensorScale, draw(d, 1)),
 			wire.Vector(statistics.TensorSpread, []float32{float32(d)}), wire.Words[float32](statistics.TensorLabels, labels),
 		},
 	}
 	if components := plan.Prepare.PCA; components > 0 {
-		p.preparation = append(p.preparation, wire.Matrix(statistics.TensorBasis, d, components, draw(d*components)))
+		p.preparation = append(p.preparation, wire.Matrix(statistics.TensorBasis, d, components, draw(d*components, 1)))
 	}
 	if len(table.Features) > 0 {
 		p.preparation = append(p.preparation, binsOf(table)...)
 	}
-	prepared := arrowtest.Must(stages.NewPreparation(plan.Prepare, p.preparation))(t)
 	if members > 1 {
 		plan.Stages, plan.Average = slices.Repeat(plan.Stages, members), members
 	}
+	p.fit(t, random, table)
+	return p
+}
+
+// fit draws the trees of a table and the weights of all stages, of the size that training gives them, and returns the model. A learnt link
+// has two passes.
+func (p *parts) fit(t testing.TB, random *rand.Rand, table oracle.Table) *Model {
+	t.Helper()
+	draw, plan, k := normals(random), p.manifest.Plan, len(p.manifest.Labels)
+	prepared := arrowtest.Must(stages.NewPreparation(plan.Prepare, p.preparation))(t)
 	for i := range plan.Stages {
 		stage := arrowtest.Must(NewStage(plan, i, prepared))(t)
-		passes := 1
-		if stage.Link.Learnt {
-			passes = 2
-		}
 		var list []*schemas.Weights
 		if leaves := stage.Features.Leaves(); leaves > 0 {
 			list = append(list, &schemas.Weights{Identity: wire.Identity{Kind: schemas.KindStructure, Run: "run", Stage: i},
 				Tensors: stages.StructureOf(table.Forest(random, leaves, stage.Features.Trees()))})
 		}
+		passes, size := 1, stage.Features.Size()
+		if stage.Link.Learnt {
+			passes = 2
+		}
 		for n := range passes {
 			w := &schemas.Weights{
 				Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i, Visit: n},
-				Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, stage.Features.Size(), k, draw(stage.Features.Size()*k))},
+				Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, size, k, draw(size*k, 1/math.Sqrt(float64(size))))},
 			}
 			if stage.Link.Learnt {
-				w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, 3*k, k, draw(3*k*k)))
+				inputs := stage.Basis.Len() * k
+				w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, inputs, k, draw(inputs*k, 0.5/math.Sqrt(float64(k)))))
 			}
 			list = append(list, w)
 		}
@@ -120,7 +123,7 @@ func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table ora
 	}
 	m := arrowtest.Must(p.model())(t)
 	p.manifest.WeightsDigest = m.Digest()
-	return p
+	return m
 }
 
 // everyLink is a stage of each link, and each link as the last.
@@ -148,36 +151,6 @@ func file(t testing.TB, m *Model) []byte {
 		t.Fatalf("wrote %d bytes and returned %d, %v", b.Len(), n, err)
 	}
 	return b.Bytes()
-}
-
-// A model that is written and read is the same: its file, its digest and its predictions have the same bits.
-func TestFileRoundTrip(t *testing.T) {
-	for _, links := range everyLink {
-		for _, components := range []int{0, 2} {
-			p := synthetic(t, "rff", 4, components, links...)
-			m := arrowtest.Must(p.model())(t)
-			written := file(t, m)
-			again, err := Read(bytes.NewReader(written))
-			if err != nil {
-				t.Fatalf("%v: %v", links, err)
-			}
-			if again.Digest() != m.Digest() || !bytes.Equal(file(t, again), written) {
-				t.Errorf("%v: read again, the model has digest %s, written %s", links, again.Digest(), m.Digest())
-			}
-			if !slices.Equal(again.Labels(), m.Labels()) || again.Width() != m.Width() {
-				t.Errorf("%v: %q of %d features, written %q of %d", links, again.Labels(), again.Width(), m.Labels(), m.Width())
-			}
-			got, want := again.Predictor(kernel.Gonum()).Probabilities(raw(70, 4)), m.Predictor(kernel.Gonum()).Probabilities(raw(70, 4))
-			if !slices.Equal(got.Data, want.Data) {
-				t.Errorf("%v: read again, the model predicts otherwise", links)
-			}
-			for s := range links {
-				if (m.Weights(s) == nil) != m.stages[s].Link.Learnt || !slices.Equal(m.Weights(s), again.Weights(s)) {
-					t.Errorf("%v: stage %d begins a warm start at %v, read again at %v", links, s, m.Weights(s), again.Weights(s))
-				}
-			}
-		}
-	}
 }
 
 // The committed file of a model stays readable.
@@ -538,54 +511,6 @@ func TestPredictAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { m.Predict(row, probabilities) }); n > 0 {
 			t.Errorf("%v: %v allocations a prediction, expected none", links, n)
 		}
-	}
-}
-
-// The size of the benchmark: 784 features, 50 components, ten blocks of 1024, ten classes.
-const benchFeatures, benchComponents, benchSize, benchStages, benchClasses = 784, 50, 1024, 10, 10
-
-// tenBlocks is a model of that size, with random weights.
-func tenBlocks(tb testing.TB) *Model {
-	random := rand.New(rand.NewPCG(1, 2))
-	draw := func(n int) []float32 {
-		values := make([]float32, n)
-		for i := range values {
-			values[i] = float32(random.NormFloat64())
-		}
-		return values
-	}
-	plan := &schemas.Plan{Name: "large", Segment: 16, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: benchComponents}, Seed: 3}
-	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan}
-	for class := range benchClasses {
-		manifest.Labels = append(manifest.Labels, fmt.Sprint(class))
-	}
-	preparation := wire.Tensors[float32]{
-		wire.Vector(statistics.TensorCenter, draw(benchFeatures)), wire.Vector(statistics.TensorScale, draw(benchFeatures)),
-		wire.Vector(statistics.TensorSpread, []float32{benchFeatures}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
-		wire.Matrix(statistics.TensorBasis, benchFeatures, benchComponents, draw(benchFeatures*benchComponents)),
-	}
-	var weights [][]*schemas.Weights
-	for i := range benchStages {
-		features := stages.DefaultsOf(stages.RFF)
-		features.Size = benchSize
-		plan.Stages = append(plan.Stages, schemas.Stage{Features: features, Link: link.Softmax})
-		weights = append(weights, []*schemas.Weights{{
-			Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i},
-			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, benchSize, benchClasses, draw(benchSize*benchClasses))},
-		}})
-	}
-	m := arrowtest.Must(New(manifest, preparation, weights))(tb)
-	return m
-}
-
-// BenchmarkPredict is a prediction of one row.
-func BenchmarkPredict(b *testing.B) {
-	m := tenBlocks(b)
-	row, probabilities := raw(1, benchFeatures).Data, make([]float32, benchClasses)
-	m.Predict(row, probabilities)
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Predict(row, probabilities)
 	}
 }
 
