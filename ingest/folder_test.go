@@ -2,12 +2,15 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,7 +18,9 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -453,6 +458,84 @@ func TestRowsWithoutTheirList(t *testing.T) {
 	}
 }
 
+// decodedRows are messages of an archive.
+type decodedRows struct {
+	all  *arrowvalue.Values
+	from int
+	key  string
+}
+
+func (r decodedRows) Len() int { return r.all.Column.Len() - r.from }
+
+func (r decodedRows) Key(int) string { return r.key }
+
+func (r decodedRows) Value(row int) (value []byte, decoded *tabular.Cell) {
+	cell := formatarrow.Nested{Of: r.all, Row: r.from + row}.Cell()
+	return nil, &cell
+}
+
+func (r decodedRows) All() (all *arrowvalue.Values, from int) { return r.all, r.from }
+
+// Messages of an archive that are added together are in the batches in which they are one by one, also if some are invalid, or batches are
+// full.
+func TestRowsTogether(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 1))
+	var b strings.Builder
+	for range 700 {
+		label, x := `"a"`, strconv.Itoa(random.IntN(100))
+		switch random.IntN(30) {
+		case 0:
+			label = "null"
+		case 1:
+			x = "null"
+		case 2:
+			label = strconv.Quote(strings.Repeat("b", random.IntN(100)))
+		}
+		fmt.Fprintf(&b, `%s{"label":%s,"x":%s,"w":{"y":%v}}`, cmp.Or(strings.Repeat(",", min(b.Len(), 1)), "["), label, x, random.Float32())
+	}
+	nested := arrow.StructOf(nullable("y", arrow.PrimitiveTypes.Float32))
+	all := formatarrow.RowsOf(arrowRows(t, b.String()+"]", nullable("label", arrow.BinaryTypes.String),
+		nullable("x", arrow.PrimitiveTypes.Int64), nullable("w", nested)))
+	for _, missing := range []string{layout.MissingError, layout.MissingMean} {
+		for _, most := range []int{1, 7, 64, 1000} {
+			o := ofTopic("json", func(o *Options) { o.Columns.Use, o.BatchRows, o.Missing.Mode = []string{"x", "w.y"}, most, missing })
+			var results [2][]string
+			for together := range results {
+				v := valuesOf(t, o)
+				take := func() {
+					if rows := v.Take(); rows != nil {
+						results[together] = append(results[together], fmt.Sprint(show(*rows), rows.Origins, len(rows.SourceKeys)))
+					}
+				}
+				for rows := (decodedRows{all, 0, strings.Repeat("k", 9*most)}); rows.Len() > 0; {
+					n := 0
+					if together == 1 {
+						n = v.AddRows(1, int64(rows.from), rows)
+					}
+					if n == 0 {
+						_, decoded := rows.Value(0)
+						m := TopicMessage{Partition: 1, Offset: int64(rows.from), Key: rows.key, Row: decoded}
+						full, err := v.Add(t.Context(), m)
+						if n = 1; err != nil {
+							results[together] = append(results[together], err.Error())
+						} else if full {
+							n = 0
+							take()
+						}
+					}
+					if rows.from += n; v.Full() {
+						take()
+					}
+				}
+				take()
+			}
+			if !slices.Equal(results[0], results[1]) {
+				t.Errorf("%s, batches of %d: %v, expected %v", missing, most, results[1], results[0])
+			}
+		}
+	}
+}
+
 // Decoded messages that are packed until their outcomes come have the rows that they have otherwise, also if those are read in blocks.
 func TestPack(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -473,16 +556,24 @@ func TestPack(t *testing.T) {
 			o.BatchRows = 100
 			o = withWords(t, o, nestedEvents)
 			plain, packed := valuesOf(t, o), valuesOf(t, o)
+			blocks := false
 			for offset := int64(0); offset < layout.OffsetRows+600; {
-				rows := formatarrow.RowsOf(batch)
-				for row := range rows.Column.Len() {
-					decoded := formatarrow.Nested{Of: rows, Row: row}.Cell()
-					m := TopicMessage{Partition: 2, Offset: offset, Key: "k", Time: 7, Row: &decoded}
+				rows := decodedRows{all: formatarrow.RowsOf(batch), key: "k"}
+				added := 0
+				for ; rows.Len() > 0; rows.from++ {
+					_, decoded := rows.Value(0)
+					m := TopicMessage{Partition: 2, Offset: offset, Key: rows.Key(0), Time: 7, Row: decoded}
 					again, err := packed.Pack(t.Context(), m)
 					if err == nil {
 						_, err = packed.Add(t.Context(), Unpack(2, offset, again))
 					}
-					if err == nil {
+					if added == 0 {
+						added = plain.AddRows(2, offset, rows)
+						blocks = blocks || added > 0
+					}
+					if added > 0 {
+						added--
+					} else if err == nil {
 						_, err = plain.Add(t.Context(), m)
 					}
 					noError(t, err)
@@ -494,7 +585,7 @@ func TestPack(t *testing.T) {
 					}
 				}
 			}
-			if blocks := plain.ahead.rows.Rows > 0; blocks != test.blocks {
+			if blocks != test.blocks {
 				t.Errorf("read in blocks: %t", blocks)
 			}
 		})

@@ -9,14 +9,27 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// MessageOf converts a message of a topic of values. row is its decoded value, a *tabular.Cell; nil: it has none.
-func MessageOf(partition int, offset int64, at time.Time, m wire.Message, row any) TopicMessage {
+// archived are messages of an archive. [archive.Rows] implements it.
+type archived interface {
+	Len() int
+	Key(row int) string
+	Value(row int) (value []byte, decoded *tabular.Cell)
+	All() (all *arrowvalue.Values, from int)
+}
+
+// MessageOf converts a message of a topic of values. rows are those of an archive that begin with it, an [archive.Rows] or what embeds one;
+// nil: its value is not decoded.
+func MessageOf(partition int, offset int64, at time.Time, m wire.Message, rows any) TopicMessage {
 	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, Value: m.Value}
-	if value.Row, _ = row.(*tabular.Cell); len(m.Headers) > 0 {
+	if of, is := rows.(archived); is {
+		_, value.Row = of.Value(0)
+	}
+	if len(m.Headers) > 0 {
 		value.SchemaID, value.Trace = m.Get(format.SchemaHeader), m.Trace()
 	}
 	if t := outcome.TimeOf(at); t != outcome.Never {

@@ -39,13 +39,15 @@ func TestPythonArchives(t *testing.T) {
 		a, err := o.OpenArchive(t.Context())
 		noError(t, err)
 		v, rows := valuesOf(t, o), a.Range(0, 0, 1<<40, 0)
-		for offset := int64(0); err == nil; offset++ {
-			row, e := rows.Next(t.Context())
-			if err = e; err == nil && row.Offset != offset {
-				t.Fatalf("%s: offset %d, expected %d", of.Layout, row.Offset, offset)
+		for offset := int64(0); err == nil; {
+			next, e := rows.Next(t.Context())
+			if err = e; err == nil && next.Offset != offset {
+				t.Fatalf("%s: offset %d, expected %d", of.Layout, next.Offset, offset)
 			}
-			if err == nil {
-				_, err = v.Add(t.Context(), TopicMessage{Offset: offset, Value: row.Value, Row: row.Decoded})
+			for row := 0; err == nil && row < next.Len(); row++ {
+				value, decoded := next.Value(row)
+				_, err = v.Add(t.Context(), TopicMessage{Offset: offset, Value: value, Row: decoded})
+				offset++
 			}
 		}
 		batch := v.Take()

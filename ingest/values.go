@@ -32,19 +32,20 @@ type Values struct {
 	keys  []string // message keys, for each row of the batch
 	size  int      // size of the batch in a message
 
-	ahead   ahead
-	seen    int            // number of rows, of the first layout.OffsetRows
-	spreads layout.Spreads // of the columns without an offset in these rows
-	present []bool         // by column: whether one of these rows has a value
+	together together
+	seen     int            // number of rows, of the first layout.OffsetRows
+	spreads  layout.Spreads // of the columns without an offset in these rows
+	present  []bool         // by column: whether one of these rows has a value
 
 	presences map[string]*layout.Presence // by column
 	lacks     [][]bool                    // by column: which rows of the batch have no value; nil: it is not watched
 }
 
-// ahead are the rows of a batch of a file, which were read as a block before their messages came.
-type ahead struct {
-	of   *arrowvalue.Values // nil: none
-	rows examples.Rows      // none if they can't be read as a block
+// together are rows of an archive that AddRows reads together.
+type together struct {
+	all     *arrowvalue.Values
+	columns []*arrowvalue.Values // of all; nil: some values are neither numbers nor texts
+	most    int                  // maximum number of rows at a time, which is small after invalid ones
 }
 
 // NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option, or that
@@ -59,7 +60,8 @@ func NewValues(o Options) (*Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Values{opened: r, says: says, spreads: layout.Spreads{}, presences: map[string]*layout.Presence{}}
+	v := &Values{opened: r, says: says, spreads: layout.Spreads{}, presences: map[string]*layout.Presence{},
+		together: together{most: layout.OffsetRows}}
 	if r.format.Width == nil {
 		v.names = format.Columns(o.Options)
 	}
@@ -77,7 +79,7 @@ func (v *Values) begin(n int) {
 		}
 	}
 	v.Layout = layout.New(v.Options, v.format.Label, fields, v.names != nil, v.locate)
-	v.Names, v.ByName, v.Encoded, v.ahead.of = v.names, v.names != nil, true, nil
+	v.Names, v.ByName, v.Encoded = v.names, v.names != nil, true
 }
 
 // locate adds a column to an error; -1: none.
@@ -170,9 +172,6 @@ const sourceKeyOverhead = 5
 // and add the message again. A message is not split between batches. If one of its examples is invalid, Add returns the
 // reason and adds none.
 func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error) {
-	if size, ok := v.readAhead(m); ok {
-		return v.put(m, v.batch.Rows-1, size)
-	}
 	defer func() { err = v.explain(ctx, err, m) }()
 	cells, err := v.rowsOf(ctx, m)
 	if err != nil || len(cells) == 0 {
@@ -302,35 +301,66 @@ func (v *Values) sizeAt(row int) (size int, err error) {
 	return size, err
 }
 
-// readAhead is read for a row of a file that is read in batches: all rows of a batch are read when the first of them comes. ok is false if
-// one of them is invalid, if the layout may depend on it, or if it is not only numbers and texts: then read must read it.
-func (v *Values) readAhead(m TopicMessage) (size int, ok bool) {
-	if m.Row == nil || !v.laid || v.seen < layout.OffsetRows || v.IsSparse() || v.format.Width != nil || v.whole.rowsPath() != "" {
-		return 0, false
+// AddRows adds the first ones of an archive's messages with consecutive offsets to the batch, and returns their number: 0 if the first can
+// only be added with Add, because it is invalid or does not fit, the layout may depend on it, or it has other values than numbers and
+// texts. rows are as for MessageOf.
+func (v *Values) AddRows(partition int, offset int64, rows any) (added int) {
+	of, is := rows.(archived)
+	if !is || !v.laid || v.IsSparse() || v.format.Width != nil || v.whole.rowsPath() != "" {
+		return 0
 	}
-	row, is := m.Row.Nested().(arrow.Nested)
-	if !is {
-		return 0, false
-	}
-	a := &v.ahead
-	if a.of != row.Of {
-		a.of = row.Of
-		if a.rows.Reset(); !arrow.Fill(&v.block, row.Of, v.names) || v.Fill(&v.block, &a.rows) != nil {
-			a.rows.Rows = 0
+	t := &v.together
+	all, from := of.All()
+	if all != t.all {
+		*t = together{all: all, most: t.most}
+		if all != nil {
+			t.columns = arrow.Columns(all, v.names)
 		}
 	}
-	if row.Row >= a.rows.Rows {
-		return 0, false
+	if t.columns == nil {
+		return 0
 	}
 	v.start()
-	v.block.Reset(0)
-	v.block.Rows = 1
-	v.batch.Append(a.rows.Slice(row.Row, row.Row+1))
-	size, err := v.sizeAt(v.batch.Rows - 1)
-	if err != nil {
-		v.cut(v.batch.Rows - 1)
+	before, size := v.batch.Rows, 0
+	for n := min(of.Len(), t.most, v.whole.BatchRows-before, layout.MaxBatchBytes/v.LeastBytes()); n > 0; n = added {
+		arrow.Fill(&v.block, t.columns, from, from+n)
+		if troubles := v.Fill(&v.block, &v.batch); troubles != nil {
+			added = troubles[0].Row
+			t.most = max(added, 1)
+		} else if added, size = v.fitting(partition, offset, of, before); added == n {
+			t.most = min(2*t.most, layout.OffsetRows)
+			break
+		}
+		v.cut(before)
 	}
-	return size, err == nil
+	if added == 0 {
+		return 0
+	}
+	v.size = size
+	v.see(before == 0)
+	for i := range added {
+		v.batch.Origins = v.batch.Origins.Append(partition, offset+int64(i), 1)
+		v.keys = append(v.keys, of.Key(i))
+	}
+	return added
+}
+
+// fitting returns how many of the rows that are behind so many others of the batch fit it, and its size with these.
+func (v *Values) fitting(partition int, offset int64, of archived, before int) (rows, size int) {
+	size = v.size
+	if before == 0 {
+		size = len(v.TableText)
+	}
+	origin := v.batch.Origins.Bytes(partition, offset, 1)
+	for i := range v.batch.Rows - before {
+		bytes, err := v.sizeAt(before + i)
+		with := size + bytes + sourceKeyOverhead + len(of.Key(i)) + origin
+		if err != nil || with > layout.MaxBatchBytes {
+			return i, size
+		}
+		size, origin = with, 1 // each further message continues the origin of the first
+	}
+	return v.batch.Rows - before, size
 }
 
 // addWords adds the words of the categorical columns and texts of valid rows.

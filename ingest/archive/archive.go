@@ -174,24 +174,26 @@ func (a *Archive) index(ctx context.Context, files []dataFile) error {
 func (c *contents) index(of dataFile) (map[int]*file, error) {
 	found := map[int]*file{}
 	for {
-		r, err := c.next()
+		rows, err := c.next()
 		switch {
 		case err == io.EOF:
 			return found, nil
 		case err != nil:
 			return nil, err
-		case !r.numbered || !r.located || r.partition >= maxPartitions:
-			return nil, c.fail(fmt.Errorf("row %d, counted from 0: no partition and offset: set examples.archive.partition and "+
-				"examples.archive.offset to the columns that have them", c.row-1))
 		}
-		f := found[r.partition]
+		partition, n := rows.partition(), int64(rows.Len())
+		if rows.Offset == unknown || partition == unknown || partition >= maxPartitions {
+			return nil, c.fail(fmt.Errorf("row %d, counted from 0: no partition and offset: set examples.archive.partition and "+
+				"examples.archive.offset to the columns that have them", c.row-n))
+		}
+		f := found[partition]
 		if f == nil {
-			f = &file{dataFile: of, first: r.Offset, sorted: true}
-			found[r.partition] = f
+			f = &file{dataFile: of, first: rows.Offset, sorted: true}
+			found[partition] = f
 		}
 		end := f.end.Load()
-		f.sorted, f.first = f.sorted && r.Offset >= end, min(f.first, r.Offset)
-		f.end.Store(max(end, r.Offset+1))
+		f.sorted, f.first = f.sorted && rows.Offset >= end, min(f.first, rows.Offset)
+		f.end.Store(max(end, rows.Offset+n))
 	}
 }
 
@@ -261,7 +263,7 @@ func (a *Archive) findEnd(ctx context.Context, number int, f *file) error {
 	r := &Range{archive: a, partition: number, files: []*file{f}, wanted: wanted(a.columns), to: -1}
 	defer r.Close()
 	for err == nil {
-		_, err = r.row(ctx)
+		_, err = r.rows(ctx)
 	}
 	if err == io.EOF {
 		return nil

@@ -68,7 +68,7 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 	r := a.Range(0, max(first, from), end, end)
 	defer r.Close()
 	for {
-		row, err := r.Next(context.Background())
+		found, err := r.Next(context.Background())
 		if err == io.EOF {
 			return rows, nil
 		}
@@ -79,11 +79,12 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 		if err != nil {
 			return nil, err
 		}
-		text := fmt.Sprint(row.Offset)
-		for _, c := range row.Copies {
-			text += " = " + filepath.Base(c.File)
+		for i := range int64(found.Len()) {
+			rows = append(rows, fmt.Sprint(found.Offset+i))
 		}
-		rows = append(rows, text)
+		for _, c := range found.Copies {
+			rows[len(rows)-1] += " = " + filepath.Base(c.File)
+		}
 	}
 }
 
@@ -198,9 +199,13 @@ func TestTimes(t *testing.T) {
 	a := arrowtest.Must(Open(t.Context(), Options{Files: folder, Timestamp: "meta.at"}, "t", nil))(t)
 	for partition := range a.Partitions() {
 		r := a.Range(partition, 0, 1000, 1000)
-		for i := range int64(1000) {
-			if row := arrowtest.Must(r.Next(t.Context()))(t); row.Time != first.UnixMilli()+i {
-				t.Fatalf("%s: the time of row %d is %d, expected %d", filepath.Base(row.File), i, row.Time, first.UnixMilli()+i)
+		for i := int64(0); i < 1000; {
+			rows := arrowtest.Must(r.Next(t.Context()))(t)
+			for row := range rows.Len() {
+				if at := rows.Time(row); at != first.UnixMilli()+i {
+					t.Fatalf("%s: the time of row %d is %d, expected %d", filepath.Base(rows.File), i, at, first.UnixMilli()+i)
+				}
+				i++
 			}
 		}
 		arrowtest.NoError(t, r.Close())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format/parquet"
@@ -23,19 +24,19 @@ type Range struct {
 	wanted    func(path string) bool
 	open      []*cursor
 	begun     bool
-	ahead     *Row   // the next row, also one before the range
-	failed    error  // there is none
+	ahead     *Rows  // the next rows, also those before the range
+	failed    error  // there are none
 	end       int64  // offset after the last row, or of the next one after a gap
 	file      string // of the last row; "": there was none
 }
 
-// cursor is an open file with its next row.
+// cursor is an open file with its next rows.
 type cursor struct {
 	*contents
-	head *Row
+	head *Rows
 	of   *file
-	next int64  // offset of the next row of a file whose rows do not have theirs
-	rows []*Row // of a file that is not sorted: those after head; nil: it is sorted
+	next int64   // offset of the next row of a file whose rows do not have theirs
+	rows []*Rows // of a file that is not sorted: those after head; nil: it is sorted
 }
 
 // Range returns a reader of the rows of a partition with offsets in [from, to). Those before the offset needed must not be missing.
@@ -67,26 +68,26 @@ func (r *Range) choose(likely bool) {
 	r.files = append(r.files, all[later:max(later, search(r.to))]...)
 }
 
-// Next returns the next row, with its copies; io.EOF after the last. An error is a *[GapError] if no file has the offsets before the next
-// row, or before the end, and rows before the offset needed are missing. The next call continues after them.
-func (r *Range) Next(ctx context.Context) (*Row, error) {
+// Next returns the next rows, or one row with its copies; io.EOF after the last. An error is a *[GapError] if no file has the offsets
+// before the next row, or before the end, and rows before the offset needed are missing. The next call continues after them.
+func (r *Range) Next(ctx context.Context) (*Rows, error) {
 	for {
-		row, err := r.next(ctx)
+		rows, err := r.next(ctx)
 		gap, is := errors.AsType[*GapError](err)
 		if err == io.EOF {
 			gap = &GapError{Topic: r.archive.Topic, Partition: r.partition, From: max(r.end, r.from), To: r.to}
 		} else if !is {
-			return row, err
+			return rows, err
 		}
 		if gap.To = min(gap.To, r.needed); gap.From >= gap.To {
 			if is {
 				continue
 			}
-			return row, err
+			return rows, err
 		}
 		if !r.leftOut {
 			r.end = max(r.end, gap.To)
-			return row, gap
+			return rows, gap
 		}
 		_ = r.Close() // only read
 		again := Range{archive: r.archive, partition: r.partition, from: gap.From, to: r.to, needed: r.needed, wanted: r.wanted}
@@ -95,29 +96,34 @@ func (r *Range) Next(ctx context.Context) (*Row, error) {
 	}
 }
 
-// next returns the next row. An error is a *[GapError] if the rows before it are not there, which the next call returns.
-func (r *Range) next(ctx context.Context) (*Row, error) {
+// next returns the next rows. An error is a *[GapError] if the rows before them are not there, which the next call returns.
+func (r *Range) next(ctx context.Context) (*Rows, error) {
 	if !r.begun {
-		r.ahead, r.failed = r.row(ctx)
+		r.ahead, r.failed = r.rows(ctx)
 		r.begun, r.end = true, r.from
 	}
 	for r.failed == nil {
-		row := r.ahead
-		if row.Offset >= r.to {
+		rows := r.ahead
+		if rows.Offset >= r.to {
 			r.failed = io.EOF
 			break
 		}
-		another, end := row.File != r.file, max(r.end, r.from)
-		r.file, r.end = row.File, row.Offset
-		if another && end < row.Offset {
-			return nil, &GapError{Topic: r.archive.Topic, Partition: r.partition, From: end, To: row.Offset}
+		another, end := rows.File != r.file, max(r.end, r.from)
+		r.file, r.end = rows.File, rows.Offset
+		if another && end < rows.Offset {
+			return nil, &GapError{Topic: r.archive.Topic, Partition: r.partition, From: end, To: rows.Offset}
 		}
-		r.end++
-		for r.ahead, r.failed = r.row(ctx); r.failed == nil && r.ahead.Offset == row.Offset; r.ahead, r.failed = r.row(ctx) {
-			row.Copies = append(row.Copies, r.ahead)
+		if n := r.to - rows.Offset; n < int64(rows.Len()) {
+			rows, r.ahead = rows.Cut(0, int(n)), rows.Cut(int(n), rows.Len())
+		} else {
+			r.ahead, r.failed = r.rows(ctx)
 		}
-		if row.Offset >= r.from {
-			return row, nil
+		r.end += int64(rows.Len())
+		for ; r.failed == nil && r.ahead.Offset == rows.Offset; r.ahead, r.failed = r.rows(ctx) {
+			rows.Copies = append(rows.Copies, r.ahead)
+		}
+		if before := max(0, r.from-rows.Offset); before < int64(rows.Len()) {
+			return rows.Cut(int(before), rows.Len()), nil
 		}
 	}
 	return nil, r.failed
@@ -136,10 +142,10 @@ func (e *GapError) Error() string {
 		"examples.archive.files, or set examples.archive.on_gap to %s to count them as lost", e.Topic, e.Partition, e.From, e.To-1, GapContinue)
 }
 
-// row returns the next row of all open files, and opens those that may have it.
-func (r *Range) row(ctx context.Context) (*Row, error) {
+// rows returns the next rows of all open files, and opens those that may have them. A row that may be in several files is returned alone.
+func (r *Range) rows(ctx context.Context) (*Rows, error) {
 	for {
-		first := -1
+		first, limit := -1, int64(math.MaxInt64) // the open file with the next row, and the offset of the next row in another file
 		for i, c := range r.open {
 			if first < 0 || c.head.Offset < r.open[first].head.Offset {
 				first = i
@@ -158,8 +164,20 @@ func (r *Range) row(ctx context.Context) (*Row, error) {
 		if first < 0 {
 			return nil, io.EOF
 		}
+		for i, c := range r.open {
+			if i != first {
+				limit = min(limit, c.head.Offset)
+			}
+		}
+		if len(r.files) > 0 {
+			limit = min(limit, r.files[0].first)
+		}
 		c := r.open[first]
-		row := c.head
+		rows := c.head
+		if n := max(1, limit-rows.Offset); n < int64(rows.Len()) {
+			c.head = rows.Cut(int(n), rows.Len())
+			return rows.Cut(0, int(n)), nil
+		}
 		more, err := r.advance(c)
 		if err != nil {
 			return nil, err
@@ -168,7 +186,7 @@ func (r *Range) row(ctx context.Context) (*Row, error) {
 			_ = c.Close() // only read
 			r.open = slices.Delete(r.open, first, first+1)
 		}
-		return row, nil
+		return rows, nil
 	}
 }
 
@@ -195,22 +213,24 @@ func (r *Range) begin(ctx context.Context, f *file) error {
 
 // load reads all rows of a file that is not sorted.
 func (r *Range) load(c *cursor) (more bool, err error) {
-	var rows []*Row
+	var rows []*Rows
 	for {
 		if more, err = r.advance(c); err != nil || !more {
 			break
 		}
-		rows = append(rows, c.head)
+		for i := range c.head.Len() {
+			rows = append(rows, c.head.Cut(i, i+1))
+		}
 	}
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	slices.SortStableFunc(rows, func(a, b *Row) int { return cmp.Compare(a.Offset, b.Offset) })
+	slices.SortStableFunc(rows, func(a, b *Rows) int { return cmp.Compare(a.Offset, b.Offset) })
 	c.head, c.rows = rows[0], rows[1:]
 	return true, nil
 }
 
-// advance reads the next row of the partition; false: there is none.
+// advance reads the next rows of the partition; false: there are none.
 func (r *Range) advance(c *cursor) (more bool, err error) {
 	if c.rows != nil {
 		if len(c.rows) > 0 {
@@ -219,7 +239,7 @@ func (r *Range) advance(c *cursor) (more bool, err error) {
 		return more, nil
 	}
 	for {
-		row, err := c.contents.next()
+		rows, err := c.contents.next()
 		if err == io.EOF {
 			c.of.end.Store(max(c.of.end.Load(), c.next))
 			return false, nil
@@ -227,22 +247,23 @@ func (r *Range) advance(c *cursor) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		indexed := r.archive.layout.of == nil
-		if row.located && row.partition != r.partition {
+		n := int64(rows.Len())
+		indexed, partition := r.archive.layout.of == nil, rows.partition()
+		if partition != unknown && partition != r.partition {
 			if indexed {
 				continue
 			}
 			return false, c.fail(fmt.Errorf("row %d, counted from 0, is of partition %d, and the name of the file says %d: is it a file of "+
-				"another topic?", c.row-1, row.partition, r.partition))
+				"another topic?", c.row-n, partition, r.partition))
 		}
-		if !row.numbered {
-			row.Offset = c.next
+		if rows.Offset == unknown {
+			rows.Offset = c.next
 		}
-		if row.Offset < c.next && !indexed {
-			return false, c.fail(fmt.Errorf("row %d, counted from 0, has the offset %d: expected at least %d", c.row-1, row.Offset, c.next))
+		if rows.Offset < c.next && !indexed {
+			return false, c.fail(fmt.Errorf("row %d, counted from 0, has the offset %d: expected at least %d", c.row-n, rows.Offset, c.next))
 		}
-		c.next = row.Offset + 1
-		c.head = row
+		c.next = rows.Offset + n
+		c.head = rows
 		return true, nil
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
@@ -20,46 +22,123 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Row is a row of an archive as the message that it was.
-type Row struct {
-	Offset  int64
-	Time    int64  // in milliseconds since 1970; 0: unknown
-	Key     string // "": none, or unknown
-	Value   []byte
-	Decoded *tabular.Cell // nil: Value is the value on the topic
-	File    string
-	// Copies are further rows with the offset.
-	Copies []*Row
+// Rows are rows of a file that follow each other, as the messages that they were, with consecutive offsets.
+type Rows struct {
+	File   string
+	Offset int64 // of the first row
+	// Copies are further rows with the offset. Then there is only one row.
+	Copies []*Rows
 
-	cell      tabular.Cell
-	partition int
-	located   bool // the row has its partition
-	numbered  bool // the row has its offset
+	of       *block
+	from, to int // the rows in the block
+}
+
+// Len returns the number of rows, at least 1.
+func (r *Rows) Len() int { return r.to - r.from }
+
+// Cut returns the rows from one on, before another. Copies stay with the first row.
+func (r *Rows) Cut(from, to int) *Rows {
+	cut := *r
+	cut.Offset, cut.from, cut.to = r.Offset+int64(from), r.from+from, r.from+to
+	return &cut
+}
+
+// Time returns the time of a message, in milliseconds since 1970; 0: unknown.
+func (r *Rows) Time(row int) int64 { return r.of.messages[r.from+row].time }
+
+// Key returns the key of a message; "": none, or unknown.
+func (r *Rows) Key(row int) string { return r.of.messages[r.from+row].key }
+
+// Value returns the value of a message on the topic, unless it is decoded: then that is JSON, or nil.
+func (r *Rows) Value(row int) (value []byte, decoded *tabular.Cell) {
+	of := r.of.cell
+	if all := r.of.all; all != nil {
+		of = arrow.Nested{Of: all, Row: r.from + row}.Cell()
+	}
+	if text, isText := of.Word(); isText {
+		return []byte(text), nil
+	} else if !of.Null() {
+		decoded = &of
+	}
+	return r.of.json, decoded
+}
+
+// All returns rows of the file that are read together, among which these are from one on; nil: the file is not read so, or some are null.
+func (r *Rows) All() (all *arrowvalue.Values, from int) {
+	if r.of.all == nil || r.of.all.Column.NullN() > 0 {
+		return nil, 0
+	}
+	return r.of.all, r.from
+}
+
+// partition returns the partition of the messages; unknown: the rows do not have it.
+func (r *Rows) partition() int { return r.of.messages[r.from].partition }
+
+// alike returns the number of the first rows that are of the same partition and have consecutive offsets, or that have neither.
+func (r *Rows) alike() int {
+	messages := r.of.messages[r.from:r.to]
+	for i := 1; i < len(messages); i++ {
+		before, m := messages[i-1], messages[i]
+		if m.partition != before.partition || m.offset != before.offset+1 && (m.offset != unknown || before.offset != unknown) {
+			return i
+		}
+	}
+	return len(messages)
+}
+
+// block are rows of a file that are decoded together.
+type block struct {
+	messages []message
+	all      *arrowvalue.Values // the values; nil: there is one row
+	cell     tabular.Cell       // its value
+	json     []byte             // and the JSON of it; nil: it is not JSON
+}
+
+// message is what rows have beside the value of the message.
+type message struct {
+	partition int // unknown: the row does not have it
+	offset    int64
+	time      int64 // 0: unknown
+	key       string
+}
+
+// unknown is the partition or the offset of a row that does not have it.
+const unknown = -1
+
+func messages(n int) []message {
+	return slices.Repeat([]message{{partition: unknown, offset: unknown}}, n)
 }
 
 // set sets a property that a column has.
-func (r *Row) set(property int, v tabular.Cell) error {
-	if v.Null() {
+func (m *message) set(property int, v tabular.Cell) error {
+	switch {
+	case v.Null():
 		return nil
-	}
-	switch property {
-	case atKey:
-		r.Key, _ = v.Text()
+	case property == atKey:
+		m.key, _ = v.Text()
 		return nil
-	case atTimestamp:
-		r.Time = timeOf(&v)
+	case property == atTimestamp:
+		m.time = timeOf(&v)
 		return nil
 	}
 	n, err := v.Whole()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return m.setWhole(property, n)
+}
+
+// setWhole is set for a number.
+func (m *message) setWhole(property int, n int64) error {
+	switch {
+	case property == atTimestamp:
+		m.time = n
 	case n < 0:
 		return fmt.Errorf("%d as partition or offset: expected at least 0", n)
 	case property == atPartition:
-		r.partition, r.located = int(min(n, maxPartitions)), true
+		m.partition = int(min(n, maxPartitions))
 	case property == atOffset:
-		r.Offset, r.numbered = n, true
+		m.offset = n
 	}
 	return nil
 }
@@ -83,10 +162,10 @@ func timeOf(v *tabular.Cell) int64 {
 	return t.UnixMilli()
 }
 
-// rows are the rows of a file in a format.
-type rows interface {
+// decoder decodes the rows of a file in a format.
+type decoder interface {
 	// next returns the next rows, at least one; io.EOF after the last. They are valid after the next call too.
-	next() ([]Row, error)
+	next() (*block, error)
 	io.Closer
 }
 
@@ -95,8 +174,8 @@ type contents struct {
 	name    string
 	file    openFile
 	content *input.Content
-	rows    rows
-	ahead   []Row
+	rows    decoder
+	ahead   Rows    // the rows that were decoded
 	row     int64   // number of rows that were read
 	deleted []int64 // numbers of later rows that are deleted
 }
@@ -160,34 +239,33 @@ func (c *contents) fail(err error) error {
 	return input.WholeFile(c.name, err)
 }
 
-// next returns the next row that is not deleted; io.EOF after the last.
-func (c *contents) next() (r *Row, err error) {
+// next returns the next rows that are not deleted, of one partition; io.EOF after the last. Their Offset is unknown if they do not have it.
+func (c *contents) next() (*Rows, error) {
 	for {
-		if len(c.ahead) == 0 {
-			if c.ahead, err = c.rows.next(); err != nil {
+		if c.ahead.Len() == 0 {
+			of, err := c.rows.next()
+			if err != nil {
 				if !errors.As(err, new(*input.Error)) && err != io.EOF {
 					err = fmt.Errorf("row %d, counted from 0: %w", c.row, err)
 				}
 				return nil, c.fail(err)
 			}
+			c.ahead = Rows{File: c.name, of: of, to: len(of.messages)}
 		}
-		r, c.ahead = &c.ahead[0], c.ahead[1:]
-		r.File = c.name
-		c.row++
-		if len(c.deleted) == 0 || c.deleted[0] != c.row-1 {
-			return r, nil
+		n, deleted := c.ahead.alike(), false
+		if len(c.deleted) > 0 {
+			if deleted = c.deleted[0] == c.row; deleted {
+				n, c.deleted = 1, c.deleted[1:]
+			} else {
+				n = int(min(int64(n), c.deleted[0]-c.row))
+			}
 		}
-		c.deleted = c.deleted[1:]
-	}
-}
-
-// setValue sets the value of the message.
-func (r *Row) setValue(v tabular.Cell) {
-	if text, isText := v.Word(); isText {
-		r.Value = []byte(text)
-	} else if !v.Null() {
-		r.cell = v
-		r.Decoded = &r.cell
+		rows := c.ahead.Cut(0, n)
+		rows.Offset = rows.of.messages[rows.from].offset
+		c.ahead.from += n
+		if c.row += int64(n); !deleted {
+			return rows, nil
+		}
 	}
 }
 
@@ -208,7 +286,7 @@ func newFound(columns [properties][]string) (f found) {
 }
 
 // set sets the properties that columns of a row have.
-func (f *found) set(r *Row, row tabular.Cell) error {
+func (f *found) set(m *message, row tabular.Cell) error {
 	if len(f.of) == 0 {
 		return nil
 	}
@@ -221,7 +299,7 @@ func (f *found) set(r *Row, row tabular.Cell) error {
 			continue
 		}
 		before = property
-		if err := r.set(property, f.cells[column]); err != nil {
+		if err := m.set(property, f.cells[column]); err != nil {
 			return err
 		}
 	}
@@ -248,7 +326,7 @@ type records struct {
 // batchRows is the number of rows that are decoded at a time.
 const batchRows = 1024
 
-func (d *records) next() ([]Row, error) {
+func (d *records) next() (*block, error) {
 	if d.failed != nil {
 		return nil, d.failed
 	}
@@ -256,31 +334,51 @@ func (d *records) next() ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := arrow.RowsOf(batch)
-	rows := make([]Row, batch.NumRows())
-	of := all
+	rows := arrow.RowsOf(batch)
+	b := &block{messages: messages(int(batch.NumRows())), all: rows}
 	if d.value != "" {
-		of = cmp.Or(all.Named(d.value), all)
-	}
-	for i := range rows {
-		rows[i].setValue(arrow.Nested{Of: of, Row: i}.Cell())
+		b.all = cmp.Or(rows.Named(d.value), rows)
 	}
 	for property, names := range d.columns {
 		var column *arrowvalue.Values
 		for _, name := range names {
-			column = cmp.Or(column, all.Named(name), arrow.At(all, name))
+			column = cmp.Or(column, rows.Named(name), arrow.At(rows, name))
 		}
-		for i := 0; i < len(rows) && column != nil; i++ {
-			if err := rows[i].set(property, arrow.Nested{Of: column, Row: i}.Cell()); err != nil {
-				rows, d.failed = rows[:i], err
-				break
-			}
+		if column == nil {
+			continue
+		}
+		if n, err := setAll(b.messages, property, column); err != nil {
+			b.messages, d.failed = b.messages[:n], err
 		}
 	}
-	if len(rows) == 0 {
+	if len(b.messages) == 0 {
 		return nil, d.failed
 	}
-	return rows, nil
+	return b, nil
+}
+
+// setAll sets a property that a column has in rows. With an error it returns the number of rows before that with the error.
+func setAll(messages []message, property int, column *arrowvalue.Values) (n int, err error) {
+	whole := column.Type == arrowvalue.Whole && !column.Unsigned() && property != atKey
+	for i := range messages {
+		switch {
+		case column.Null(i):
+			continue
+		case whole:
+			n, _ := column.Whole(i)
+			err = messages[i].setWhole(property, n)
+		case column.Type == arrowvalue.Moment && property == atTimestamp:
+			messages[i].time = column.Moment(i).Add(time.Millisecond / 2).UnixMilli() // rounded
+		case column.Type == arrowvalue.Text && property == atKey:
+			messages[i].key = strings.Clone(column.Text(i)) // the text is a part of the batch
+		default:
+			err = messages[i].set(property, arrow.Nested{Of: column, Row: i}.Cell())
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(messages), nil
 }
 
 // container are the rows of an Avro container file.
@@ -290,7 +388,7 @@ type container struct {
 	value string // as of records
 }
 
-func (d *container) next() ([]Row, error) {
+func (d *container) next() (*block, error) {
 	members, row, err := d.AvroRows.Next()
 	if err != nil {
 		return nil, err
@@ -299,12 +397,8 @@ func (d *container) next() ([]Row, error) {
 	if member, has := members[d.value]; has && d.value != "" {
 		of = typed.AvroCell(member)
 	}
-	rows := make([]Row, 1)
-	rows[0].setValue(of)
-	if err := d.set(&rows[0], row); err != nil {
-		return nil, err
-	}
-	return rows, nil
+	b := &block{messages: messages(1), cell: of}
+	return b, d.set(&b.messages[0], row)
 }
 
 // lines are the rows of a file with JSON in each line.
@@ -318,7 +412,7 @@ type lines struct {
 // Close implements io.Closer. The content is closed by its owner.
 func (d *lines) Close() error { return nil }
 
-func (d *lines) next() ([]Row, error) {
+func (d *lines) next() (*block, error) {
 	line := []byte(nil)
 	for text := ""; text == "" || text == "[" || text == "]"; text = string(line) {
 		var err error
@@ -327,21 +421,19 @@ func (d *lines) next() ([]Row, error) {
 		}
 		line = bytes.TrimSuffix(bytes.TrimSpace(line), []byte(",")) // of an array with an item in each line
 	}
-	rows := make([]Row, 1)
+	b := &block{messages: messages(1)}
 	row, of, err := d.parse(bytes.Clone(line))
 	if err == nil {
-		err = d.set(&rows[0], tabular.JSON(row))
+		err = d.set(&b.messages[0], tabular.JSON(row))
 	}
 	if err != nil {
 		return nil, d.FailLine(err)
 	}
-	rows[0].setValue(tabular.JSON(of))
-	if rows[0].Decoded == nil {
-		rows[0].Value = bytesOf(rows[0].Value)
-	} else {
-		rows[0].Value = of
+	b.cell, b.json = tabular.JSON(of), of
+	if text, isText := b.cell.Word(); isText {
+		b.cell, b.json = tabular.Word(string(bytesOf([]byte(text)))), nil
 	}
-	return rows, nil
+	return b, nil
 }
 
 // parse returns a row, which may be in an envelope of `schema` and `payload`, and the value of the message, which may be in a column.

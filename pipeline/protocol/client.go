@@ -72,6 +72,11 @@ func (c *Client) Between(ctx context.Context, topic string, partition int, from,
 	return between(ctx, c.Log, topic, partition, from, to)
 }
 
+// Read is [Client.Between], but yields messages of an archive with consecutive offsets together.
+func (c *Client) Read(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
+	return together(ctx, c.Log, topic, partition, from, to)
+}
+
 // Remaining is [Client.Between] for the part of the range that is still on the partition, also if messages are deleted meanwhile.
 func (c *Client) Remaining(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {

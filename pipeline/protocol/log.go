@@ -35,9 +35,9 @@ type Log interface {
 	Subscribe(ctx context.Context, wake <-chan struct{}, from ...Position) Subscription
 }
 
-// Reader reads messages one by one. Next returns [io.EOF] after the last.
+// Reader reads messages in order.
 type Reader interface {
-	// Next waits for a message and returns it. At the end of the range it returns [io.EOF].
+	// Next waits for a message and returns it, or several with consecutive offsets from a file. At the end of the range it returns [io.EOF].
 	Next(ctx context.Context) (Message, error)
 	Close() error
 }
@@ -49,10 +49,37 @@ type Message struct {
 	Time   time.Time
 	// File is the file of an archive with the message; "": the topic has it.
 	File string
-	// Row is the decoded value of a message from a file, as ingest.MessageOf accepts it. Nil means that Value has it.
-	Row any
-	// Copy is the same message in an archive. Nil means that the archive does not have it.
+	// Rows has the decoded value of a message from a file, and those of the messages after it, as ingest accepts them. Nil means that Value
+	// has it, and that the message is alone.
+	Rows Rows
+	// Copy is the same message in an archive. Nil means that the archive does not have it. A message with a copy is alone.
 	Copy *Message
+}
+
+// Rows are messages of a file with consecutive offsets.
+type Rows interface {
+	// Len returns the number of messages, at least 1.
+	Len() int
+	// Time returns the timestamp of a message in milliseconds since 1970; 0: unknown.
+	Time(message int) int64
+	// Part returns the messages from one on, before another.
+	Part(from, to int) Message
+}
+
+// Len returns the number of messages: 1, unless they are rows of a file.
+func (m Message) Len() int {
+	if m.Rows == nil {
+		return 1
+	}
+	return m.Rows.Len()
+}
+
+// Part returns the messages from one on, before another.
+func (m Message) Part(from, to int) Message {
+	if to-from == m.Len() {
+		return m
+	}
+	return m.Rows.Part(from, to)
 }
 
 // Position is the start of a subscription on a partition.
@@ -82,6 +109,19 @@ type Delivery struct {
 
 // between is [Client.Between] on a log.
 func between(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		for m, err := range together(ctx, log, topic, partition, from, to) {
+			for i := range m.Len() {
+				if !yield(m.Part(i, i+1), err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// together is [Client.Read] on a log.
+func together(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		r := log.Range(topic, partition, from, to)
 		defer func() { _ = r.Close() }() // only read from

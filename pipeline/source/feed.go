@@ -60,9 +60,9 @@ func newInput(topic string, rows bool, bounds coverage.Span) *input {
 	return &input{topic: topic, rows: rows, end: bounds.To, JoinInput: examples.JoinInput{Partition: bounds.Partition}}
 }
 
-// see records that a message was read.
+// see records that a message, or several, were read.
 func (in *input) see(m protocol.Message) {
-	in.Next, in.Last = m.Offset+1, protocol.MarkOf(in.Partition, m).Checksum
+	in.Next, in.Last = m.Offset+int64(m.Len()), protocol.MarkOf(in.Partition, m).Checksum
 }
 
 // position returns the position up to which a partition was read.
@@ -73,7 +73,20 @@ func (in *input) position() schemas.TopicPosition {
 // added is a message whose rows are in the batch.
 type added struct {
 	value ingest.TopicMessage
-	label string // its outcome, if rows wait for them
+	label string           // its outcome, if rows wait for them
+	rows  protocol.Message // messages of an archive that were added together; the zero value: value is the only one
+}
+
+// each returns the messages one by one.
+func (a added) each() (all []added) {
+	if a.rows.Rows == nil {
+		return []added{a}
+	}
+	for i := range a.rows.Len() {
+		m := a.rows.Part(i, i+1)
+		all = append(all, added{value: ingest.MessageOf(a.value.Partition, m.Offset, m.Time, m.Message, m.Rows)})
+	}
+	return all
 }
 
 var (
@@ -253,27 +266,84 @@ func (f *Feed) record(ctx context.Context) error {
 	return err
 }
 
-// handle processes a message of a partition.
+// handle processes a message of a partition, or several of an archive.
 func (f *Feed) handle(ctx context.Context, in *input, m protocol.Message) error {
 	if in.join != nil {
 		return f.joinMessage(ctx, in, m)
 	}
-	value, err := f.valueOf(ctx, in.Partition, m)
-	if err == nil {
-		err = f.put(ctx, added{value: value})
+	for from, length := 0, m.Len(); from < length; {
+		part := m.Part(from, length)
+		if n := f.putRows(in.Partition, part); n > 0 {
+			part = part.Part(0, n)
+		} else {
+			part = part.Part(0, 1)
+			value, err := f.valueOf(ctx, in.Partition, part)
+			if err == nil {
+				err = f.put(ctx, added{value: value})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		in.see(part)
+		if err := f.afterEvent(ctx); err != nil {
+			return err
+		}
+		from += part.Len()
 	}
-	if err != nil {
-		return err
+	return nil
+}
+
+// putRows adds the first messages of an archive to the batch, and returns their number; 0: put must add the first one.
+func (f *Feed) putRows(partition int, m protocol.Message) (n int) {
+	if m.Rows == nil || m.Copy != nil {
+		return 0
 	}
-	in.see(m)
-	return f.afterEvent(ctx)
+	first, near := f.times[0], 0
+	for near < m.Len() {
+		at := m.Rows.Time(near)
+		if first = cmp.Or(first, at); f.isApart(first, at) {
+			break
+		}
+		near++
+	}
+	if near > 0 {
+		n = f.values.AddRows(partition, m.Offset, m.Part(0, near).Rows)
+	}
+	if n == 0 {
+		return 0
+	}
+	for i := range n {
+		f.addTime(m.Rows.Time(i))
+	}
+	if f.values.Watches() {
+		f.batch = append(f.batch, added{value: ingest.TopicMessage{Partition: partition}, rows: m.Part(0, n)})
+	}
+	if f.since.IsZero() {
+		f.since = f.Clock.Now()
+	}
+	return n
+}
+
+// isApart reports whether rows at a time can't be in the batch, whose first rows are of another time. A window of time drops whole
+// messages, so the rows of one are not of times that are far apart.
+func (f *Feed) isApart(first, at int64) bool {
+	apart := f.Job.Retrain.Window.Time.Milliseconds() / partsOfWindow
+	return apart > 0 && first > 0 && at > first+apart
+}
+
+// addTime adds the timestamp of a message to those of the batch.
+func (f *Feed) addTime(at int64) {
+	if at > 0 {
+		f.times = [2]int64{cmp.Or(f.times[0], at), max(f.times[1], at)}
+	}
 }
 
 // valueOf converts a message of the topic for ingest. It returns an error if the archive has another message at its offset.
 func (f *Feed) valueOf(ctx context.Context, partition int, m protocol.Message) (value ingest.TopicMessage, err error) {
-	value = ingest.MessageOf(partition, m.Offset, m.Time, m.Message, m.Row)
+	value = ingest.MessageOf(partition, m.Offset, m.Time, m.Message, m.Rows)
 	for c := m.Copy; c != nil && err == nil; c = c.Copy {
-		err = f.values.CheckCopy(ctx, value, m.File, ingest.MessageOf(partition, c.Offset, c.Time, c.Message, c.Row), c.File)
+		err = f.values.CheckCopy(ctx, value, m.File, ingest.MessageOf(partition, c.Offset, c.Time, c.Message, c.Rows), c.File)
 	}
 	return value, err
 }
@@ -289,9 +359,7 @@ func (f *Feed) put(ctx context.Context, m added) error {
 		}
 		return err
 	}
-	// A window of time drops whole messages, so the rows of one are not of times that are far apart.
-	apart := f.Job.Retrain.Window.Time.Milliseconds() / partsOfWindow
-	if apart > 0 && f.times[0] > 0 && value.Time > f.times[0]+apart {
+	if f.isApart(f.times[0], value.Time) {
 		if err := f.flush(ctx); err != nil {
 			return err
 		}
@@ -313,11 +381,8 @@ func (f *Feed) put(ctx context.Context, m added) error {
 	} else if f.values.Watches() {
 		f.batch = append(f.batch, m)
 	}
-	if err == nil && value.Time > 0 {
-		if f.times[0] == 0 {
-			f.times[0] = value.Time
-		}
-		f.times[1] = max(f.times[1], value.Time)
+	if err == nil {
+		f.addTime(value.Time)
 	}
 	if f.since.IsZero() {
 		f.since = f.Clock.Now()
@@ -356,24 +421,26 @@ func (f *Feed) refuseLost(ctx context.Context) error {
 	batch, rows := f.batch, map[string]int64{}
 	f.values.Take()
 	f.batch, f.times = nil, [2]int64{}
-	for _, m := range batch {
-		columns := lost.Of(m.value)
-		if len(columns) == 0 {
-			if err := f.put(ctx, m); err != nil {
+	for _, together := range batch {
+		for _, m := range together.each() {
+			columns := lost.Of(m.value)
+			if len(columns) == 0 {
+				if err := f.put(ctx, m); err != nil {
+					return err
+				}
+				continue
+			}
+			again, err := f.isQuarantined(ctx, f.Topic, m.value.Partition, m.value.Offset)
+			if err != nil {
 				return err
 			}
-			continue
-		}
-		again, err := f.isQuarantined(ctx, f.Topic, m.value.Partition, m.value.Offset)
-		if err != nil {
-			return err
-		}
-		if err := f.refuse(ctx, f.Topic, m.value, f.values.Lacks(ctx, m.value, columns)); err != nil {
-			return err
-		}
-		for column, n := range columns {
-			if !again {
-				rows[column] += n
+			if err := f.refuse(ctx, f.Topic, m.value, f.values.Lacks(ctx, m.value, columns)); err != nil {
+				return err
+			}
+			for column, n := range columns {
+				if !again {
+					rows[column] += n
+				}
 			}
 		}
 	}

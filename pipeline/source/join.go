@@ -308,7 +308,7 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 				return err
 			}
 		}
-		return f.put(ctx, added{ingest.Unpack(d.Partition, d.Offset, d.Value), said})
+		return f.put(ctx, added{value: ingest.Unpack(d.Partition, d.Offset, d.Value), label: said})
 	}
 }
 
@@ -419,9 +419,13 @@ type partitionReader struct {
 // inOrder processes the messages of partitions in timestamp order.
 func (f *Feed) inOrder(ctx context.Context, readers ...*partitionReader) error {
 	var open []*partitionReader
+	messages := f.Read
+	if f.joining != nil {
+		messages = f.Between // of several partitions, whose order is by time
+	}
 	for _, r := range readers {
 		var stop func()
-		r.read, stop = iter.Pull2(f.Between(ctx, r.topic, r.Partition, r.next, r.to))
+		r.read, stop = iter.Pull2(messages(ctx, r.topic, r.Partition, r.next, r.to))
 		defer stop()
 		more, err := f.readHead(r)
 		if err != nil {
@@ -472,7 +476,7 @@ func (f *Feed) readHead(r *partitionReader) (bool, error) {
 		case err != nil || !more:
 			return false, err
 		default:
-			r.head, r.next, r.time = m, m.Offset+1, max(r.time, outcome.TimeOf(m.Time))
+			r.head, r.next, r.time = m, m.Offset+int64(m.Len()), max(r.time, outcome.TimeOf(m.Time))
 			return true, nil
 		}
 	}

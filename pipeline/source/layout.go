@@ -123,7 +123,7 @@ func (f *Following) addWords(ctx context.Context, words *ingest.TopicWords, boun
 		if err != nil || words.Enough() {
 			return err
 		}
-		value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message, m.Row)
+		value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message, m.Rows)
 		err := f.whileAway(ctx, func(context.Context) error { return nil }, func() error { return words.Add(ctx, value) })
 		if err != nil {
 			return err

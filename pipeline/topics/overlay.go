@@ -102,14 +102,14 @@ type overlayReader struct {
 	below, written *ahead // of the source and of the topic. Nil means that they are not open.
 }
 
-// ahead reads messages, and holds the next one.
+// ahead reads messages, and holds the next ones.
 type ahead struct {
 	protocol.Reader
 	head protocol.Message
-	read bool // head is the next message
+	read bool // head has the next messages
 }
 
-// peek returns the next message, which is valid until the next call; nil: there is none.
+// peek returns the next message, with those after it, which is valid until the next call; nil: there is none.
 func (a *ahead) peek(ctx context.Context) (_ *protocol.Message, err error) {
 	if !a.read {
 		if a.head, err = a.Next(ctx); err == io.EOF {
@@ -122,10 +122,14 @@ func (a *ahead) peek(ctx context.Context) (_ *protocol.Message, err error) {
 	return &a.head, nil
 }
 
-// take returns the message that peek has returned.
-func (a *ahead) take() protocol.Message {
-	a.read = false
-	return a.head
+// take returns those messages that peek has returned which are before an offset, or the first one if that is not.
+func (a *ahead) take(before int64) protocol.Message {
+	m := a.head
+	n := max(1, min(before-m.Offset, int64(m.Len())))
+	if a.read = n < int64(m.Len()); a.read {
+		a.head = m.Part(int(n), m.Len())
+	}
+	return m.Part(0, int(n))
 }
 
 // Next implements protocol.Reader.
@@ -160,16 +164,18 @@ func (r *overlayReader) Next(ctx context.Context) (m protocol.Message, err error
 		switch {
 		case earlier == nil && written == nil:
 			return m, io.EOF
-		case written == nil || earlier != nil && earlier.Offset < written.Offset: // the topic is compacted
-			m = r.below.take()
+		case written == nil:
+			m = r.below.take(r.first)
+		case earlier != nil && earlier.Offset < written.Offset: // the topic is compacted
+			m = r.below.take(written.Offset)
 		default:
-			m = r.written.take()
+			m = r.written.take(0)
 			if earlier != nil && earlier.Offset == m.Offset {
-				archived := r.below.take()
+				archived := r.below.take(0)
 				m.Copy = &archived
 			}
 		}
-		r.next = m.Offset + 1
+		r.next = m.Offset + int64(m.Len())
 		return m, nil
 	}
 }
@@ -302,10 +308,10 @@ func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error)
 			}
 			r.open = r.listed.Range(r.partition, r.next, r.to, needed)
 		}
-		row, err := r.open.Next(ctx)
+		rows, err := r.open.Next(ctx)
 		if err == nil {
-			r.next = row.Offset + 1
-			return messageOf(row), nil
+			r.next = rows.Offset + int64(rows.Len())
+			return messageOf(rows), nil
 		}
 		gap, missing := errors.AsType[*archive.GapError](err)
 		if !missing {
@@ -324,21 +330,28 @@ func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error)
 	}
 }
 
-// messageOf returns the message that a row was, with its copies.
-func messageOf(row *archive.Row) protocol.Message {
-	m := protocol.Message{Message: wire.Message{Key: row.Key, Value: row.Value}, Offset: row.Offset, File: row.File}
-	if row.Decoded != nil {
-		m.Row = row.Decoded
+// messageOf returns the messages that rows were, or the one with its copies.
+func messageOf(rows *archive.Rows) protocol.Message {
+	value, decoded := rows.Value(0)
+	m := protocol.Message{Message: wire.Message{Key: rows.Key(0), Value: value}, Offset: rows.Offset, File: rows.File}
+	if decoded != nil || rows.Len() > 1 {
+		m.Rows = archivedMessages{rows}
 	}
-	if row.Time != 0 {
-		m.Time = time.UnixMilli(row.Time)
+	if at := rows.Time(0); at != 0 {
+		m.Time = time.UnixMilli(at)
 	}
-	for _, c := range slices.Backward(row.Copies) {
+	for _, c := range slices.Backward(rows.Copies) {
 		of := messageOf(c)
 		of.Copy, m.Copy = m.Copy, &of
 	}
 	return m
 }
+
+// archivedMessages are the messages that rows were.
+type archivedMessages struct{ *archive.Rows }
+
+// Part implements protocol.Rows.
+func (r archivedMessages) Part(from, to int) protocol.Message { return messageOf(r.Cut(from, to)) }
 
 // Close implements protocol.Reader.
 func (r *archivedRows) Close() error {

@@ -328,7 +328,7 @@ func (r *maker) add(ctx context.Context, partition int, offset int64, s *schemas
 	deleted, other := errors.As(err, new(*kafkalog.DeletedError)), false
 	switch {
 	case err == nil && m != nil:
-		if _, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message, m.Row)); err == nil {
+		if _, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message, m.Rows)); err == nil {
 			return false, nil
 		}
 		unusable, _ := ingest.Unusable(err)
@@ -397,7 +397,7 @@ func (r *maker) followed(ctx context.Context, partition int, offset int64) (*pro
 		s = &following{ahead: ahead{Reader: r.Log.Range(r.options.FromTopic, partition, offset, end)}}
 		r.following[partition] = s
 	}
-	for s.asked = offset; ; s.take() {
+	for s.asked = offset; ; s.take(offset) {
 		m, err := s.peek(ctx)
 		if err != nil {
 			delete(r.following, partition) // its errors are final
