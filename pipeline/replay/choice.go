@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -53,7 +54,7 @@ type chooser struct {
 }
 
 func newChooser(p *topics.Pipeline, by dispatch.Process, job topics.Job, plans planner, rows int64, rec event.Recorder) *chooser {
-	return &chooser{trials: trials{pipeline: p, process: by, job: job, word: "search", recorder: &notices{rec}}, plans: plans, rows: rows}
+	return &chooser{trials: trials{pipeline: p, process: by, job: job, word: "search", recorder: &notices{to: rec}}, plans: plans, rows: rows}
 }
 
 // Resolve returns the job with the stages that have the lowest holdout loss of the last link: a candidate, up to one of
@@ -275,12 +276,17 @@ func (f *found) enlarge(rows int64) {
 	f.end = len(f.stages)
 }
 
-// notices forwards only the notices of a search, since its runs are not those of the user.
-type notices struct{ to event.Recorder }
+// notices forwards only the notices of a search, since its runs are not those of the user, and one that all runs give only once.
+type notices struct {
+	to   event.Recorder
+	said sync.Map // of event.Noticed
+}
 
 func (n *notices) Record(e event.Event) {
 	if notice, ok := e.(event.Noticed); ok {
-		n.to.Record(notice)
+		if _, said := n.said.LoadOrStore(notice, true); !said {
+			n.to.Record(notice)
+		}
 	}
 }
 
