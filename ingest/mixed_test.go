@@ -156,27 +156,6 @@ func rowsOfRequest(t *testing.T, o layout.Options, want layout.Features, rows []
 	return &filled
 }
 
-// Invalid settings of hashing are reported by key.
-func TestHashCheck(t *testing.T) {
-	for _, test := range []struct {
-		hash        layout.Hash
-		categorical []string
-		want        string
-	}{
-		{layout.Hash{}, nil, "[]"},
-		{layout.Hash{Columns: 8, Cross: layout.Crosses{{"a", "b"}}}, []string{"a", "b"}, "[]"},
-		{layout.Hash{Columns: 1 << 27}, []string{"a"}, "[hash.columns: 134217728: expected a whole number from 1 to 67108864, or 0 for none]"},
-		{layout.Hash{Columns: 8}, nil, "[hash.columns: 8: expected columns under examples.categorical, whose words are hashed]"},
-		{layout.Hash{Cross: layout.Crosses{{"a", "b"}}}, []string{"a", "b"}, "[hash.cross: [[a b]]: expected prepare.hash.columns too, such as 2^22]"},
-		{layout.Hash{Columns: 8, Cross: layout.Crosses{{"a", "c"}}}, []string{"a", "b"}, "[hash.cross: [a c]: expected different columns of examples.categorical]"},
-		{layout.Hash{Columns: 8, Cross: layout.Crosses{{"a"}}}, []string{"a"}, "[hash.cross: [a]: expected two or more columns]"},
-	} {
-		if got := fmt.Sprint(test.hash.Check(test.categorical)); got != test.want {
-			t.Errorf("%v: %s, expected %s", test.hash, got, test.want)
-		}
-	}
-}
-
 // countedOptions are the options of texts with a counted vocabulary.
 func countedOptions(columns, phrases int) Options {
 	o := Defaults()
