@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 
+	formatparquet "github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -126,6 +128,30 @@ func TestParquetErrors(t *testing.T) {
 		if _, _, _, got := readAs(t, "a.parquet", content, nil); got != want {
 			t.Errorf("%s, expected %s", got, want)
 		}
+	}
+}
+
+// A file in which a bit has changed has all of its rows, or is an error: it never ends early.
+func TestDamagedParquet(t *testing.T) {
+	b := table{fields: []arrow.Field{nullable("x", arrow.PrimitiveTypes.Float64), nullable("label", arrow.BinaryTypes.String)}}
+	for i := range 20 {
+		b.rows = append(b.rows, fmt.Sprintf(`{"x":%d,"label":"a"}`, i))
+	}
+	content := b.parquet(t, parquet.MaxRowsPerRowGroup(8))
+	for bit := 0; bit < 8*len(content); bit += 3 {
+		content[bit/8] ^= 1 << (bit % 8)
+		r, err := formatparquet.Open(bytes.NewReader(content), int64(len(content)), formatparquet.Columns{})
+		rows := int64(0)
+		for err == nil {
+			var batch arrow.Record
+			if batch, err = r.Next(7, nil); err == nil {
+				rows += batch.NumRows()
+			}
+		}
+		if err == io.EOF && rows != 20 {
+			t.Fatalf("with bit %d of byte %d of %d changed there are %d rows, without an error", bit%8, bit/8, len(content), rows)
+		}
+		content[bit/8] ^= 1 << (bit % 8)
 	}
 }
 

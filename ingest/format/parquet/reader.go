@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -106,13 +107,18 @@ func (d *Reader) Next(n int, read func(column int) bool) (_ arrow.Record, err er
 	}
 	n = int(min(d.left, int64(n)))
 	d.left -= int64(n)
+	isLast := d.left == 0
 	columns := make([]arrow.Array, len(d.schema.Fields()))
 	for i := range columns {
 		switch t := d.schema.Field(i).Type; {
 		case read != nil && !read(i):
 			columns[i] = array.MakeArrayOfNull(memory.DefaultAllocator, t, n)
 		case i < len(d.columns):
-			if err := d.columns[i].append(n); err != nil {
+			err := d.columns[i].append(n)
+			if err == nil && isLast {
+				err = d.columns[i].end()
+			}
+			if err != nil {
 				return nil, &tabular.ColumnError{Column: i, Err: err}
 			}
 			columns[i] = d.columns[i].builder.NewArray()
@@ -191,7 +197,7 @@ func (n *node) append(rows int) error {
 			if v, err := l.need(); err != nil {
 				return err
 			} else if v.RepetitionLevel() != 0 {
-				return errTooFew
+				return errOtherValues
 			}
 		}
 		if err := n.next(); err != nil {
@@ -200,7 +206,17 @@ func (n *node) append(rows int) error {
 	}
 	for _, l := range n.leaves {
 		if v, err := l.peek(); err != nil || v != nil && v.RepetitionLevel() != 0 {
-			return errors.Join(err, errTooFew)
+			return errors.Join(err, errOtherValues)
+		}
+	}
+	return nil
+}
+
+// end returns an error if there are values behind those of all rows.
+func (n *node) end() error {
+	for _, l := range n.leaves {
+		if v, err := l.peek(); err != nil || v != nil {
+			return cmp.Or(err, errOtherValues)
 		}
 	}
 	return nil
@@ -292,8 +308,8 @@ type leaf struct {
 	at     int // of the next value in ahead
 }
 
-// errTooFew means that a column ends before the others, or has parts of other rows.
-var errTooFew = fmt.Errorf("not the values that the file announces: %w", io.ErrUnexpectedEOF)
+// errOtherValues means that a column ends before the last row or after it, or has parts of other rows.
+var errOtherValues = fmt.Errorf("not the values that the file announces: %w", io.ErrUnexpectedEOF)
 
 // maxValues is the number of values read at a time.
 const maxValues = 1024
@@ -327,7 +343,7 @@ func (l *leaf) peek() (*parquet.Value, error) {
 func (l *leaf) need() (*parquet.Value, error) {
 	v, err := l.peek()
 	if v == nil && err == nil {
-		err = errTooFew
+		err = errOtherValues
 	}
 	return v, err
 }
