@@ -275,8 +275,6 @@ func TestBadVocabulary(t *testing.T) {
 	}{
 		{"no words", "kind,message\na,...\nb,\n", nil, "rows.csv: no text has a word"},
 		{"not UTF-8", "kind,message\na,b\nc,\xff\n", nil, `rows.csv: line 3, column 1 ("message"): a text that is not UTF-8: convert the file`},
-		{"too many columns", "kind,message\na,b\n", func(o *Options) { o.Words.Columns = 1048576 + 1 }, "words.columns: 1048577: expected a whole number from 1 to 1048576"},
-		{"no such vocabulary", "kind,message\na,b\n", func(o *Options) { o.Words.Vocabulary = "guessed" }, `words.vocabulary: guessed: expected hashed or counted`},
 		{"no files", "kind,message\na,b\n", func(o *Options) { o.Train = nil }, "words.vocabulary: counted: expected files under examples.train, in which its words are found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
