@@ -104,7 +104,7 @@ func busy(t *testing.T, ctx context.Context) float64 {
 // least of several measurements, as other processes take processors and caches from the browser.
 func TestPageIsQuick(t *testing.T) {
 	board := NewBoard()
-	board.Put(simulated(1000, 100, 0))
+	board.Put(simulated(t, 1000, 100, 0))
 	url, ctx := serving(t, board), tab(t)
 	must(chromedp.Call(ctx, performance.Enable,
 		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}))(t)
@@ -122,7 +122,7 @@ func TestPageIsQuick(t *testing.T) {
 	var updates []float64
 	for n := 1; n <= 10; n++ {
 		before := busy(t, ctx)
-		board.Put(simulated(1000, 100, n))
+		board.Put(simulated(t, 1000, 100, n))
 		awaitVersion(t, ctx, 1000+n)
 		updates = append(updates, busy(t, ctx)-before)
 	}
@@ -165,7 +165,7 @@ func TestPageFits(t *testing.T) {
 	}
 	for name, c := range looks {
 		t.Run(name, func(t *testing.T) {
-			board, s := NewBoard(), simulated(c.versions, c.workers, 0)
+			board, s := NewBoard(), simulated(t, c.versions, c.workers, 0)
 			if c.done {
 				s.Run.State, s.Run.Stage, s.Run.Have = schemas.Done, len(s.Run.Stages), s.Run.Of
 				s.Run.Stages = s.Run.Stages[:3]
@@ -194,7 +194,7 @@ func TestPageFits(t *testing.T) {
 // Ticks are round, whole where versions and passes are counted, and at least four of a scale from 0.
 func TestPageHasRoundTicks(t *testing.T) {
 	board := NewBoard()
-	board.Put(simulated(2, 1, 0))
+	board.Put(simulated(t, 2, 1, 0))
 	url, ctx := serving(t, board), tab(t)
 	do(t, ctx, chromedp.Navigate(url))
 	awaitVersion(t, ctx, 2)
@@ -225,7 +225,7 @@ func TestPageOfNothing(t *testing.T) {
 // Whoever has no mouse reaches all that can be pressed, sees where the focus is, and hears the news.
 func TestPageByKeyboard(t *testing.T) {
 	board := NewBoard()
-	board.Put(simulated(100, 3, 0))
+	board.Put(simulated(t, 100, 3, 0))
 	url, ctx := serving(t, board), tab(t)
 	do(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url))
 	awaitVersion(t, ctx, 100)
@@ -253,7 +253,7 @@ func TestPageByKeyboard(t *testing.T) {
 	if first := value[string](t, ctx, `document.querySelector("#version-rows th").textContent`); first != "85" {
 		t.Errorf("after Enter on Older the first version is %s, expected 85", first)
 	}
-	board.Put(simulated(100, 3, 1))
+	board.Put(simulated(t, 100, 3, 1))
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("news").textContent === "Version 101 is in use."`))
 }
 
@@ -278,7 +278,7 @@ func TestPageFollowsARun(t *testing.T) {
 // A page whose server has gone says so, and goes on when it is there again.
 func TestPageSaysThatItIsOld(t *testing.T) {
 	board := NewBoard()
-	board.Put(simulated(10, 1, 0))
+	board.Put(simulated(t, 10, 1, 0))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	noError(t, err)
 	serve := func() (stop func()) {
@@ -296,7 +296,7 @@ func TestPageSaysThatItIsOld(t *testing.T) {
 	stop()
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent.startsWith("No connection.")`))
 	listener = must(net.Listen("tcp", address))(t)
-	board.Put(simulated(10, 1, 1))
+	board.Put(simulated(t, 10, 1, 1))
 	defer serve()()
 	awaitVersion(t, ctx, 11)
 	if now := value[string](t, ctx, `document.getElementById("verdict").textContent`); now != board.State().Summary.Verdict {

@@ -48,7 +48,7 @@ func TestOnlyThisMachineIsAnswered(t *testing.T) {
 // All that the page is made of comes from the server, with a policy that forbids the rest, and nothing can be written.
 func TestPolicy(t *testing.T) {
 	board := NewBoard()
-	board.Put(simulated(3, 1, 0))
+	board.Put(simulated(t, 3, 1, 0))
 	s := NewServer(board)
 	for path, kind := range map[string]string{"/": "text/html", "/page.js": "text/javascript", "/chart.js": "text/javascript", "/page.css": "text/css",
 		"/icon.svg": "image/svg+xml", "/state.json": "application/json"} {
@@ -89,7 +89,7 @@ func TestPolicy(t *testing.T) {
 
 // The page says what matters before its program has run, escaped.
 func TestSummaryIsInThePage(t *testing.T) {
-	board, state := NewBoard(), simulated(3, 1, 0)
+	board, state := NewBoard(), simulated(t, 3, 1, 0)
 	state.Summary.Needs = append(state.Summary.Needs, Need{Trouble, "<script>alert(1)</script>", aboutRun})
 	board.Put(state)
 	text := get(NewServer(board), "localhost", "/").Body.String()
@@ -169,7 +169,7 @@ func serving(t *testing.T, board *Board) string {
 // A browser gets all sections, and then those that change.
 func TestEvents(t *testing.T) {
 	board := NewBoard()
-	state := simulated(3, 1, 0)
+	state := simulated(t, 3, 1, 0)
 	board.Put(state)
 	next := stream(t, serving(t, board))
 	var first []string
