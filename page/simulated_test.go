@@ -12,9 +12,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// simulated returns the state of a chain of so many versions that so many workers with ten partitions each work on: testdata/state.json, whose
-// times are milliseconds before now, with the versions and the workers. number is that of the state: each adds a version, and goes on with
-// the run.
+// simulated returns the state of a chain of so many versions that so many workers with ten partitions each work on: testdata/state.json,
+// whose times are milliseconds before now, with the versions and the workers. number is that of the state: each adds a version, and goes
+// on with the run.
 func simulated(t testing.TB, versions, workers, number int) *State {
 	t.Helper()
 	s := &State{}

@@ -8,18 +8,28 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // topic is a topic in memory. append is called before each write.
@@ -293,4 +303,259 @@ func FuzzAppendNamed(f *testing.F) {
 			}
 		}
 	})
+}
+
+// recorded returns the response of a server of a model to a request, and the messages that it writes.
+func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*httptest.ResponseRecorder, []kafkalog.Message) {
+	t.Helper()
+	log := &topic{partitions: 1}
+	o := Defaults()
+	o.Answers.Topic = "answers"
+	s := newServer(t, o, Fixed(m))
+	noError(t, s.WriteAnswers(t.Context(), log))
+	path := "/predict"
+	if kind == typeBytes {
+		path = inferPath
+	}
+	var headers []string
+	if id != "" {
+		headers = []string{headerID, id}
+	}
+	w := ask(s, "POST", path, kind, body, headers...)
+	s.closeAnswers(t.Context())
+	return w, log.messages[0]
+}
+
+// A message has the features as sent, by column name if there are names, and the contents of the answer.
+func TestAnswersOnATopic(t *testing.T) {
+	nested := newModel(t, 3, 2, examples.Columns{{Name: "user.age"}, {Name: "height"}}, layout.MissingMean)
+	table := []arrow.Field{{Name: "city", Type: arrow.BinaryTypes.String}, {Name: "age", Type: arrow.PrimitiveTypes.Float64},
+		{Name: "height", Type: arrow.PrimitiveTypes.Float32}}
+	for name, c := range map[string]struct {
+		model *model.Model
+		kind  string
+		body  []byte
+		want  []string // features
+	}{
+		"objects, with columns that the model does not have": {newModel(t, 3, 5, people, layout.MissingMean), typeJSON,
+			[]byte(`{"rows": [ {"city": "Rome", "age":  3, "height": null, "id": [1, {"a": "]"}]} , {"age": 4.50}]}`),
+			[]string{`{"city": "Rome", "age":  3, "height": null, "id": [1, {"a": "]"}]}`, `{"age": 4.50}`}},
+		"lists": {newModel(t, 3, 5, people, layout.MissingMean), typeJSON, []byte(`{"rows": [[3, "Oslo", null], ["4", "x,]", 1e2]]}`),
+			[]string{`{"age":3,"city":"Oslo","height":null}`, `{"age":"4","city":"x,]","height":1e2}`}},
+		"lists with columns": {newModel(t, 3, 5, people, layout.MissingMean), typeJSON,
+			[]byte(`{"columns": ["city", "id", "age"], "rows": [["Rome", 5, 1]]}`), []string{`{"city":"Rome","id":5,"age":1}`}},
+		"values within others": {nested, typeJSON, []byte(`{"rows": [{"user": {"age": 3}}, [1, 2]]}`),
+			[]string{`{"user": {"age": 3}}`, `{"user.age":1,"height":2}`}},
+		"features without names": {newModel(t, 3, 2, nil, layout.MissingError), typeJSON, []byte(`{"rows": [[1, 2], [3, 4]]}`),
+			[]string{`[1, 2]`, `[3, 4]`}},
+		"sparse rows": {sparseModel(t, 4, ""), typeJSON, []byte(`{"rows": [{"indices": [0, 3], "values": [1.5, 2]}, [0, 1, 2, 0], {"values": [], "indices": []},
+			{"indices": [1], "values": [3], "Values": null}]}`), []string{`{"0":1.5,"3":2}`, `[0, 1, 2, 0]`, `{}`, `{"1":3}`}},
+		"texts": {sparseModel(t, 64, "message"), typeJSON, []byte(`{"rows": ["a \"text\"", {"message": "another", "id": 1}]}`),
+			[]string{`{"message":"a \"text\""}`, `{"message": "another", "id": 1}`}},
+		"Arrow": {newModel(t, 3, 5, people, layout.MissingMean), typeArrow, recordStream(t, table, `[{"city":"Rome","age":0,"height":0.1},
+			{"city":"Oslo","age":2.5,"height":4},{"city":"Rome","age":1,"height":0.1},{"city":"Oslo","age":null,"height":4}]`),
+			[]string{`{"city":"Rome","age":0,"height":0.1}`, `{"city":"Oslo","age":2.5,"height":4}`,
+				`{"city":"Rome","age":1,"height":0.1}`, `{"city":"Oslo","age":null,"height":4}`}},
+		"tensors": {newModel(t, 3, 5, people, layout.MissingMean), typeBytes, []byte(`{"inputs":[{"name":"age","shape":[2],"datatype":"INT32",
+			"data":[16777217,1000000]},{"name":"city","shape":[2],"datatype":"BYTES","data":["Rome","Oslo"]},
+			{"name":"height","shape":[2],"datatype":"FP32","data":[0.1,null]}]}`),
+			[]string{`{"age":16777217,"city":"Rome","height":0.1}`, `{"age":1000000,"city":"Oslo","height":null}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, messages := recorded(t, c.model, c.kind, "r-1", c.body)
+			if w.Code != http.StatusOK || len(messages) != len(c.want) || w.Header().Get(headerID) != "r-1" {
+				t.Fatalf("%d: %s; %d messages", w.Code, w.Body, len(messages))
+			}
+			again, _ := recorded(t, c.model, typeJSON, "", []byte("{}")) // another request, without an id and rows
+			if id := again.Header().Get(headerID); len(id) < 16 {
+				t.Errorf("id %q", id)
+			}
+			for i, message := range messages {
+				var got struct {
+					Request      string
+					Row, Version int
+					Features     json.RawMessage
+					Prediction   struct {
+						Label         string
+						Probabilities map[string]float32
+					}
+				}
+				if err := json.Unmarshal(message.Value, &got); err != nil {
+					t.Fatalf("%s: %v", message.Value, err)
+				}
+				key := fmt.Sprint("r-1/", i)
+				if len(c.want) == 1 {
+					key = "r-1"
+				}
+				if string(got.Features) != c.want[i] || got.Request != "r-1" || got.Row != i || got.Version != c.model.Manifest.Version || string(message.Key) != key {
+					t.Errorf("%s: %s, expected features %s", message.Key, message.Value, c.want[i])
+				}
+				best, sum := float32(0), float32(0)
+				for _, p := range got.Prediction.Probabilities {
+					best, sum = max(best, p), sum+p
+				}
+				if len(got.Prediction.Probabilities) != len(labels) || got.Prediction.Probabilities[got.Prediction.Label] != best || sum < 0.999 || sum > 1.001 {
+					t.Errorf("%s", message.Value)
+				}
+				if c.kind == typeJSON {
+					checkAgrees(t, w, i, got.Prediction.Label, got.Prediction.Probabilities)
+				}
+			}
+		})
+	}
+}
+
+// Compressed rows of Arrow are written also if the limit of decompressed bytes would not allow them twice.
+func TestCompressedRowsOnATopic(t *testing.T) {
+	const n, d = 1000, 2500
+	body := listsOf(t, zeros(n, d), n, ipc.WithZstd())
+	w, messages := recorded(t, newModel(t, 3, d, nil, layout.MissingError), typeArrow, "a", body)
+	if w.Code != http.StatusOK || len(messages) != n {
+		t.Fatalf("%d: %.200s; %d messages", w.Code, w.Body, len(messages))
+	}
+	for _, m := range messages {
+		if !strings.Contains(string(m.Value), `"features":{"features":[0,`) {
+			t.Fatalf("%.200s", m.Value)
+		}
+	}
+}
+
+// checkAgrees compares the message of a row with the answer.
+func checkAgrees(t *testing.T, w *httptest.ResponseRecorder, row int, label string, probabilities map[string]float32) {
+	t.Helper()
+	var answer struct {
+		Labels        []string
+		Probabilities [][]float32
+	}
+	noError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	want := map[string]float32{}
+	for c, p := range answer.Probabilities[row] {
+		want[labels[c]] = p
+	}
+	if answer.Labels[row] != label || !reflect.DeepEqual(want, probabilities) {
+		t.Errorf("row %d: %s %v, the answer is %s", row, label, probabilities, w.Body)
+	}
+}
+
+// Targets and several labels are written as such, and an invalid id is rejected before the prediction.
+func TestAnswersOfOtherTasks(t *testing.T) {
+	numbers := newModelOf(t, labels, 1, 2, nil, layout.MissingError, func(m *schemas.Manifest) { m.Plan.Targets, m.Plan.Stages[0].Link = labels, link.Identity })
+	w, messages := recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2]]}`))
+	if w.Code != http.StatusOK || len(messages) != 1 || !strings.Contains(string(messages[0].Value), `"prediction":{"values":{"no":`) ||
+		!strings.HasSuffix(string(messages[0].Value), `"é":null}}}`) || !json.Valid(messages[0].Value) {
+		t.Errorf("%d: %v", w.Code, messages)
+	}
+	if w, messages := recorded(t, numbers, typeJSON, "a b", []byte(`{"rows": [[1, 2]]}`)); w.Code != http.StatusBadRequest || len(messages) > 0 ||
+		!strings.Contains(w.Body.String(), headerID) {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	if w, messages := recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2], [1]]}`)); w.Code != http.StatusBadRequest || len(messages) > 0 {
+		t.Errorf("%d: %v", w.Code, messages)
+	}
+}
+
+// openapi is the part of the description that is compared with the server.
+type openapi struct {
+	Paths map[string]map[string]struct {
+		Security  []map[string][]string
+		Responses map[string]response
+	}
+	Components struct {
+		Schemas   map[string]any
+		Responses map[string]response
+	}
+}
+
+// response is a response, or a reference to one of the components.
+type response struct {
+	Ref     string `json:"$ref"`
+	Headers map[string]any
+	Content map[string]struct{ Schema map[string]any }
+}
+
+// schemaOf returns a validator of a JSON response, from its schema in the description.
+func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Resolved {
+	t.Helper()
+	content := must(json.Marshal(map[string]any{"allOf": []any{schema}, "$defs": o.Components.Schemas}))(t)
+	content = []byte(strings.ReplaceAll(string(content), "#/components/schemas/", "#/$defs/"))
+	var s jsonschema.Schema
+	noError(t, json.Unmarshal(content, &s))
+	return must(s.Resolve(nil))(t)
+}
+
+// The description has exactly the paths and methods of the server; the status and body of each response match it.
+func TestDescription(t *testing.T) {
+	var described openapi
+	noError(t, json.Unmarshal([]byte(description), &described))
+	m := newModel(t, 3, 3, nil, layout.MissingError)
+	s, none, broken := newServer(t, Defaults(), Fixed(m)), newServer(t, Defaults(), &switched{}), newServer(t, Defaults(),
+		&failing{Versions: Fixed(m), left: 1})
+	whole, numbers := newServer(t, Defaults(), Fixed(wholeModel(t, 5))), newServer(t, Defaults(), Fixed(numbersModel(t, 3)))
+	several := newServer(t, Defaults(), Fixed(wholeModel(t, 5, severalLabels)))
+	for path, to := range s.routes {
+		operation, ok := described.Paths[path][strings.ToLower(to.method)]
+		if !ok || len(described.Paths[path]) != 1 {
+			t.Errorf("%s %s is not described, or more is", to.method, path)
+		}
+		if public := slices.ContainsFunc(operation.Security,
+			func(needs map[string][]string) bool { return len(needs) == 0 }); public != to.public {
+			t.Errorf("%s: described as public: %v", path, public)
+		}
+	}
+	if len(described.Paths) != len(s.routes) {
+		t.Errorf("%d paths are described, the server has %d", len(described.Paths), len(s.routes))
+	}
+	requests := []struct {
+		s                        *Server
+		method, path, sent, body string
+	}{
+		{s, "POST", "/predict", typeJSON, `{"rows":[[1,2,3]]}`}, {s, "POST", "/predict", typeJSON, `{"rows":[]}`}, {s, "POST", "/predict", typeJSON, `{"rows":[[1]]}`},
+		{s, "POST", "/predict", typeJSON, `{"rows":[[1,2,3]],"top":2,"classes":true}`}, {broken, "POST", "/predict", typeJSON, `{"rows":[]}`},
+		{whole, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true,"top":2,"contributions":2}`}, {several, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`},
+		{numbers, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`}, {whole, "GET", "/model", "", ""},
+		{s, "POST", "/predict", "text/csv", ``}, {s, "PUT", "/predict", typeJSON, ``}, {none, "POST", "/predict", typeJSON, `{"rows":[]}`}, {none, "GET", "/model", "", ""},
+		{s, "POST", "/invocations", typeJSON, `{"inputs":[[1,2,3]]}`}, {numbers, "POST", "/invocations", typeJSON, `{"inputs":[[1,2]]}`},
+		{s, "POST", "/invocations", "text/csv", ``}, {s, "POST", "/v2/models/p/infer", typeJSON, `{}`},
+		{s, "POST", "/v2/models/p/infer", typeJSON, `{"id":"1","inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}`},
+		{several, "POST", "/v2/models/p/infer", typeJSON, `{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}`},
+		{s, "POST", "/v2/models/p/versions/4/infer", typeJSON, `{}`}, {s, "GET", "/v2/models/q", "", ""}, {none, "GET", "/v2/models/q/ready", "", ""},
+	}
+	for path := range s.routes {
+		requests = append(requests, struct {
+			s                        *Server
+			method, path, sent, body string
+		}{s, "GET", strings.NewReplacer("{model}", "p", "{version}", "3").Replace(path), "", ""})
+	}
+	for _, r := range requests {
+		w := ask(r.s, r.method, r.path, r.sent, []byte(r.body))
+		_, path := r.s.mux.Handler(httptest.NewRequest(r.method, r.path, nil))
+		method := strings.ToLower(r.s.routes[path].method)
+		answer, ok := described.Paths[path][method].Responses[strconv.Itoa(w.Code)]
+		if !ok {
+			t.Errorf("%s %s: %d is not described", r.method, r.path, w.Code)
+			continue
+		}
+		if name, isRef := strings.CutPrefix(answer.Ref, "#/components/responses/"); isRef {
+			answer = described.Components.Responses[name]
+		}
+		for name := range w.Header() {
+			if _, described := answer.Headers[name]; strings.HasPrefix(name, "Stagewise-") && !described {
+				t.Errorf("%s %s: %d: the header %s is not described", r.method, r.path, w.Code, name)
+			}
+		}
+		kind, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
+		content, ok := answer.Content[kind]
+		if !ok {
+			t.Errorf("%s %s: %d as %s is not described", r.method, r.path, w.Code, kind)
+			continue
+		}
+		if kind != typeJSON {
+			continue
+		}
+		var value any
+		noError(t, json.Unmarshal(w.Body.Bytes(), &value))
+		if err := described.schemaOf(t, content.Schema).Validate(value); err != nil {
+			t.Errorf("%s %s: %d: %s: %v", r.method, r.path, w.Code, w.Body, err)
+		}
+	}
 }
