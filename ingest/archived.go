@@ -49,6 +49,21 @@ func (o Options) OpenArchive(ctx context.Context) (*archive.Archive, error) {
 // IsGap reports whether an error says that neither an archive nor its topic has some messages.
 func IsGap(err error) bool { return errors.As(err, new(*archive.GapError)) }
 
+// changedError means that a file of an archive has a column whose type changed, and that its rows can't be read as those before.
+type changedError struct {
+	what string // see TopicMessage.Changed
+	row  error  // of the first such row
+}
+
+// Error includes the remedy.
+func (e *changedError) Error() string {
+	return fmt.Sprintf("%s: %v. The type of the column changed: convert it in the later files, or end the pattern examples.archive.files "+
+		"before them and give rows with the new type another pipeline", e.what, e.row)
+}
+
+// Unwrap returns the error of the row.
+func (e *changedError) Unwrap() error { return e.row }
+
 // Forms of a packed message.
 const (
 	valueForm = iota // its value

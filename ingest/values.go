@@ -162,6 +162,7 @@ type TopicMessage struct {
 	Trace     string // from the header traceparent; "": none
 	Value     []byte
 	Row       *tabular.Cell    // the value, if an archive has decoded it; nil: Value has it
+	Changed   string           // what the columns of its file in an archive are, unlike those of the first file; "": nothing
 	rows      [][]tabular.Cell // the rows, if they were packed; nil: they are decoded from the value
 }
 
@@ -178,7 +179,10 @@ func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error)
 		return false, err
 	}
 	full, err = v.add(m, cells)
-	return full, v.adviseMissing(err)
+	if err = v.adviseMissing(err); m.Changed != "" && errors.As(err, new(value.NumberError)) {
+		err = &changedError{m.Changed, err}
+	}
+	return full, err
 }
 
 // add is Add for the rows of a message.

@@ -118,9 +118,9 @@ func orSetSchema(kind format.SchemaKind) string {
 	return ", and set examples.schema"
 }
 
-// Unusable reports whether an error of Add is due to the message, which is then quarantined. Any other error is due to the
-// schema registry: away means that it is unavailable.
+// Unusable reports whether an error of Add is due to the message, which is then quarantined. Any other error is due to its file in an
+// archive, or to the schema registry: away means that this is unavailable.
 func Unusable(err error) (unusable, away bool) {
 	of, is := errors.AsType[*format.RegistryError](err)
-	return !is, is && of.Away
+	return !is && !errors.As(err, new(*changedError)), is && of.Away
 }

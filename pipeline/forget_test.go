@@ -1117,6 +1117,58 @@ func TestArchivesWithGaps(t *testing.T) {
 	}
 }
 
+// A column of an archive that has numbers in the first file and text in a later one is an error at the first row whose text is no number,
+// whatever process reads it. A row of a file in which the column may have both is quarantined, as on a topic.
+func TestArchivesWhoseSchemaChanged(t *testing.T) {
+	number := func(label string, x any) map[string]any { return map[string]any{"label": label, "x": x, "n": 1} }
+	avroFile := func(of string, rows ...map[string]any) []byte {
+		var b bytes.Buffer
+		w := must(ocf.NewWriter(&b, avro.MustParse(`{"type":"record","name":"r","fields":[{"name":"label","type":"string"},{"name":"n","type":"int"},
+			{"name":"x","type":`+of+`}]}`)))(t)
+		for _, row := range rows {
+			noError(t, w.Encode(row))
+		}
+		noError(t, w.Close())
+		return b.Bytes()
+	}
+	type withText struct {
+		Label string `parquet:"label"`
+		X     string `parquet:"x"`
+		N     int64  `parquet:"n"`
+	}
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[withText](&b)
+	must(w.Write([]withText{{"a", "3", 1}, {"b", "?", 1}}))(t)
+	noError(t, w.Close())
+	first := avroFile(`"double"`, number("a", 1.0), number("b", 2.0))
+	for name, test := range map[string]struct {
+		second []byte
+		want   string // a part of the error; "": none
+		rows   int
+	}{
+		"text":    {avroFile(`["null","string"]`, number("a", "3"), number("b", "?")), `has text in the column "x", in which `, 3},
+		"parquet": {b.Bytes(), "is not a number", 3},
+		"numbers": {avroFile(`"string"`, number("a", "3"), number("b", "4e1")), "", 4},
+		"both":    {avroFile(`["double","string"]`, number("a", 3.0), number("b", "?")), "", 3},
+	} {
+		folder, log, job := t.TempDir(), openEmbedded(t), visitJob(t)
+		noError(t, os.WriteFile(filepath.Join(folder, "visits+0+0.avro"), first, 0o600))
+		noError(t, os.WriteFile(filepath.Join(folder, "visits+0+2.bin"), test.second, 0o600))
+		job.Examples.FromTopic, job.Examples.Format, job.Examples.Archive.Files = "", "", folder
+		job.Examples.Columns.Use = []string{"x", "n"}
+		var err error
+		job.Examples, err = job.Examples.WithArchiveTopic(t.Context())
+		noError(t, err)
+		for range 2 { // the second finds what the first has read
+			err = source.Follow(t.Context(), log, job, true, event.Ignore{})
+			if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "visits+0+2.bin")) {
+				t.Errorf("%s: %v, expected %q", name, err, test.want)
+			}
+		}
+		arrowtest.Equal(t, len(countedRows(t, log, job)), test.rows, "rows of %s", name)
+	}
+}
+
 // Any number of candidates of a search read an archive as often as one.
 func TestSearchReadsTheArchiveOnce(t *testing.T) {
 	var content bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,11 @@ type Archive struct {
 	columns    [properties][]string
 	wanted     func(path string) bool // nil: all columns
 	partitions [][]*file              // each by first offset
+
+	paths   []string // of the values that are read; nil: unknown
+	once    sync.Once
+	first   string   // name of the first file
+	numbers []string // the paths at which it has numbers
 }
 
 // file is a file with rows of a partition.
@@ -69,7 +75,7 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 				paths = append(paths, a.layout.value+"."+c)
 			}
 		}
-		a.wanted = wanted(a.columns, paths...)
+		a.wanted, a.paths = wanted(a.columns, paths...), paths
 	}
 	if a.layout.of == nil {
 		err = a.index(ctx, found)

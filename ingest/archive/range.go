@@ -196,6 +196,7 @@ func (r *Range) begin(ctx context.Context, f *file) error {
 	if err != nil {
 		return err
 	}
+	contents.changed = r.archive.changed(ctx, contents)
 	c := &cursor{contents: contents, of: f, next: f.first}
 	more := false
 	if f.sorted {

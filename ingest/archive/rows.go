@@ -24,8 +24,9 @@ import (
 
 // Rows are rows of a file that follow each other, as the messages that they were, with consecutive offsets.
 type Rows struct {
-	File   string
-	Offset int64 // of the first row
+	File    string
+	Changed string // what the columns of the file are, unlike those of the first file; "": nothing that rows may not have
+	Offset  int64  // of the first row
 	// Copies are further rows with the offset. Then there is only one row.
 	Copies []*Rows
 
@@ -175,6 +176,7 @@ type contents struct {
 	file    openFile
 	content *input.Content
 	rows    decoder
+	changed string  // as of its rows
 	ahead   Rows    // the rows that were decoded
 	row     int64   // number of rows that were read
 	deleted []int64 // numbers of later rows that are deleted
@@ -250,7 +252,7 @@ func (c *contents) next() (*Rows, error) {
 				}
 				return nil, c.fail(err)
 			}
-			c.ahead = Rows{File: c.name, of: of, to: len(of.messages)}
+			c.ahead = Rows{File: c.name, Changed: c.changed, of: of, to: len(of.messages)}
 		}
 		n, deleted := c.ahead.alike(), false
 		if len(c.deleted) > 0 {

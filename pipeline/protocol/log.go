@@ -49,6 +49,8 @@ type Message struct {
 	Time   time.Time
 	// File is the file of an archive with the message; "": the topic has it.
 	File string
+	// Changed says what the columns of the file are, unlike those of the first file, as ingest.TopicMessage has it; "": nothing.
+	Changed string
 	// Rows has the decoded value of a message from a file, and those of the messages after it, as ingest accepts them. Nil means that Value
 	// has it, and that the message is alone.
 	Rows Rows

@@ -342,6 +342,7 @@ func (f *Feed) addTime(at int64) {
 // valueOf converts a message of the topic for ingest. It returns an error if the archive has another message at its offset.
 func (f *Feed) valueOf(ctx context.Context, partition int, m protocol.Message) (value ingest.TopicMessage, err error) {
 	value = ingest.MessageOf(partition, m.Offset, m.Time, m.Message, m.Rows)
+	value.Changed = m.Changed
 	for c := m.Copy; c != nil && err == nil; c = c.Copy {
 		err = f.values.CheckCopy(ctx, value, m.File, ingest.MessageOf(partition, c.Offset, c.Time, c.Message, c.Rows), c.File)
 	}

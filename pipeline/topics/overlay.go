@@ -333,7 +333,7 @@ func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error)
 // messageOf returns the messages that rows were, or the one with its copies.
 func messageOf(rows *archive.Rows) protocol.Message {
 	value, decoded := rows.Value(0)
-	m := protocol.Message{Message: wire.Message{Key: rows.Key(0), Value: value}, Offset: rows.Offset, File: rows.File}
+	m := protocol.Message{Message: wire.Message{Key: rows.Key(0), Value: value}, Offset: rows.Offset, File: rows.File, Changed: rows.Changed}
 	if decoded != nil || rows.Len() > 1 {
 		m.Rows = archivedMessages{rows}
 	}

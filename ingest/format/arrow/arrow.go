@@ -116,7 +116,7 @@ func newSource(r Records, o layout.Options) *source {
 		if _, own := schema.FieldIdx(name); own || len(path) < 2 || slices.Contains(within, name) {
 			continue
 		}
-		t := partType(schema, path)
+		t := TypeAt(schema, path)
 		if t == nil {
 			continue
 		}

@@ -160,21 +160,21 @@ func (n Nested) Cell() tabular.Cell {
 	return tabular.ObjectOf(nil)
 }
 
-// partType returns the type of the values at a path in values of a type; nil: none.
-func partType(t arrow.DataType, path []string) arrow.DataType {
+// TypeAt returns the type of the values at a path in values of a type; nil: there are none.
+func TypeAt(t arrow.DataType, path []string) arrow.DataType {
 	if len(path) == 0 {
 		return t
 	}
 	switch t := t.(type) {
 	case *arrow.StructType:
 		if f, ok := t.FieldByName(path[0]); ok {
-			return partType(f.Type, path[1:])
+			return TypeAt(f.Type, path[1:])
 		}
 	case *arrow.MapType:
-		return partType(t.ItemType(), path[1:])
+		return TypeAt(t.ItemType(), path[1:])
 	case arrow.ListLikeType:
 		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 {
-			return partType(t.Elem(), path[1:])
+			return TypeAt(t.Elem(), path[1:])
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
 // binary is the name of this format.
@@ -220,6 +221,44 @@ func (r *AvroRows) Next() (members map[string]any, row tabular.Cell, err error) 
 	err = r.file.Decode(&v)
 	members, _ = v.(map[string]any)
 	return members, AvroCell(v), err
+}
+
+// TypeAt returns the type of the values at a path: that of all branches of a union but null; Other if they differ.
+func (r *AvroRows) TypeAt(path []string) arrowvalue.Type {
+	return typeAt(r.file.Schema().Root(), path)
+}
+
+func typeAt(of *avro.SchemaNode, path []string) (t arrowvalue.Type) {
+	switch of.Type {
+	case "union":
+		for i := range of.Branches {
+			branch := typeAt(&of.Branches[i], path)
+			switch {
+			case of.Branches[i].Type == "null":
+			case t != arrowvalue.Other && t != branch:
+				return arrowvalue.Other
+			default:
+				t = branch
+			}
+		}
+		return t
+	case "record":
+		for i := range of.Fields {
+			if len(path) > 0 && of.Fields[i].Name == path[0] {
+				return typeAt(&of.Fields[i].Type, path[1:])
+			}
+		}
+		return arrowvalue.Other
+	}
+	switch numeric := of.Type == "int" || of.Type == "long" || of.Type == "float" || of.Type == "double"; {
+	case len(path) > 0 || of.LogicalType != "":
+		return arrowvalue.Other
+	case numeric:
+		return arrowvalue.Number
+	case of.Type == "string", of.Type == "enum":
+		return arrowvalue.Text
+	}
+	return arrowvalue.Other
 }
 
 // Close releases the memory of the decompressor.
