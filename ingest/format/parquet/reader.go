@@ -225,22 +225,24 @@ func (n *node) end() error {
 // appendLeaf appends the values of the next rows of a column without parts: as append, but several at a time.
 func (n *node) appendLeaf(rows int) error {
 	for l := n.leaf; rows > 0; {
+		if l.at == len(l.ahead) {
+			if appended, err := l.appendStored(n.builder, rows); err != nil || appended > 0 {
+				if rows -= appended; err != nil {
+					return err
+				}
+				continue
+			}
+		}
 		if _, err := l.need(); err != nil {
 			return err
 		}
 		values := l.ahead[l.at:min(l.at+rows, len(l.ahead))]
 		l.at, rows = l.at+len(values), rows-len(values)
-		numbers, _ := n.builder.(*array.Float64Builder)
 		for i := range values {
-			switch v := &values[i]; {
-			case v.DefinitionLevel() < n.present:
+			if v := &values[i]; v.DefinitionLevel() < n.present {
 				n.builder.AppendNull()
-			case numbers != nil:
-				numbers.UnsafeAppend(v.Double())
-			default:
-				if err := put(n.builder, v); err != nil {
-					return err
-				}
+			} else if err := put(n.builder, v); err != nil {
+				return err
 			}
 		}
 	}
@@ -302,8 +304,11 @@ func (n *node) skip() error {
 type leaf struct {
 	file   *parquet.File
 	column *parquet.Column
-	group  int                            // next row group
-	values parquet.ColumnChunkValueReader // of the row group before; nil: all were read
+	group  int                 // next row group
+	pages  parquet.Pages       // of the row group before; nil: all were read
+	page   parquet.Page        // nil: all of its values were read
+	values parquet.ValueReader // of the page
+	stored int                 // number of values of the page that were appended as they are stored; -1: the others are read one by one
 	ahead  []parquet.Value
 	at     int // of the next value in ahead
 }
@@ -314,29 +319,101 @@ var errOtherValues = fmt.Errorf("not the values that the file announces: %w", io
 // maxValues is the number of values read at a time.
 const maxValues = 1024
 
+// open opens the next page, unless values of one are left; false: there is none.
+func (l *leaf) open() (ok bool, err error) {
+	for l.page == nil {
+		if l.pages == nil {
+			if l.group == len(l.file.RowGroups()) {
+				return false, nil
+			}
+			if err := checkCodec(l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec); err != nil {
+				return false, err
+			}
+			l.pages = l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()].Pages()
+			l.group++
+		}
+		page, err := l.pages.ReadPage()
+		switch {
+		case err == io.EOF:
+			err = l.close()
+		case err == nil:
+			l.page, l.values, l.stored = page, page.Values(), 0
+			if page.NumNulls() > 0 {
+				l.stored = -1
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // peek returns the next value; nil after the last. It is valid until the next call.
 func (l *leaf) peek() (*parquet.Value, error) {
 	for l.at == len(l.ahead) {
-		if l.values == nil {
-			if l.group == len(l.file.RowGroups()) {
-				return nil, nil
-			}
-			if err := checkCodec(l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec); err != nil {
-				return nil, err
-			}
-			l.values = parquet.NewColumnChunkValueReader(l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()])
-			l.group++
+		if ok, err := l.open(); !ok {
+			return nil, err
 		}
 		l.ahead = slices.Grow(l.ahead[:0], maxValues)[:maxValues]
 		n, err := l.values.ReadValues(l.ahead)
-		if l.ahead, l.at = l.ahead[:n], 0; err == io.EOF {
-			err = l.close()
-		}
-		if err != nil {
-			return nil, err
+		l.ahead, l.at, l.stored = l.ahead[:n], 0, -1
+		switch {
+		case n > 0: // the next call returns the error
+		case err == io.EOF:
+			l.release()
+		default:
+			return nil, cmp.Or(err, io.ErrNoProgress)
 		}
 	}
 	return &l.ahead[l.at], nil
+}
+
+// appendStored appends numbers of a page without nulls as they are stored, at most n, and returns how many; 0: there are none.
+func (l *leaf) appendStored(to array.Builder, n int) (int, error) {
+	if ok, err := l.open(); !ok || l.stored < 0 {
+		return 0, err
+	}
+	data, indexes := l.page.Data(), []int32(nil)
+	n = min(n, int(l.page.NumValues())-l.stored)
+	if words := l.page.Dictionary(); words != nil {
+		indexes, data = data.Int32(), words.Page().Data()
+	}
+	switch to := to.(type) {
+	case *array.Int32Builder:
+		to.AppendValues(part(data.Int32(), indexes, l.stored, n), nil)
+	case *array.Int64Builder:
+		to.AppendValues(part(data.Int64(), indexes, l.stored, n), nil)
+	case *array.Float32Builder:
+		to.AppendValues(part(data.Float(), indexes, l.stored, n), nil)
+	case *array.Float64Builder:
+		to.AppendValues(part(data.Double(), indexes, l.stored, n), nil)
+	default:
+		l.stored = -1
+		return 0, nil
+	}
+	if l.stored += n; l.stored == int(l.page.NumValues()) {
+		l.release()
+	}
+	return n, nil
+}
+
+// part returns n values from one on: of all of them, or of those with the indexes.
+func part[T any](values []T, indexes []int32, from, n int) []T {
+	if indexes == nil {
+		return values[from : from+n]
+	}
+	some := make([]T, n)
+	for i, index := range indexes[from : from+n] {
+		some[i] = values[index]
+	}
+	return some
+}
+
+// release releases the page.
+func (l *leaf) release() {
+	parquet.Release(l.page)
+	l.page, l.values = nil, nil
 }
 
 // need is peek, but returns an error after the last value.
@@ -350,9 +427,12 @@ func (l *leaf) need() (*parquet.Value, error) {
 
 // close releases the pages of a row group.
 func (l *leaf) close() (err error) {
-	if l.values != nil {
-		err = l.values.Close()
-		l.values = nil
+	if l.page != nil {
+		l.release()
+	}
+	if l.pages != nil {
+		err = l.pages.Close()
+		l.pages = nil
 	}
 	return err
 }
