@@ -3474,3 +3474,290 @@ added:
 	JNZ  row
 	VZEROUPPER
 	RET
+
+// func reachNodes(reached *float32, effects *float32, nodes *uint32, points *float32, codes *uint8, n int, count int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·reachNodes(SB), NOSPLIT, $0-56
+	MOVQ effects+8(FP), AX
+	MOVQ nodes+16(FP), CX
+	MOVQ reached+0(FP), DX
+	MOVQ count+48(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ BX, DI
+	SHLQ $0x06, DI
+	ADDQ DI, DX
+	JMP  effects
+
+node:
+	MOVLQSX      84(CX), R9
+	MOVQ         R9, R8
+	SHLQ         $0x06, R9
+	ADDQ         effects+8(FP), R9
+	VMOVUPS      (R9), Y0
+	VMOVUPS      32(R9), Y1
+	IMUL3Q       $0x00000064, R8, R9
+	ADDQ         nodes+16(FP), R9
+	IMULQ        DI, R8
+	ADDQ         reached+0(FP), R8
+	MOVLQSX      88(CX), R10
+	VBROADCASTSS 64(R9)(R10*4), Y2
+	MOVLQSX      80(R9), R9
+	LEAQ         (R9)(R9*2), R9
+	IMULQ        BX, R9
+	SHLQ         $0x02, R9
+	ADDQ         points+24(FP), R9
+	IMULQ        BX, R10
+	LEAQ         (R9)(R10*4), R9
+	MOVQ         BX, R10
+
+point:
+	VBROADCASTSS (R9), Y3
+	VFMADD213PS  Y2, Y0, Y3
+	VMULPS       (R8), Y3, Y3
+	VMOVUPS      Y3, (DX)
+	VBROADCASTSS (R9), Y3
+	VFMADD213PS  Y2, Y1, Y3
+	VMULPS       32(R8), Y3, Y3
+	VMOVUPS      Y3, 32(DX)
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, DX
+	DECQ         R10
+	JNZ          point
+
+effects:
+	MOVLQSX      72(CX), R8
+	SHLQ         $0x04, R8
+	ADDQ         codes+32(FP), R8
+	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS 68(CX), Y1
+	VBROADCASTSS 64(CX), Y2
+	VPMOVZXBD    (R8), Y3
+	VPSRLD       $0x03, Y3, Y4
+	VPERMD       (CX), Y3, Y5
+	VPSLLVD      Y4, Y5, Y5
+	VBLENDVPS    Y5, Y1, Y0, Y5
+	VPERMD       32(CX), Y3, Y3
+	VPSLLVD      Y4, Y3, Y3
+	VBLENDVPS    Y3, Y2, Y0, Y3
+	VSUBPS       Y3, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VPMOVZXBD    8(R8), Y3
+	VPSRLD       $0x03, Y3, Y4
+	VPERMD       (CX), Y3, Y5
+	VPSLLVD      Y4, Y5, Y5
+	VBLENDVPS    Y5, Y1, Y0, Y1
+	VPERMD       32(CX), Y3, Y3
+	VPSLLVD      Y4, Y3, Y3
+	VBLENDVPS    Y3, Y2, Y0, Y0
+	VSUBPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x64, CX
+	DECQ         SI
+	JNZ          node
+	VZEROUPPER
+	RET
+
+// func meanOfNodes(sums *float64, means *float32, leaves *float32, reached *float32, effects *float32, nodes *uint32, points *float32, n int, count int)
+// Requires: AVX, FMA3
+TEXT ·meanOfNodes(SB), NOSPLIT, $0-72
+	MOVQ   nodes+40(FP), AX
+	MOVQ   n+56(FP), CX
+	MOVQ   count+64(FP), DX
+	MOVQ   effects+32(FP), BX
+	MOVQ   reached+24(FP), SI
+	MOVQ   means+8(FP), DI
+	MOVQ   DX, R8
+	SHLQ   $0x06, R8
+	MOVQ   CX, R9
+	IMULQ  R8, R9
+	ADDQ   R9, SI
+	ADDQ   R9, DI
+	IMUL3Q $0x00000064, CX, R9
+	ADDQ   R9, AX
+	MOVQ   CX, R9
+	SHLQ   $0x06, R9
+	ADDQ   R9, BX
+
+node:
+	SUBQ         $0x64, AX
+	SUBQ         $0x40, BX
+	SUBQ         R8, DI
+	SUBQ         R8, SI
+	MOVLQSX      80(AX), CX
+	LEAQ         (CX)(CX*2), CX
+	IMULQ        DX, CX
+	SHLQ         $0x02, CX
+	ADDQ         points+48(FP), CX
+	LEAQ         (CX)(DX*8), R9
+	VMOVUPS      (BX), Y0
+	VMOVUPS      32(BX), Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VBROADCASTSS 64(AX), Y4
+	MOVLQSX      92(AX), R11
+	MOVLQSX      96(AX), R12
+	XORQ         R10, R10
+	CMPQ         R11, n+56(FP)
+	JGE          left_leaf
+	CMPQ         R12, n+56(FP)
+	JGE          false_true_begin
+	IMULQ        R8, R11
+	ADDQ         means+8(FP), R11
+	IMULQ        R8, R12
+	ADDQ         means+8(FP), R12
+
+false_false_point:
+	VBROADCASTSS (R9), Y7
+	VMOVUPS      (R11)(R10*1), Y5
+	VMOVUPS      (R12)(R10*1), Y6
+	VSUBPS       Y6, Y5, Y5
+	VMULPS       (SI)(R10*1), Y7, Y8
+	VFMADD231PS  Y8, Y5, Y2
+	VBROADCASTSS (CX), Y8
+	VFMADD213PS  Y4, Y0, Y8
+	VFMADD213PS  Y6, Y5, Y8
+	VMOVUPS      Y8, (DI)(R10*1)
+	VMOVUPS      32(R11)(R10*1), Y5
+	VMOVUPS      32(R12)(R10*1), Y6
+	VSUBPS       Y6, Y5, Y5
+	VMULPS       32(SI)(R10*1), Y7, Y7
+	VFMADD231PS  Y7, Y5, Y3
+	VBROADCASTSS (CX), Y7
+	VFMADD213PS  Y4, Y1, Y7
+	VFMADD213PS  Y6, Y5, Y7
+	VMOVUPS      Y7, 32(DI)(R10*1)
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+	CMPQ         R10, R8
+	JNE          false_false_point
+	JMP          sums
+
+false_true_begin:
+	IMULQ        R8, R11
+	ADDQ         means+8(FP), R11
+	SUBQ         n+56(FP), R12
+	SHLQ         $0x02, R12
+	ADDQ         leaves+16(FP), R12
+	VBROADCASTSS (R12), Y6
+
+false_true_point:
+	VBROADCASTSS (R9), Y7
+	VMOVUPS      (R11)(R10*1), Y5
+	VSUBPS       Y6, Y5, Y5
+	VMULPS       (SI)(R10*1), Y7, Y8
+	VFMADD231PS  Y8, Y5, Y2
+	VBROADCASTSS (CX), Y8
+	VFMADD213PS  Y4, Y0, Y8
+	VFMADD213PS  Y6, Y5, Y8
+	VMOVUPS      Y8, (DI)(R10*1)
+	VMOVUPS      32(R11)(R10*1), Y5
+	VSUBPS       Y6, Y5, Y5
+	VMULPS       32(SI)(R10*1), Y7, Y7
+	VFMADD231PS  Y7, Y5, Y3
+	VBROADCASTSS (CX), Y7
+	VFMADD213PS  Y4, Y1, Y7
+	VFMADD213PS  Y6, Y5, Y7
+	VMOVUPS      Y7, 32(DI)(R10*1)
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+	CMPQ         R10, R8
+	JNE          false_true_point
+	JMP          sums
+
+left_leaf:
+	CMPQ         R12, n+56(FP)
+	JGE          true_true_begin
+	SUBQ         n+56(FP), R11
+	SHLQ         $0x02, R11
+	ADDQ         leaves+16(FP), R11
+	VBROADCASTSS (R11), Y5
+	IMULQ        R8, R12
+	ADDQ         means+8(FP), R12
+
+true_false_point:
+	VBROADCASTSS (R9), Y7
+	VMOVUPS      (R12)(R10*1), Y6
+	VSUBPS       Y6, Y5, Y8
+	VMULPS       (SI)(R10*1), Y7, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VBROADCASTSS (CX), Y9
+	VFMADD213PS  Y4, Y0, Y9
+	VFMADD213PS  Y6, Y8, Y9
+	VMOVUPS      Y9, (DI)(R10*1)
+	VMOVUPS      32(R12)(R10*1), Y6
+	VSUBPS       Y6, Y5, Y8
+	VMULPS       32(SI)(R10*1), Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS (CX), Y7
+	VFMADD213PS  Y4, Y1, Y7
+	VFMADD213PS  Y6, Y8, Y7
+	VMOVUPS      Y7, 32(DI)(R10*1)
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+	CMPQ         R10, R8
+	JNE          true_false_point
+	JMP          sums
+
+true_true_begin:
+	SUBQ         n+56(FP), R11
+	SHLQ         $0x02, R11
+	ADDQ         leaves+16(FP), R11
+	VBROADCASTSS (R11), Y5
+	SUBQ         n+56(FP), R12
+	SHLQ         $0x02, R12
+	ADDQ         leaves+16(FP), R12
+	VBROADCASTSS (R12), Y6
+
+true_true_point:
+	VBROADCASTSS (R9), Y7
+	VSUBPS       Y6, Y5, Y8
+	VMULPS       (SI)(R10*1), Y7, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VBROADCASTSS (CX), Y9
+	VFMADD213PS  Y4, Y0, Y9
+	VFMADD213PS  Y6, Y8, Y9
+	VMOVUPS      Y9, (DI)(R10*1)
+	VSUBPS       Y6, Y5, Y8
+	VMULPS       32(SI)(R10*1), Y7, Y7
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS (CX), Y7
+	VFMADD213PS  Y4, Y1, Y7
+	VFMADD213PS  Y6, Y8, Y7
+	VMOVUPS      Y7, 32(DI)(R10*1)
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, R9
+	ADDQ         $0x40, R10
+	CMPQ         R10, R8
+	JNE          true_true_point
+
+sums:
+	MOVLQSX      76(AX), CX
+	SHLQ         $0x07, CX
+	ADDQ         sums+0(FP), CX
+	VMULPS       Y0, Y2, Y2
+	VEXTRACTF128 $0x00, Y2, X0
+	VCVTPS2PD    X0, Y0
+	VADDPD       (CX), Y0, Y0
+	VMOVUPD      Y0, (CX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VCVTPS2PD    X0, Y0
+	VADDPD       32(CX), Y0, Y0
+	VMOVUPD      Y0, 32(CX)
+	VMULPS       Y1, Y3, Y3
+	VEXTRACTF128 $0x00, Y3, X0
+	VCVTPS2PD    X0, Y0
+	VADDPD       64(CX), Y0, Y0
+	VMOVUPD      Y0, 64(CX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VCVTPS2PD    X0, Y0
+	VADDPD       96(CX), Y0, Y0
+	VMOVUPD      Y0, 96(CX)
+	CMPQ         AX, nodes+40(FP)
+	JNE          node
+	VZEROUPPER
+	RET

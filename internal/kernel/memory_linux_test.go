@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"math/rand/v2"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -70,6 +71,13 @@ func TestLoopsStayInTheirMemory(t *testing.T) {
 					"AddLeafRows":    func() { AddLeafRows(wide.Data, codes, floats(n, k).Data, n, n, k) },
 					"AddLeafResiduals": func() {
 						AddLeafResiduals(guarded(t, make([]float64, n*k)), codes, wide.Data, n, n, k)
+					},
+					"ShapleyTree": func() {
+						s := newShapleySample(rand.New(rand.NewPCG(1, 7)), n, k, 2)
+						s.Nodes, s.Leaves, s.Points = guarded(t, s.Nodes), guarded(t, s.Leaves), guarded(t, s.Points)
+						scratch := guarded(t, make([]float32, n*(2*k+1)*ShapleyRows))
+						sums, codes := guarded(t, make([]float64, 2*s.places*ShapleyRows)), guarded(t, make([]uint8, s.columns*ShapleyRows))
+						s.Add(sums, codes, 1, 2, &scratch)
 					},
 					"AddParts": func() {
 						p := Parts{Stride: 1, Columns: guarded(t, []int32{0}), Of: guarded(t, make([]uint8, codesOfColumn)), Count: 2}

@@ -63,12 +63,13 @@ func shapley(columns int, value func(known uint) float64) (base float64, values 
 }
 
 // Contributions are the Shapley values by definition, also of trees of one chain, of rows that no cover has, of columns that share a
-// place, and without memory for tables.
+// place, and of scores that add up to 0.
 func TestContributionsAreShapleyValues(t *testing.T) {
 	for _, c := range []struct {
 		columns, words, outputs, leaves int
-		chain                           bool
-	}{{1, 0, 1, 2, false}, {4, 1, 2, 32, false}, {8, 2, 3, 32, false}, {8, 0, 1, 64, false}, {8, 1, 2, 64, true}} {
+		chain, opposite                 bool
+	}{{1, 0, 1, 2, false, false}, {4, 1, 2, 32, false, false}, {8, 2, 3, 32, false, false}, {8, 0, 1, 64, false, false},
+		{8, 1, 2, 64, true, false}, {4, 1, 2, 32, false, true}, {8, 2, 3, 32, false, true}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(5, uint64(c.columns)))
 			s := sampleOf(9, 900, c.columns, c.outputs, true)
@@ -83,14 +84,18 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 			}
 			weights := make([]float32, f.Size()*c.outputs)
 			for i := range weights {
-				weights[i] = float32(random.NormFloat64())
+				if weights[i] = float32(random.NormFloat64()); c.opposite && i%c.outputs == c.outputs-1 {
+					weights[i] = 0
+					for _, w := range weights[i+1-c.outputs : i] {
+						weights[i] -= w
+					}
+				}
 			}
 			places := make([]int, c.columns)
 			for j := range places {
 				places[j] = j * 2 / 3 // some share a place
 			}
 			contributions := arrowtest.Must(NewContributions(f, places, weights, c.outputs))(t)
-			withoutTables := arrowtest.Must(newContributions(f, places, weights, c.outputs, 0))(t)
 			const n = 12
 			codes, width := s.codes[:n*c.columns], (places[c.columns-1]+1)*c.outputs
 			for i := range codes[:c.columns] {
@@ -98,7 +103,7 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 			}
 			results := make([]float64, n*width)
 			contributions.Add(results, codes)
-			withoutTables.Add(results, codes) // to what is there
+			contributions.Add(results, codes) // to what is there
 			for i := range n {
 				for out := range c.outputs {
 					want, wantBase := make([]float64, width/c.outputs), 0.0
@@ -204,6 +209,9 @@ func BenchmarkContributions(b *testing.B) {
 				places, weights := make([]int, 28), make([]float32, f.Size()*outputs)
 				for j := range places {
 					places[j] = j
+				}
+				for i := range weights { // of two outputs they are opposite, as a softmax has them
+					weights[i] = float32((i/2%7 + 1) * (1 - 2*(i%2)))
 				}
 				c := arrowtest.Must(NewContributions(f, places, weights, outputs))(b)
 				all = append(all, c)

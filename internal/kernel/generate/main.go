@@ -38,7 +38,7 @@ func generate() (map[string][]byte, error) {
 	w.selections()
 	for _, loop := range []func(){
 		w.mulNarrow, w.crossNarrow, w.addResponses, w.cosineRows, w.crossSparseRow,
-		w.addLeafRows, w.addLeafResiduals, w.addParts,
+		w.addLeafRows, w.addLeafResiduals, w.addParts, w.reachNodes, w.meanOfNodes,
 	} {
 		loop()
 	}
