@@ -48,9 +48,7 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 	t.Helper()
 	o.Files = t.TempDir()
 	for name, content := range files {
-		path := filepath.Join(o.Files, name)
-		arrowtest.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		arrowtest.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		writeFile(t, filepath.Join(o.Files, name), []byte(content))
 	}
 	defer func() {
 		if err != nil {
@@ -288,9 +286,7 @@ func checkPatterns(t *testing.T, s store, folder string) {
 
 func write(t *testing.T, folder, file string) {
 	t.Helper()
-	name := filepath.Join(folder, file)
-	arrowtest.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	arrowtest.NoError(t, os.WriteFile(name, []byte(filepath.Base(name)), 0o644))
+	writeFile(t, filepath.Join(folder, file), []byte(filepath.Base(file)))
 }
 
 // tables are files of tables, which no pattern lists, and the directory that the error names.
@@ -422,22 +418,26 @@ func expectRefused(t *testing.T, layout, root string, at snapshotName, want stri
 	}
 }
 
+// checkRow checks that a file has one row, which is this JSON.
+func checkRow(t *testing.T, name string, columns parquetformat.Columns, want string) {
+	t.Helper()
+	var got []string
+	arrowtest.NoError(t, eachParquet(tableOf(t, name), name, columns, func(row arrow.Nested) error {
+		got = append(got, string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)))
+		return nil
+	}))
+	if !slices.Equal(got, []string{want}) {
+		t.Errorf("%s, expected %s", got, want)
+	}
+}
+
 // Columns that a file lacks are its partition values, of the type of all of their values. Others are in the file.
 func TestPartitionValues(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.parquet")
 	writeParquet(t, name, []row{{Group: 7}})
 	values := []input.Partition{{Column: "day", Text: "x"}, {Column: "hour", Text: "09", Whole: 9, IsWhole: true}, {Column: "none", Null: true},
 		{Column: "group", Text: "8", Whole: 8, IsWhole: true}}
-	err := eachParquet(tableOf(t, name), name, parquetformat.Columns{Values: values}, func(row arrow.Nested) error {
-		const want = `{"day":"x","group":7,"hour":9,"none":null,"offset":0,"word":null}`
-		if got := string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)); got != want {
-			t.Errorf("%s, expected %s", got, want)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	checkRow(t, name, parquetformat.Columns{Values: values}, `{"day":"x","group":7,"hour":9,"none":null,"offset":0,"word":null}`)
 }
 
 // Of the columns that no value is in, none is read; paths to values may have indices of lists and keys of maps.
@@ -457,16 +457,7 @@ func TestColumnsThatAreRead(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.parquet")
 	writeParquet(t, name, []nested{{Items: []item{{"a"}}, ByKey: map[string]item{"k": {"b"}}}})
 	read := parquetformat.Columns{Wanted: wanted([properties][]string{}, "items.0.title", "by.k.title", "place.y")}
-	err := eachParquet(tableOf(t, name), name, read, func(row arrow.Nested) error {
-		const want = `{"by":[{"key":"k","value":{"title":"b"}}],"items":[{"title":"a"}],"place":{"y":0}}`
-		if got := string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)); got != want {
-			t.Errorf("%s, expected %s", got, want)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	checkRow(t, name, read, `{"by":[{"key":"k","value":{"title":"b"}}],"items":[{"title":"a"}],"place":{"y":0}}`)
 }
 
 func TestNoTables(t *testing.T) {

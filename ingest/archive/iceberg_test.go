@@ -3,8 +3,11 @@ package archive
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +20,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/internal/arrowtest"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
 // icebergTable writes a table as Iceberg's specification says, and knows its rows.
@@ -57,41 +59,24 @@ type importedRow struct {
 // location is where the table was when it was written.
 const location = "s3a://lake/db/clicks"
 
-// Schemas of the files of metadata, with the fields that are read, and one that is not.
-const (
-	listSchema = `{"type": "record", "name": "manifest_file", "fields": [{"name": "manifest_path", "type": "string"},
-		{"name": "partition_spec_id", "type": "int"}, {"name": "content", "type": "int"}, {"name": "sequence_number", "type": "long"},
-		{"name": "key_metadata", "type": ["null", "bytes"], "default": null}]}`
-	entrySchema = `{"type": "record", "name": "manifest_entry", "fields": [{"name": "status", "type": "int"},
-		{"name": "snapshot_id", "type": ["null", "long"]}, {"name": "sequence_number", "type": ["null", "long"]},
-		{"name": "data_file", "type": {"type": "record", "name": "r2", "fields": [
-			{"name": "content", "type": "int"}, {"name": "file_path", "type": "string"}, {"name": "file_format", "type": "string"},
-			{"name": "partition", "type": {"type": "record", "name": "r102", "fields": [%s]}}, {"name": "record_count", "type": "long"},
-			{"name": "key_metadata", "type": ["null", "bytes"], "default": null},
-			{"name": "equality_ids", "type": ["null", {"type": "array", "items": "int"}], "default": null}]}}]}`
-	groupSchema = `{"name": "group", "type": ["null", "int"]}`
-	voidSchema  = `{"name": "group_void", "type": ["null", "int"]}`
-)
+// Fields of the partitions of specs.
+const groupField, voidField = `{"name": "group", "type": ["null", "int"]}`, `{"name": "group_void", "type": ["null", "int"]}`
+
+// schemaOf returns the schema of a kind of files of metadata, with the fields that are read and one that is not. Entries have the fields of
+// their partition.
+func (x *icebergTable) schemaOf(kind, partition string) string {
+	x.t.Helper()
+	return strings.Replace(string(arrowtest.Must(os.ReadFile("testdata/iceberg/"+kind+".avsc"))(x.t)), "FIELDS", partition, 1)
+}
 
 func (x *icebergTable) writeAvro(name, schema string, records []map[string]any) {
 	x.t.Helper()
-	parsed, err := avro.Parse(schema)
-	if err != nil {
-		x.t.Fatal(err)
-	}
 	var content bytes.Buffer
-	w, err := ocf.NewWriter(&content, parsed, ocf.WithCodec(ocf.DeflateCodec(1)))
+	w := arrowtest.Must(ocf.NewWriter(&content, avro.MustParse(schema), ocf.WithCodec(ocf.DeflateCodec(1))))(x.t)
 	for _, r := range records {
-		if err == nil {
-			err = w.Encode(r)
-		}
+		arrowtest.NoError(x.t, w.Encode(r))
 	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	arrowtest.NoError(x.t, w.Close())
 	writeFile(x.t, filepath.Join(x.root, name), content.Bytes())
 }
 
@@ -106,9 +91,7 @@ func (x *icebergTable) add(content, spec, group int, rows int, more map[string]a
 	case 2:
 		file["partition"] = map[string]any{"group_void": nil}
 	}
-	for key, v := range more {
-		file[key] = v
-	}
+	maps.Copy(file, more)
 	l := logged{entry: map[string]any{"status": 1, "snapshot_id": int64(len(x.want)), "data_file": file}, spec: spec, path: path}
 	x.entries = append(x.entries, l)
 	return l
@@ -204,7 +187,7 @@ func (x *icebergTable) remove() {
 func (x *icebergTable) commit() {
 	state := len(x.want)
 	var list []map[string]any
-	for spec, fields := range []string{groupSchema, "", voidSchema} {
+	for spec, fields := range []string{groupField, "", voidField} {
 		var records []map[string]any
 		for _, l := range x.entries {
 			if l.spec == spec {
@@ -212,7 +195,7 @@ func (x *icebergTable) commit() {
 			}
 		}
 		name := fmt.Sprintf("metadata/%d-m%d.avro", state, spec)
-		x.writeAvro(name, fmt.Sprintf(entrySchema, fields), records)
+		x.writeAvro(name, x.schemaOf("entry", fields), records)
 		list = append(list, map[string]any{"manifest_path": location + "/" + name, "partition_spec_id": spec, "content": 0, "sequence_number": int64(state)})
 	}
 	x.entries = slices.DeleteFunc(x.entries, func(l logged) bool { return l.entry["status"] == statusRemoved })
@@ -222,7 +205,7 @@ func (x *icebergTable) commit() {
 		}
 	}
 	name := fmt.Sprintf("metadata/snap-%d.avro", state)
-	x.writeAvro(name, listSchema, list)
+	x.writeAvro(name, x.schemaOf("list", ""), list)
 	x.snapshots = append(x.snapshots, map[string]any{"snapshot-id": state, "manifest-list": location + "/" + name, "schema-id": min(state, 1)})
 	x.log = append(x.log, map[string]any{"timestamp-ms": clock(state), "snapshot-id": state})
 	live := []int64{}
@@ -237,26 +220,12 @@ func (x *icebergTable) commit() {
 
 // writeMetadata writes the metadata of the last snapshot, with some changes.
 func (x *icebergTable) writeMetadata(change map[string]any) {
-	field := func(id int, name string, of any) map[string]any {
-		return map[string]any{"id": id, "name": name, "type": of}
-	}
-	nested := map[string]any{"type": "list", "element-id": 5, "element": map[string]any{"type": "struct", "fields": []any{field(6, "name", "string")}}}
-	m := map[string]any{"format-version": 2, "location": location, "current-schema-id": 1, "current-snapshot-id": len(x.want) - 1,
-		"snapshots": x.snapshots, "snapshot-log": x.log,
-		"schemas": []any{
-			map[string]any{"schema-id": 0, "fields": []any{field(1, "group", "int"), field(2, "place", "long"), field(3, "word", "string")}},
-			map[string]any{"schema-id": 1, "fields": []any{field(1, "group", "int"), field(2, "offset", "long"), field(3, "word", "string"),
-				field(4, "items", nested)}}},
-		"partition-specs": []any{map[string]any{"spec-id": 0, "fields": []any{map[string]any{"source-id": 1, "name": "group", "transform": "identity"}}},
-			map[string]any{"spec-id": 1, "fields": []any{}},
-			map[string]any{"spec-id": 2, "fields": []any{map[string]any{"source-id": 1, "name": "group_void", "transform": "void"}}}},
-		"properties": map[string]any{nameMapping: `[{"field-id": 1, "names": ["group"]}, {"field-id": 2, "names": ["place", "location"]},
-			{"field-id": 3, "names": ["word"]}, {"field-id": 9, "names": ["offset"]},
-			{"field-id": 4, "names": ["list"], "fields": [{"field-id": 5, "names": ["element"], "fields": [{"field-id": 6, "names": ["title"]}]}]}]`},
-		"refs": map[string]any{"main": map[string]any{"snapshot-id": len(x.want) - 1}, "first": map[string]any{"snapshot-id": 0}}}
-	for key, v := range change {
-		m[key] = v
-	}
+	var m map[string]any
+	arrowtest.NoError(x.t, json.Unmarshal(arrowtest.Must(os.ReadFile("testdata/iceberg/metadata.json"))(x.t), &m))
+	last := len(x.want) - 1
+	m["current-snapshot-id"], m["snapshots"], m["snapshot-log"] = last, x.snapshots, x.log
+	m["refs"] = map[string]any{"main": map[string]any{"snapshot-id": last}, "first": map[string]any{"snapshot-id": 0}}
+	maps.Copy(m, change)
 	writeJSON(x.t, filepath.Join(x.root, fmt.Sprintf("metadata/%05d-a.metadata.json", len(x.want))), m)
 }
 
@@ -334,21 +303,14 @@ func TestNameMapping(t *testing.T) {
 	type nested struct {
 		Items []item `parquet:"list,list"`
 	}
-	name, found := filepath.Join(t.TempDir(), "a.parquet"), ""
+	name := filepath.Join(t.TempDir(), "a.parquet")
 	writeParquet(t, name, []nested{{[]item{{"a"}, {"b"}}}})
 	columns := files[0].Columns
 	columns.Values = nil
-	read := func() error {
-		return eachParquet(tableOf(t, name), name, columns, func(row arrow.Nested) error {
-			found = string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row))
-			return nil
-		})
-	}
-	if err := read(); err != nil || found != `{"items":[{"name":"a"},{"name":"b"}]}` {
-		t.Error(found, err)
-	}
+	checkRow(t, name, columns, `{"items":[{"name":"a"},{"name":"b"}]}`)
 	columns.IDs = nil
-	if err := read(); err == nil || !strings.Contains(err.Error(), nameMapping) {
+	err := eachParquet(tableOf(t, name), name, columns, func(arrow.Nested) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), nameMapping) {
 		t.Error(err)
 	}
 }
