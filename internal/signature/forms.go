@@ -97,6 +97,8 @@ var forms = []signature{
 	{is: prefix("\xe0\x01\x00\xea"), Form: Form{Name: "Amazon Ion", Advice: asTable}},
 	{is: isBSON, Form: Form{Name: "BSON", Advice: "write it as JSON Lines, as with `mongoexport`"}},
 	{is: isMessagePack, Form: Form{Name: "MessagePack", Advice: asTable}},
+	{is: prefix("\xff\xfe\x00\x00"), Form: inUTF32()},
+	{is: prefix("\x00\x00\xfe\xff"), Form: inUTF32()},
 	{is: encodedIn("utf-16"), Form: inUTF16("utf-16")},
 	{is: encodedIn("utf-16le"), Form: inUTF16("utf-16le")},
 	{is: encodedIn("utf-16be"), Form: inUTF16("utf-16be")},
@@ -136,6 +138,10 @@ func compressed(by, advice string) Form {
 func inUTF16(encoding string) Form {
 	return Form{Name: "text in UTF-16", Encoding: encoding, Advice: "convert it with `iconv -f " + strings.ToUpper(encoding) + " -t utf-8`",
 		Send: "let the producer write UTF-8"}
+}
+
+func inUTF32() Form {
+	return Form{Name: "text in UTF-32", Advice: "convert it with `iconv -f UTF-32 -t utf-8`", Send: "let the producer write UTF-8"}
 }
 
 func prefix(magic string) func([]byte) bool { return at(0, magic) }
