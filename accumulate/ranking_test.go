@@ -33,7 +33,7 @@ func TestGrid(t *testing.T) {
 			at := float32(g.edge(b))
 			probabilities = append(probabilities, at, math.Nextafter32(at, 0), math.Nextafter32(at, 1))
 		}
-		arrowtest.Equal(t, g.edge((g.bins() / 2)), 0.5, "the middle")
+		arrowtest.Equal(t, g.edge(g.bins()/2), 0.5, "the middle")
 		for _, p := range probabilities {
 			bin := g.bin(p)
 			if bin < 0 || bin >= g.bins() {

@@ -66,11 +66,10 @@ func TestBadMessages(t *testing.T) {
 	for range 2 {
 		recorder := &eventRecorder{}
 		report, _ := trainRecorded(t, log, job, recorder)
-		if events := len(eventsOf[event.Quarantined](recorder)); report.Rows != 600 || report.Quarantined != int64(len(bad)) ||
-			events != len(bad) {
-			t.Errorf("%d rows, %d messages reported in quarantine, %d events; expected 600, %d, %d", report.Rows, report.Quarantined, events,
-				len(bad), len(bad))
-		}
+		events := len(eventsOf[event.Quarantined](recorder))
+		arrowtest.Equal(t, report.Rows, 600, "rows")
+		arrowtest.Equal(t, report.Quarantined, int64(len(bad)), "messages reported in quarantine")
+		arrowtest.Equal(t, events, len(bad), "events")
 		arrowtest.Equal(t, len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)), len(bad), "messages on the quarantine topic")
 	}
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine) {
@@ -110,7 +109,7 @@ func TestNoUsableMessage(t *testing.T) {
 		{"", overflowing, 1, "none of its 1 messages can be used. The first is test.examples[0]@0: rows 0, 1, 2 and 2 more are left out: the " +
 			"features overflow"},
 	} {
-		job, _ := newForeignJob(t, rings(30, 2, 3, 1))
+		job := newForeignJob(t, rffStage(link.Softmax, 20, 3), rffStage(link.Softmax, 20, 3))
 		job.Examples.Partitions, job.Prepare.PCA, job.Segment = 2, 2, 2
 		if test.policy != "" {
 			job.OnBadMessage = test.policy
@@ -160,7 +159,7 @@ func TestUnsupportedExamples(t *testing.T) {
 // Another producer's topic may have messages that are larger than the quarantine takes. They are cut there, and a header says
 // how large they were.
 func TestOversizedMessages(t *testing.T) {
-	job, good := newForeignJob(t, rings(30, 2, 3, 1))
+	job, good := newForeignJob(t, rffStage(link.Softmax, 20, 3)), exampleMessage(t, rings(30, 2, 3, 1).exampleRows())
 	log := openEmbedded(t)
 	const size = 20 << 20
 	batch := kafkalog.Topic{Name: protocol.TopicsOf(job.Name).Examples, Partitions: 1,
@@ -170,10 +169,9 @@ func TestOversizedMessages(t *testing.T) {
 	produce(t, log, job, 0, good, kafkalog.Message{Value: bytes.Repeat([]byte("x"), size)}, good, wide, good)
 	report, _ := train(t, log, job)
 	messages := readQuarantine(t, log, job)
-	if report.Quarantined != 2 || len(messages) != 2 || report.Rows != 90 {
-		t.Errorf("%d rows, %d messages in quarantine by the report, %d on the topic; expected 90, 2, 2", report.Rows, report.Quarantined,
-			len(messages))
-	}
+	arrowtest.Equal(t, report.Quarantined, 2, "messages in quarantine by the report")
+	arrowtest.Equal(t, len(messages), 2, "messages on the topic")
+	arrowtest.Equal(t, report.Rows, 90, "rows")
 	for offset, want := range map[int64]struct {
 		bytes  int
 		reason string
@@ -427,8 +425,7 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 	tests["a label of its own in the first message"] = test{stages.RFF, link.Softmax, false, 0, "rare", unchanged}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
-			job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-			job.Stages = []schemas.Stage{kindStage(c.kind, c.link), kindStage(c.kind, c.link)}
+			job := newForeignJob(t, kindStage(c.kind, c.link), kindStage(c.kind, c.link))
 			c.change(&job)
 			digest := func(messages []kafkalog.Message, want int64) wire.Digest {
 				log, recorder := openEmbedded(t), &eventRecorder{}
@@ -472,8 +469,7 @@ func TestRowOfAnySize(t *testing.T) {
 		for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard} {
 			for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
 				t.Run(fmt.Sprint(kind, " ", scale, " ", l), func(t *testing.T) {
-					job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-					job.Stages = []schemas.Stage{kindStage(kind, l), kindStage(kind, l)}
+					job := newForeignJob(t, kindStage(kind, l), kindStage(kind, l))
 					job.Stages[0].Features.Degree, job.Stages[1].Features.Degree = 8, 3
 					job.Prepare.Scale, job.Examples.Holdout = scale, 0.2
 					job.Retrain = topics.DefaultRetrain()
@@ -508,12 +504,9 @@ func TestRowOfAnySize(t *testing.T) {
 // memory, and the report of the stage counts the row. The survey of an update finds the row, and puts its message into
 // quarantine.
 func TestFeaturesOfAStageOverflow(t *testing.T) {
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 	stage := kindStage(stages.Polynomial, link.Softmax)
 	stage.Features.Degree = 4
-	job.Stages = []schemas.Stage{kindStage(stages.RFF, link.Softmax), stage}
-	job.Retrain = topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 80, topics.FullOptions{}
+	job := newStreamJob(t, 80, kindStage(stages.RFF, link.Softmax), stage)
 	large := func(rows *examples.Rows) { rows.Floats[7*4] = 1e5 }
 	var digests []wire.Digest
 	for _, memory := range []int64{1 << 30, 1} {
@@ -542,7 +535,7 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 
 // A feature that is too large for float32 costs a message its row alone, as one that is too large to be summed does.
 func TestFloat64ThatOverflows(t *testing.T) {
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	job := newForeignJob(t, rffStage(link.Softmax, 20, 3), rffStage(link.Softmax, 20, 3))
 	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(4, arrow.PrimitiveTypes.Float64)},
 		{Name: "label", Type: arrow.BinaryTypes.String}}, nil)
 	var rows []string
@@ -572,10 +565,8 @@ func TestFloat64ThatOverflows(t *testing.T) {
 // A number to predict that overflows, standardised as the chain's first version has it, costs an update its row alone.
 func TestTargetThatOverflows(t *testing.T) {
 	for _, target := range []float64{3e38, -1e20} {
-		job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-		job.Examples.Targets, job.Stages = []string{"y"}, []schemas.Stage{kindStage(stages.RFF, link.Identity)}
-		job.Retrain = topics.DefaultRetrain()
-		job.Retrain.Rows, job.Retrain.Full = 80, topics.FullOptions{}
+		job := newStreamJob(t, 80, kindStage(stages.RFF, link.Identity))
+		job.Examples.Targets = []string{"y"}
 		log := openEmbedded(t)
 		for i := range 6 {
 			rows := rings(40, 4, 3, uint64(i+1)).exampleRows()
@@ -607,8 +598,8 @@ func TestTargetThatOverflows(t *testing.T) {
 func TestManyRuns(t *testing.T) {
 	long(t)
 	const runs, keep = 60, 3
-	job, message := newForeignJob(t, rings(20, 2, 2, 1))
-	job.Stages, job.Keep = job.Stages[:1], keep
+	job, message := newForeignJob(t, rffStage(link.Softmax, 20, 3)), exampleMessage(t, rings(20, 2, 2, 1).exampleRows())
+	job.Keep = keep
 	log := openAlone(t) // no other process needs the past
 	produce(t, log, job, 0, message)
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
@@ -704,8 +695,9 @@ func TestLongLabels(t *testing.T) {
 func TestManySources(t *testing.T) {
 	long(t)
 	const sources, partitions = 5000, 100
-	job, message := newForeignJob(t, table{rows: [][]float32{{0, 1}, {1, 0}}, labels: []string{"a", "b"}})
-	job.Examples.Partitions, job.Stages = partitions, job.Stages[:1]
+	data := table{rows: [][]float32{{0, 1}, {1, 0}}, labels: []string{"a", "b"}}
+	job, message := newForeignJob(t, rffStage(link.Softmax, 20, 3)), exampleMessage(t, data.exampleRows())
+	job.Examples.Partitions = partitions
 	log := openEmbedded(t)
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))

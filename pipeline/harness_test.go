@@ -157,12 +157,21 @@ func newMultiStageJob(t *testing.T) topics.Job {
 		rffStage(link.Softmax, 20, 3), rffStage(link.Calibrated, 20, 2), rffStage(link.Identity, 20, 1), rffStage(link.Softmax, 8, 2))
 }
 
-// newForeignJob returns a job without files, over one partition that other producers write to, and the table as a message.
-func newForeignJob(t *testing.T, data table) (topics.Job, kafkalog.Message) {
+// newForeignJob returns a job without files, over one partition that other producers write to.
+func newForeignJob(t *testing.T, list ...schemas.Stage) topics.Job {
 	t.Helper()
-	job := newJob(t, data, table{}, rffStage(link.Softmax, 20, 3), rffStage(link.Softmax, 20, 3))
+	job := newJob(t, rings(1, 4, 3, 1), table{}, list...)
 	job.Examples.Train, job.Examples.Partitions = nil, 1
-	return job, exampleMessage(t, data.exampleRows())
+	return job
+}
+
+// newStreamJob is newForeignJob for a chain of so many rows an update, without full runs after the first.
+func newStreamJob(t *testing.T, rows int64, list ...schemas.Stage) topics.Job {
+	t.Helper()
+	job := newForeignJob(t, list...)
+	job.Keep, job.Retrain = 1000, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = rows, topics.FullOptions{}
+	return job
 }
 
 // rffStage returns a stage of random Fourier features.

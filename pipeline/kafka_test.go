@@ -76,10 +76,8 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	}
 	second, model := train(t, log, job)
 	for _, r := range []*schemas.Report{first, second} {
-		if r.WeightsDigest != want.WeightsDigest || r.Rows != want.Rows {
-			t.Errorf("version %d: digest %s, %d rows; on the embedded broker %s, %d", r.Version, r.WeightsDigest, r.Rows, want.WeightsDigest,
-				want.Rows)
-		}
+		arrowtest.Equal(t, r.WeightsDigest, want.WeightsDigest, "the digest of version %d, and on the embedded broker", r.Version)
+		arrowtest.Equal(t, r.Rows, want.Rows, "rows of version %d", r.Version)
 	}
 	if first.Version != 1 || second.Version != 2 || model.Manifest.Version != 2 {
 		t.Errorf("versions %d and %d, model version %d; expected 1, 2, 2", first.Version, second.Version, model.Manifest.Version)
@@ -271,6 +269,15 @@ func (s secured) open(t *testing.T, user string) *kafkalog.Log {
 	return log
 }
 
+// deleteAfter deletes topics after the test.
+func deleteAfter(t *testing.T, admin *kafkalog.Log, topics ...kafkalog.Topic) {
+	t.Cleanup(func() {
+		for _, topic := range topics {
+			noError(t, admin.Delete(context.Background(), topic.Name))
+		}
+	})
+}
+
 // allow creates ACLs, and waits until the broker has them.
 func (s secured) allow(t *testing.T, acls []kafka.ACLEntry) {
 	t.Helper()
@@ -359,11 +366,7 @@ func TestKafkaACLs(t *testing.T) {
 	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
 	administrator, topicNames := cluster.open(t, "admin"), protocol.TopicsOf(job.Name)
-	t.Cleanup(func() {
-		for _, topic := range topics.Topics(job) {
-			noError(t, administrator.Delete(context.Background(), topic.Name))
-		}
-	})
+	deleteAfter(t, administrator, topics.Topics(job)...)
 	acls := documentedACLs(t, job.Name)
 	submitter := cluster.open(t, "train")
 
@@ -389,9 +392,8 @@ func TestKafkaACLs(t *testing.T) {
 		recorder := &eventRecorder{}
 		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, recorder)
 		noError(t, err)
-		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
-			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
-		}
+		arrowtest.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
+		arrowtest.Equal(t, report.Rows, want.Rows, "rows")
 		arrowtest.Equal(t, noticed(recorder, "is not checked"), !retention, "a notice that the retention is not checked")
 	}
 
@@ -433,11 +435,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
 	admin := cluster.open(t, "admin")
-	t.Cleanup(func() {
-		for _, topic := range topics.Topics(job) {
-			noError(t, admin.Delete(context.Background(), topic.Name))
-		}
-	})
+	deleteAfter(t, admin, topics.Topics(job)...)
 	acls := documentedACLs(t, job.Name)
 	for _, user := range []string{"train", "work", "solve"} {
 		cluster.allow(t, aclsOf(acls, user, user))
@@ -455,9 +453,8 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		err = context.Cause(ctx)
 	}
 	noError(t, err)
-	if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
-		t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
-	}
+	arrowtest.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
+	arrowtest.Equal(t, report.Rows, want.Rows, "rows")
 	// A role can write to its own topics, and to no others.
 	for user, own := range map[string][]string{
 		"work": {protocol.TopicsOf(job.Name).Statistics, protocol.TopicsOf(job.Name).Residuals, protocol.TopicsOf(job.Name).Quarantine},
@@ -479,11 +476,7 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
 	topicNames, admin := protocol.TopicsOf(job.Name), cluster.open(t, "admin")
-	t.Cleanup(func() {
-		for _, topic := range append(topics.Topics(job), kafkalog.Topic{Name: topicNames.Predictions}) {
-			noError(t, admin.Delete(context.Background(), topic.Name))
-		}
-	})
+	deleteAfter(t, admin, append(topics.Topics(job), kafkalog.Topic{Name: topicNames.Predictions})...)
 	report, _, err := Train(t.Context(), admin, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	noError(t, err)
 	cluster.allow(t, aclsOf(documentedACLs(t, job.Name), "score", "score"))
@@ -520,11 +513,7 @@ func TestKafkaFollowOfAUser(t *testing.T) {
 	admin := cluster.open(t, "admin")
 	job := clicksOn(t, admin, name+".clicks", 40)
 	job.Name = name
-	t.Cleanup(func() {
-		for _, topic := range append(topics.Topics(job), kafkalog.Topic{Name: job.Examples.FromTopic}) {
-			noError(t, admin.Delete(context.Background(), topic.Name))
-		}
-	})
+	deleteAfter(t, admin, append(topics.Topics(job), kafkalog.Topic{Name: job.Examples.FromTopic})...)
 	acls := aclsOf(documentedACLs(t, name), "train", "train")
 	cluster.allow(t, append(acls, kafka.ACLEntry{
 		Principal: "User:train", Host: "*", PermissionType: kafka.ACLPermissionTypeAllow, ResourcePatternType: kafka.PatternTypeLiteral,

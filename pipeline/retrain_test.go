@@ -160,13 +160,12 @@ func TestGateJudgesTheVersion(t *testing.T) {
 		size   int // leaves of all trees
 	}{{1, false, 0}, {2, false, 0}, {1, true, 32}, {1, true, 64}} {
 		passes := test.passes
-		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-		job.Stages, job.Keep, job.Retrain = job.Stages[:1], 1000, topics.DefaultRetrain()
+		job := newStreamJob(t, 100, rffStage(link.Softmax, 20, 3))
 		if test.grown {
 			trees.Size = test.size
 			job.Stages[0].Features, job.Stages[0].RidgeRows = trees, 0.4
 		}
-		job.Retrain.Rows, job.Retrain.Passes, job.Retrain.Refresh, job.Retrain.Full = 100, passes, 1, topics.FullOptions{}
+		job.Retrain.Passes, job.Retrain.Refresh = passes, 1
 		job.Retrain.Window.Increments, job.Retrain.Gate = 3, topics.GateOptions{Split: examples.Test.String(), Margin: margin}
 		log := openEmbedded(t)
 		p := topics.Open(log, job.Name, nil)
@@ -480,9 +479,8 @@ func TestRetrainingSaysWhatItWaitsFor(t *testing.T) {
 	_, standing := retraining(t, log.Addr())
 	select {
 	case e := <-standing:
-		if e.Role != protocol.RoleRun || e.Why != "another process retrains this pipeline: this one stands by" {
-			t.Errorf("%+v", e)
-		}
+		arrowtest.Equal(t, e.Role, protocol.RoleRun, "the role")
+		arrowtest.Equal(t, e.Why, "another process retrains this pipeline: this one stands by", "why it stands by")
 	case <-timeout:
 		t.Fatal("it does not say that it stands by")
 	}
@@ -668,10 +666,9 @@ func TestDecayedWindowsEnd(t *testing.T) {
 				produce(t, log, job, 0, exampleMessage(t, rings(rows, 4, 3, uint64(n)).exampleRows()))
 			}
 			retrainWithin(t, log, job, test.bytes, recorderFunc(func(event.Event) {}))
-			if w := newestWindow(t, log, job); len(w.Increments) != test.want || w.Rows() != int64(test.want)*rows {
-				t.Errorf("after %d updates the window has %d increments with %d rows, expected %d with %d", updates, len(w.Increments),
-					w.Rows(), test.want, test.want*rows)
-			}
+			w := newestWindow(t, log, job)
+			arrowtest.Equal(t, len(w.Increments), test.want, "increments of the window after %d updates", updates)
+			arrowtest.Equal(t, w.Rows(), int64(test.want)*rows, "rows of the window after %d updates", updates)
 		})
 	}
 }
@@ -679,9 +676,8 @@ func TestDecayedWindowsEnd(t *testing.T) {
 // If the next messages have no row to fit to, and all others would leave the window, nothing leaves it. An update with
 // nothing to fit to would fail, be followed by a full run, and be made again, for ever.
 func TestWindowKeepsRowsUntilOthersCome(t *testing.T) {
-	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window = 100, topics.FullOptions{}, topics.WindowOptions{Time: time.Millisecond}
+	job := newStreamJob(t, 100, rffStage(link.Softmax, 20, 3))
+	job.Retrain.Window = topics.WindowOptions{Time: time.Millisecond}
 	log := openEmbedded(t)
 	retrain := func() []*schemas.RetrainReport {
 		t.Helper()
@@ -807,11 +803,8 @@ const standingRows = 40
 
 // standingJob returns a job that learns messages of other producers.
 func standingJob(t *testing.T, partitions int) topics.Job {
-	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Stages = []schemas.Stage{rffStage(link.Softmax, 16, 3)}
-	job.Examples.Partitions, job.Keep = partitions, 1000
-	job.Retrain = topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 2*standingRows, 1, topics.FullOptions{}
+	job := newStreamJob(t, 2*standingRows, rffStage(link.Softmax, 16, 3))
+	job.Examples.Partitions, job.Retrain.Refresh = partitions, 1
 	return job
 }
 
@@ -1222,9 +1215,8 @@ func secondClass(t *testing.T, log *kafkalog.Log, job topics.Job, says string, m
 // A chain that finds one class waits for another. So it does if one class is left in its window without what is forgotten: then it fits the
 // window and what is new anew.
 func TestChainWaitsForASecondClass(t *testing.T) {
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}, topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full, job.Retrain.After = 80, topics.FullOptions{}, 1
+	job := newStreamJob(t, 80, kindStage(stages.RFF, link.Softmax))
+	job.Retrain.After = 1
 	t.Run("at first", func(t *testing.T) {
 		log := openEmbedded(t)
 		writeAll(t, log, job, sorted(t, 3, 3))
@@ -1237,9 +1229,8 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 		forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
 		// The first of two messages is of the same class.
 		made := secondClass(t, log, job, "without forgotten rows, all examples", sorted(t, 2, 2)[1], sorted(t, 0, 9)[8])
-		if made.Kind != schemas.RunFull || made.WindowRows != (8-3)*40 { // forgotten rows weigh nothing
-			t.Errorf("a version by %s of %d rows, expected a full one of what is left and the new rows", made.Kind, made.WindowRows)
-		}
+		arrowtest.Equal(t, made.Kind, schemas.RunFull, "the kind of the version, of what is left and the new rows")
+		arrowtest.Equal(t, made.WindowRows, (8-3)*40, "the rows of its window")
 		last := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 		if len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
 			t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
@@ -1252,9 +1243,8 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
 	for _, name := range []string{"one label", "several labels"} {
 		t.Run(name, func(t *testing.T) {
-			job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-			job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Logistic)}, topics.DefaultRetrain()
-			job.Retrain.Rows, job.Retrain.Full, job.Retrain.NewClassRows = 80, topics.FullOptions{}, 1000
+			job := newStreamJob(t, 80, kindStage(stages.RFF, link.Logistic))
+			job.Retrain.NewClassRows = 1000
 			if name == "several labels" {
 				job.Examples.Labels = layout.LabelsSeveral
 			}
@@ -1313,9 +1303,8 @@ func noisyRings(tested, trained int, wrong float64, seed uint64) examples.Rows {
 // compares no version by such rows.
 func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
 	log := openEmbedded(t)
-	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full, job.Examples.Holdout = 100, topics.FullOptions{}, 0.1
+	job := newStreamJob(t, 100, rffStage(link.Softmax, 20, 3))
+	job.Examples.Holdout = 0.1
 	p := topics.Open(log, job.Name, nil)
 	noError(t, topics.Create(t.Context(), p, &job))
 	kinds := func(messages int) (kinds []string) {
@@ -1355,10 +1344,8 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
-			job, _ := newForeignJob(t, rings(10, 4, 2, 1))
-			job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
-			job.Stages[0].Link = test.link
-			job.Examples.Holdout, job.Examples.ClassWeight = 0.2, test.weight
+			job := newForeignJob(t, rffStage(test.link, 20, 3))
+			job.Examples.Holdout, job.Examples.ClassWeight, job.Retrain = 0.2, test.weight, topics.DefaultRetrain()
 			job.Retrain.Rows, job.Retrain.NewClassRows = rows, 5
 			for i := range messages {
 				data, random := rings(rows, 4, 2, uint64(i)), rand.New(rand.NewPCG(uint64(i), 3))

@@ -248,7 +248,7 @@ func TestBoundsByOffsets(t *testing.T) {
 func TestBoundsByTime(t *testing.T) {
 	for name, later := range map[string]time.Duration{"produced": 0, "ingested": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			job, _ := newForeignJob(t, rings(10, 3, 3, 1))
+			job := newForeignJob(t, rffStage(link.Softmax, 20, 3))
 			log := openEmbedded(t)
 			produce(t, log, job, 0) // makes the topics
 			client := clientOf(t, log)
@@ -326,9 +326,8 @@ func TestChainOverAForeignTopic(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(chains["second"], chains[owner.Name]) || len(chains["second"]) != 4 {
-		t.Errorf("versions %v, those of the owner are %v", chains["second"], chains[owner.Name])
-	}
+	arrowtest.Equal(t, chains["second"], chains[owner.Name], "versions, and those of the owner")
+	arrowtest.Equal(t, len(chains["second"]), 4, "versions")
 	moved := topic
 	moved.Name = "second"
 	arrowtest.MustFail(Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}))(t, "reads the examples of")
@@ -746,42 +745,17 @@ func TestFollowWithCategories(t *testing.T) {
 // and change no version, unless the column is optional. Rows that lack a column now and then count, as they always have.
 func TestColumnsThatMostNewRowsLack(t *testing.T) {
 	long(t)
-	renamed := func(i int, length, width float64, kind string) string {
-		return fmt.Sprintf(`{"Length": %v, "Width": %v, "colour": "r", "kind": %q}`, length, width, kind)
-	}
-	one := func(i int, length, width float64, kind string) string {
-		return fmt.Sprintf(`{"Length": %v, "width": %v, "colour": "r", "kind": %q}`, length, width, kind)
-	}
-	null := func(i int, length, width float64, kind string) string {
-		return fmt.Sprintf(`{"length": %v, "width": null, "colour": "r", "kind": %q}`, length, kind)
-	}
-	word := func(i int, length, width float64, kind string) string {
-		return fmt.Sprintf(`{"length": %v, "width": %v, "kind": %q}`, length, width, kind)
-	}
-	good := func(i int, length, width float64, kind string) string {
-		return fmt.Sprintf(`{"length": %v, "width": %v, "colour": %q, "kind": %q}`, length, width, string('r'+rune(i%2)), kind)
-	}
-	sometimes := func(i int, length, width float64, kind string) string {
-		if i%3 > 0 {
-			return null(i, length, width, kind)
-		}
-		return good(i, length, width, kind)
-	}
-	mixed := func(i int, length, width float64, kind string) string { // two of three producers have the new release
-		if i%3 > 0 {
-			return renamed(i, length, width, kind)
-		}
-		return good(i, length, width, kind)
-	}
-	few := func(i int, length, width float64, kind string) string { // one of four
-		if i%4 == 0 {
-			return one(i, length, width, kind)
-		}
-		return good(i, length, width, kind)
-	}
-	type rows = func(i int, length, width float64, kind string) string
+	// Row i is the format i % n of n, with its length, its width, its colour and its kind.
+	good := []string{`{"length": %[1]v, "width": %[2]v, "colour": %[3]q, "kind": %[4]q}`}
+	renamed := []string{`{"Length": %[1]v, "Width": %[2]v, "colour": "r", "kind": %[4]q}`}
+	one := []string{`{"Length": %[1]v, "width": %[2]v, "colour": "r", "kind": %[4]q}`}
+	null := []string{`{"length": %[1]v, "width": null, "colour": "r", "kind": %[4]q}`}
+	word := []string{`{"length": %[1]v, "width": %[2]v, "kind": %[4]q}`}
+	sometimes := slices.Concat(good, null, null)
+	mixed := slices.Concat(good, renamed, renamed) // two of three producers have the new release
+	few := slices.Concat(one, good, good, good)    // one of four
 	for name, test := range map[string]struct {
-		before, after rows
+		before, after []string
 		optional      []string
 		each          int // number of messages after which they are ingested; 0: all at once
 		lost          string
@@ -849,12 +823,13 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 				}
 			}
 			for i := range 700 {
-				write, kind := test.before, i%2
+				formats, kind := test.before, i%2
 				if i >= 300 && i < 600 {
-					write = test.after
+					formats = test.after
 				}
-				value := write(i, float64(kind)*2+random.Float64(), random.Float64(), string('x'+rune(kind)))
-				must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}))(t)
+				length, width := float64(kind)*2+random.Float64(), random.Float64()
+				value := fmt.Appendf(nil, formats[i%len(formats)], length, width, string('r'+rune(kind)), string('x'+rune(kind)))
+				must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: value}))(t)
 				if test.each > 0 && i >= 300 && i%test.each == test.each-1 {
 					retrain()
 				}
@@ -1059,10 +1034,8 @@ func TestTopicKeepsItsPartitions(t *testing.T) {
 	first, _ := train(t, log, job)
 	job.Examples.Partitions = 2
 	second, _ := train(t, log, job)
-	if first.WeightsDigest != second.WeightsDigest || second.Rows != 400 {
-		t.Errorf("digest %s with 6 partitions, %s and %d rows with 2 in the configuration; expected the same digest and 400 rows",
-			first.WeightsDigest, second.WeightsDigest, second.Rows)
-	}
+	arrowtest.Equal(t, first.WeightsDigest, second.WeightsDigest, "the digest with 6 partitions, and with 2 in the configuration")
+	arrowtest.Equal(t, second.Rows, 400, "rows")
 }
 
 // Every topic that is created has its clean-up, its retention and the size of its files from the options, also the zero options.

@@ -255,10 +255,10 @@ func TestConstantFeatures(t *testing.T) {
 		"auto": schemas.RidgeAuto} {
 		for _, l := range []schemas.Link{link.Softmax, link.Identity, link.Calibrated} {
 			t.Run(name+" "+string(l), func(t *testing.T) {
-				job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 				stage := kindStage(stages.Columns, l)
 				stage.Ridge, stage.Passes = ridge, 20
-				job.Stages, job.Prepare.Scale = []schemas.Stage{stage, stage}, stages.ScaleStandard
+				job := newForeignJob(t, stage, stage)
+				job.Prepare.Scale = stages.ScaleStandard
 				constant := rings(200, 4, 3, 1)
 				for _, row := range constant.rows {
 					copy(row, []float32{60, 0, -1, 1e6})
@@ -323,10 +323,8 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			}()
 			noError(t, kernel.UseVector("none"))
 			slow, q := trainAndPredict(kernel.Gonum())
-			if *slow.TestError != *report.TestError || slow.TrainError != report.TrainError {
-				t.Errorf("test and train errors %v and %v, with a BLAS %v and %v", *slow.TestError, slow.TrainError, *report.TestError,
-					report.TrainError)
-			}
+			arrowtest.Equal(t, *slow.TestError, *report.TestError, "the test error, and with a BLAS")
+			arrowtest.Equal(t, slow.TrainError, report.TrainError, "the train error, and with a BLAS")
 			sum := 0.0
 			for i, v := range p.Data {
 				sum += math.Pow(float64(v-q.Data[i]), 2)
@@ -432,9 +430,8 @@ func TestTrainChoosesStages(t *testing.T) {
 			if first := plan.Stages[0].Features.Kind; !slices.Contains(test.kinds, first) || !slices.Contains(test.prepare, plan.Prepare.Scale) {
 				t.Errorf("chose %s and scale %s, expected one of %v and %v", first, plan.Prepare.Scale, test.kinds, test.prepare)
 			}
-			if report.Rows != int64(test.rows) || plan.Holdout != 0 {
-				t.Errorf("the version learnt from %d rows, and holds out %g", report.Rows, plan.Holdout)
-			}
+			arrowtest.Equal(t, report.Rows, int64(test.rows), "rows that the version learnt")
+			arrowtest.Equal(t, plan.Holdout, 0, "the share that it holds out")
 			if few := len(plan.Stages) == 1; test.rows < 500 && !few {
 				t.Errorf("%d stages were chosen by few rows", len(plan.Stages))
 			}
@@ -580,16 +577,14 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 			id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 			noError(t, err)
 			report, m := train(t, log, job)
-			if report.Run != id || report.Version != 1 {
-				t.Errorf("run %s is submitted, run %s trained as version %d", id, report.Run, report.Version)
-			}
+			arrowtest.Equal(t, report.Run, id, "the run that is trained, and the one that was submitted")
+			arrowtest.Equal(t, report.Version, 1, "its version")
 			if job.Examples.Holdout = 0.25; len(job.Stages) < 2 { // which is what is held out of so few rows
 				_, m = train(t, openEmbedded(t), job)
 			}
 			err = Search(t.Context(), openEmbedded(t), openBLAS(t), []topics.Job{job}, 0, event.Ignore{}, func(_ int, c *replay.Candidate) error {
-				if !reflect.DeepEqual(c.Plan.Stages, m.Manifest.Plan.Stages) || c.Plan.Prepare != m.Manifest.Plan.Prepare {
-					t.Errorf("a search trains %+v, expected %+v", c.Plan.Stages, m.Manifest.Plan.Stages)
-				}
+				arrowtest.Equal(t, c.Plan.Stages, m.Manifest.Plan.Stages, "the stages that a search trains")
+				arrowtest.Equal(t, c.Plan.Prepare, m.Manifest.Plan.Prepare, "the preparation of a search")
 				return c.Err
 			})
 			if err != nil {
@@ -722,11 +717,9 @@ func TestTemperatureOfVersion(t *testing.T) {
 // probabilities of new rows differ.
 func TestTemperatureInChain(t *testing.T) {
 	run := func(temperature float64) (reports []schemas.RetrainReport, digests []wire.Digest) {
-		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
 		stage := treesStage(link.Softmax, 2)
 		stage.Temperature = temperature
-		job.Stages, job.Keep, job.Retrain = []schemas.Stage{stage, stage}, 1000, topics.DefaultRetrain()
-		job.Retrain.Rows, job.Retrain.Full = 100, topics.FullOptions{}
+		job := newStreamJob(t, 100, stage, stage)
 		job.Retrain.Gate = topics.GateOptions{Split: examples.Test.String(), Margin: 0.01}
 		log := openEmbedded(t)
 		p := topics.Open(log, job.Name, nil)
@@ -818,10 +811,8 @@ func TestSurveyOfAWarmStart(t *testing.T) {
 	job.Warm = protocol.Latest
 	warm, _ := train(t, log, job)
 	sentWarm := sentBySurvey(t, log, job.Name, warm.Run)
-	if warm.Rows != cold.Rows || warm.Splits["test"].Rows != cold.Splits["test"].Rows {
-		t.Errorf("the warm start has %d rows and the splits %v, the version that it starts from %d and %v", warm.Rows, warm.Splits,
-			cold.Rows, cold.Splits)
-	}
+	arrowtest.Equal(t, warm.Rows, cold.Rows, "rows of the warm start")
+	arrowtest.Equal(t, warm.Splits["test"].Rows, cold.Splits["test"].Rows, "test rows of the warm start")
 	for _, part := range []string{"sample", "gram", statistics.FieldSums, statistics.FieldSquares, statistics.FieldPresent} {
 		if !sent[part] || sentWarm[part] {
 			t.Errorf("%s: the first run sends it, %v, the warm start sends it, %v; expected true and false", part, sent[part], sentWarm[part])
@@ -946,9 +937,8 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 				n := len(job.Stages)
 				for s := range n {
 					first, second, want := weightsOf(both, s), weightsOf(both, n+s), weightsOf(one, s)
-					if first != want || second != want {
-						t.Errorf("stage %d: the members have weights %s and %s, the run alone %s", s, first, second, want)
-					}
+					arrowtest.Equal(t, first, want, "the first member's weights of stage %d, and of the run alone", s)
+					arrowtest.Equal(t, second, want, "the second member's weights of stage %d, and of the run alone", s)
 				}
 				if len(together.Stages) != 2*n {
 					t.Fatalf("%d stages are reported of two members of %d", len(together.Stages), n)
@@ -964,10 +954,8 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 					a.TrainLoss != together.Splits["train"].Loss {
 					t.Errorf("the report has the average %+v, and train error %g", a, together.TrainError)
 				}
-				if together.TrainError != alone.TrainError || fmt.Sprint(together.Thresholds) != fmt.Sprint(alone.Thresholds) {
-					t.Errorf("train error %g and thresholds %v, alone %g and %v", together.TrainError, together.Thresholds, alone.TrainError,
-						alone.Thresholds)
-				}
+				arrowtest.Equal(t, together.TrainError, alone.TrainError, "train error, and alone")
+				arrowtest.Equal(t, fmt.Sprint(together.Thresholds), fmt.Sprint(alone.Thresholds), "thresholds, and alone")
 				for split, want := range alone.Splits {
 					got := together.Splits[split]
 					if !c.clipped && math.Abs(got.Loss-want.Loss) > 1e-5*want.Loss {
@@ -976,9 +964,8 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 					got.Loss, want.Loss = 0, 0
 					arrowtest.Equal(t, got, want, "%s rows, and alone", split)
 				}
-				if both.Manifest.Metrics["train_error"] != together.TrainError || both.Manifest.Plan.Average != 2 {
-					t.Errorf("the manifest has metrics %v and average %d", both.Manifest.Metrics, both.Manifest.Plan.Average)
-				}
+				arrowtest.Equal(t, both.Manifest.Metrics["train_error"], together.TrainError, "the train error of the manifest")
+				arrowtest.Equal(t, both.Manifest.Plan.Average, 2, "its members")
 			}
 		})
 	}

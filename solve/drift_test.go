@@ -184,9 +184,8 @@ func TestDriftFindsChanges(t *testing.T) {
 func TestDriftAfterAnAlarm(t *testing.T) {
 	const changed = 30 * 1024
 	at, since := alarms(rows(1, 1024, 90, then(learning, changed, then(learning, changed, learning))))
-	if !reflect.DeepEqual(at, []int{30, 60}) || !reflect.DeepEqual(since, []int{1, 1}) {
-		t.Errorf("alarms at inputs %d since %d, expected 30 and 60 since 1", at, since)
-	}
+	arrowtest.Equal(t, at, []int{30, 60}, "inputs at which there are alarms")
+	arrowtest.Equal(t, since, []int{1, 1}, "inputs since each change")
 }
 
 // The state grows with the logarithm of the number of inputs: 8 buckets of each size, with separate buckets for the

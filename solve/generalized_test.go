@@ -78,9 +78,8 @@ func TestIdentityIsRidgeRegression(t *testing.T) {
 					start = random(1, size.p*size.k, initial)
 				}
 				visits, final, fit := pr.run(t, stageOf(link.Identity, 12, 1e-3), start)
-				if len(visits) != 1 || final.Of != 1 {
-					t.Errorf("%d visits, the final weights are of visit %d", len(visits), final.Of)
-				}
+				arrowtest.Equal(t, len(visits), 1, "visits")
+				arrowtest.Equal(t, final.Of, 1, "the visit of the final weights")
 				arrowtest.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 				want := pr.byQR(lambdaOf(fit))
 				for i, v := range final.W {
@@ -197,9 +196,8 @@ func TestPassesAreALimit(t *testing.T) {
 	pr := problemOf(5, 200, 10, 3)
 	for _, passes := range []int{1, 2, 7} {
 		visits, final, _ := pr.run(t, stageOf(link.Softmax, passes, 1e-4), nil)
-		if len(visits) != passes || final.Of != passes-1 {
-			t.Errorf("%d passes: %d visits, final is visit %d", passes, len(visits), final.Of)
-		}
+		arrowtest.Equal(t, len(visits), passes, "visits of %d passes", passes)
+		arrowtest.Equal(t, final.Of, passes-1, "the visit of the final weights of %d passes", passes)
 	}
 }
 
@@ -453,9 +451,8 @@ func TestLBFGSHalves(t *testing.T) {
 	for _, step := q.reject(nil); step != nil; _, step = q.reject(nil) {
 		halved++
 	}
-	if halved != 20 || trialFrom([]float32{1}, 0.5, q.step)[0] != -1 {
-		t.Errorf("a trial is halved %d times, expected 20", halved)
-	}
+	arrowtest.Equal(t, halved, 20, "how often a trial is halved")
+	arrowtest.Equal(t, trialFrom([]float32{1}, 0.5, q.step)[0], -1, "a trial of half a step")
 }
 
 // The pairs take at most 384 MiB for any number of values, or there is a single pair.

@@ -149,9 +149,8 @@ func TestWordsWithoutACode(t *testing.T) {
 		}
 		arrowtest.Equal(t, int(codes[2*i+1]), want, "the code of word %d of 300", i)
 	}
-	if codes[0] != 1 || codes[2*302] != 0 {
-		t.Errorf("the only number of a column has the code %d, a missing one %d", codes[0], codes[2*302])
-	}
+	arrowtest.Equal(t, codes[0], 1, "the code of the only number of a column")
+	arrowtest.Equal(t, codes[2*302], 0, "the code of a missing number")
 }
 
 // The result of learnBins tells columns of numbers from columns of words, with and without known columns.

@@ -87,9 +87,8 @@ func content(t *testing.T, l *files, topic string) string {
 		})
 		arrowtest.NoError(t, err)
 		index := arrowtest.Must(os.ReadFile(s.index()))(t)
-		if len(rest) > 0 || len(index)%entryBytes != 0 {
-			t.Errorf("%d bytes of %d are no batches, with an index of %d", len(rest), s.bytes, len(index))
-		}
+		arrowtest.Equal(t, len(rest), 0, "bytes of %d that are no batches", s.bytes)
+		arrowtest.Equal(t, len(index)%entryBytes, 0, "bytes of the index of %d that are no entry", len(index))
 	}
 	return strings.Join(text, " ")
 }

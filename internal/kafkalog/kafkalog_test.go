@@ -265,9 +265,8 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 	for i := range 8 {
 		got := must(r.Next(ctx))(t)
 		want := sent[i%4]
-		if got.Partition != 2 || got.Offset != int64(i) {
-			t.Errorf("message %d is at %d@%d", i, got.Partition, got.Offset)
-		}
+		arrowtest.Equal(t, got.Partition, 2, "the partition of message %d", i)
+		arrowtest.Equal(t, got.Offset, int64(i), "the offset of message %d", i)
 		if !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Value, want.Value) ||
 			(got.Key == nil) != (want.Key == nil) || (got.Value == nil) != (want.Value == nil) {
 			t.Errorf("message %d: %q: %q, want %q: %q", i, got.Key, got.Value, want.Key, want.Value)

@@ -135,9 +135,15 @@ func TestEmptyProducts(t *testing.T) {
 		for _, shape := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {0, 0, 0}} {
 			n, p, k := shape[0], shape[1], shape[2]
 			for _, add := range []bool{false, true} {
-				mul, gram := fill(n, k, 5), fill(p, p, 5)
+				mul, gram, narrow := fill(n, k, 5), fill(p, p, 5), fill(n, k, 5)
 				b.Mul(mul, NewDense(n, p), NewDense(p, k), add)
 				b.Gram(gram, NewDense(n, p), add)
+				b.MulAdd(narrow, NewDense(n, p), NewWeights(NewDense(p, k)))
+				arrowtest.Equal(t, narrow.Data, fill(n, k, 5).Data, "%s %v: MulAdd", b.Name(), shape)
+				var c Cross
+				c.Begin(p, k)
+				c.Add(b, NewDense(n, p), NewDense(n, k), make([]float32, n))
+				c.AddTo(make([]float64, p*k))
 				want := float32(0)
 				if add {
 					want = 5
@@ -164,6 +170,7 @@ func TestEmptyProducts(t *testing.T) {
 func TestShapesThatDoNotFitPanic(t *testing.T) {
 	b := Gonum()
 	short := Dense{Rows: 2, Cols: 2, Data: make([]float32, 3)}
+	x, _ := sparseOf(rand.New(rand.NewPCG(1, 2)), 4, 3, false)
 	for name, f := range map[string]func(){
 		"inner":   func() { b.Mul(NewDense(2, 2), NewDense(2, 3), NewDense(4, 2), false) },
 		"dst":     func() { b.Mul(NewDense(2, 3), NewDense(2, 2), NewDense(2, 2), false) },
@@ -177,16 +184,23 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 		"sum":     func() { Add(make([]float64, 2), make([]float64, 3)) },
 		"packed":  func() { AddLower(make([]float64, 2), NewDense(2, 2)) },
 		"simplex": func() { SimplexRows(short, nil) },
+
+		"sparse rows":     func() { MulAddSparse(NewDense(5, 2), x, NewDense(3, 2)) },
+		"sparse weights":  func() { MulAddSparse(NewDense(4, 2), x, NewDense(4, 2)) },
+		"sparse classes":  func() { MulAddSparse(NewDense(4, 2), x, NewDense(3, 1)) },
+		"sparse sums":     func() { AddCrossSparse(make([]float64, 5), x, NewDense(4, 2), make([]float32, 4)) },
+		"sparse diagonal": func() { AddDiagonalSparse(make([]float64, 3), make([]float64, 2), x, make([]float32, 4)) },
+		"sparse column":   func() { MulAddSparse(NewDense(1, 2), columnOf(3), NewDense(3, 2)) },
+		"sparse negative": func() { MulAddSparse(NewDense(1, 2), columnOf(-1), NewDense(3, 2)) },
+		"sparse cross":    func() { AddCrossSparse(make([]float64, 8), columnOf(4), NewDense(1, 2), []float32{1}) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		})
+		withEachAcceleration(t, func(t *testing.T) { arrowtest.Equal(t, panics(f), true, "%s: it panics", name) })
 	}
+}
+
+// columnOf returns a row with a value in one of three columns.
+func columnOf(column int32) Sparse {
+	return Sparse{Rows: 1, Cols: 3, Starts: []int{0, 1}, Columns: []int32{column}, Values: []float32{1}}
 }
 
 // The same call gives the same bits on any goroutine, alongside any other calls, and for any alignment of the slices.

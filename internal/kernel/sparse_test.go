@@ -133,31 +133,6 @@ func TestSparseProductsHaveTheSameBits(t *testing.T) {
 	}
 }
 
-func TestSparseShapesAreChecked(t *testing.T) {
-	x, _ := sparseOf(rand.New(rand.NewPCG(1, 2)), 4, 3, false)
-	for name, call := range map[string]func(){
-		"rows":     func() { MulAddSparse(NewDense(5, 2), x, NewDense(3, 2)) },
-		"weights":  func() { MulAddSparse(NewDense(4, 2), x, NewDense(4, 2)) },
-		"classes":  func() { MulAddSparse(NewDense(4, 2), x, NewDense(3, 1)) },
-		"sums":     func() { AddCrossSparse(make([]float64, 5), x, NewDense(4, 2), make([]float32, 4)) },
-		"diagonal": func() { AddDiagonalSparse(make([]float64, 3), make([]float64, 2), x, make([]float32, 4)) },
-		"column":   func() { MulAddSparse(NewDense(1, 2), columnOf(3), NewDense(3, 2)) },
-		"negative": func() { MulAddSparse(NewDense(1, 2), columnOf(-1), NewDense(3, 2)) },
-		"cross":    func() { AddCrossSparse(make([]float64, 8), columnOf(4), NewDense(1, 2), []float32{1}) },
-	} {
-		withEachAcceleration(t, func(t *testing.T) {
-			if !panics(call) {
-				t.Errorf("%s: no panic", name)
-			}
-		})
-	}
-}
-
-// columnOf returns a row with a value in one of three columns, and a column of ones.
-func columnOf(column int32) Sparse {
-	return Sparse{Rows: 1, Cols: 3, Starts: []int{0, 1}, Columns: []int32{column}, Values: []float32{1}}
-}
-
 // holes replaces every fifth value of the first rows by a NaN.
 func holes(x Dense) Dense {
 	for i := range x.Slice(0, 3).Data {

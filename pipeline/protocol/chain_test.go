@@ -437,9 +437,8 @@ func TestVersions(t *testing.T) {
 		if err != nil {
 			t.Fatalf("version %s: %v", want, err)
 		}
-		if m.Manifest.Run != manifest.Run || m.Digest() != manifest.WeightsDigest {
-			t.Errorf("version %s: run %s with digest %s", want, m.Manifest.Run, m.Digest().Short())
-		}
+		arrowtest.Equal(t, m.Manifest.Run, manifest.Run, "the run of version %s", want)
+		arrowtest.Equal(t, m.Digest(), manifest.WeightsDigest, "the digest of version %s", want)
 	}
 	// The second writing of manifest 1 remains after compaction, behind manifest 2.
 	log := client.Log.(memoryLog)

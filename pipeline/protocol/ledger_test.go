@@ -55,9 +55,8 @@ func TestLedger(t *testing.T) {
 	if len(unfinished(l)) != 1 || l.End(first.Run()) == nil {
 		t.Error("the first run has not ended")
 	}
-	if l.Plan(first.Run()).Since.Weights != 0 || l.Plan(second.Run()).Since.Weights != 9 {
-		t.Error("the second run begins where the first has ended, and nothing else changes")
-	}
+	arrowtest.Equal(t, l.Plan(first.Run()).Since.Weights, 0, "where the first run begins")
+	arrowtest.Equal(t, l.Plan(second.Run()).Since.Weights, 9, "where the second run begins, as the first has ended")
 	damaged.Key = "plan/also damaged"
 	if err := l.Add(Message{Message: damaged, Offset: 21}); !errors.Is(err, wire.ErrDamaged) || l.Next != 22 {
 		t.Errorf("next is %d, %v", l.Next, err)

@@ -170,8 +170,7 @@ func TestComparison(t *testing.T) {
 		"the offered one's overflows": {[]float64{2, nan, 3, 2}, []float64{2, 1, 3, 2}, false, false},
 	} {
 		c := compareGroups(newestGroups(test.offered, test.made), nil)
-		if c.worse(0) != test.worse || c.good(0) != test.good {
-			t.Errorf("%s: worse is %v, good %v: %+v", name, c.worse(0), c.good(0), c)
-		}
+		arrowtest.Equal(t, c.worse(0), test.worse, "%s: worse", name)
+		arrowtest.Equal(t, c.good(0), test.good, "%s: good", name)
 	}
 }

@@ -316,9 +316,8 @@ func TestSolverPreservesWeights(t *testing.T) {
 		for range 3 {
 			arrowtest.NoError(t, s.preserve(t.Context()))
 		}
-		if asked != test.asked || log.age != test.age {
-			t.Errorf("%s: asked %d times, and looked for messages older than %v; expected %d and %v", name, asked, log.age, test.asked, test.age)
-		}
+		arrowtest.Equal(t, asked, test.asked, "%s: times that the retention was asked for", name)
+		arrowtest.Equal(t, log.age, test.age, "%s: the age of messages that were looked for", name)
 	}
 }
 
