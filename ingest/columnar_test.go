@@ -270,12 +270,16 @@ func TestParquetNamesWithDots(t *testing.T) {
 	}
 }
 
-// Files that are damaged, or without rows, are errors. Others are those of Arrow, whose columns the table has.
+// Files that are damaged, without rows, or compressed in another way are errors, and give no numbers. Other errors are those of Arrow,
+// whose columns the table has.
 func TestParquetErrors(t *testing.T) {
 	empty := table{fields: []arrow.Field{nullable("x", arrow.PrimitiveTypes.Float64), nullable("label", arrow.BinaryTypes.String)}}
+	two := table{fields: empty.fields, rows: []string{`{"x":1,"label":"a"}`, `{"x":2,"label":"b"}`}}
 	for want, content := range map[string][]byte{
 		"a.parquet: no rows": empty.parquet(t),
 		`a.parquet: an incomplete or damaged Parquet file: write or download it again: invalid magic footer of parquet file: "else"`: []byte("PAR1 and nothing\x00\x00\x00\x00else"),
+		`a.parquet, column 0 ("x"): compressed with LZ4_RAW: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed`: two.parquet(t,
+			parquet.Compression(&parquet.Lz4Raw)),
 	} {
 		if _, _, _, got := readAs(t, "a.parquet", content, nil); got != want {
 			t.Errorf("%s, expected %s", got, want)
@@ -352,15 +356,5 @@ func TestPandasFrame(t *testing.T) {
 	o.Train = []string{packed}
 	if _, err := Sources(t.Context(), o); err == nil || !strings.Contains(err.Error(), "a Parquet file compressed with gzip") {
 		t.Errorf("compressed with gzip: %v", err)
-	}
-}
-
-// A compression that is not read is an error, and gives no numbers.
-func TestParquetCompressionThatIsNotRead(t *testing.T) {
-	b := table{fields: []arrow.Field{nullable("x", arrow.PrimitiveTypes.Float64), nullable("label", arrow.BinaryTypes.String)},
-		rows: []string{`{"x":1,"label":"a"}`, `{"x":2,"label":"b"}`}}
-	const want = `a.parquet, column 0 ("x"): compressed with LZ4_RAW: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed`
-	if _, _, _, got := readAs(t, "a.parquet", b.parquet(t, parquet.Compression(&parquet.Lz4Raw)), nil); got != want {
-		t.Errorf("%s\nexpected %s", got, want)
 	}
 }

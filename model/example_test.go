@@ -22,22 +22,22 @@ var digit = []float32{
 }
 
 // load reads a model of digits from a file that `stagewise train --model` wrote.
-func load() (*model.Model, error) {
+func load() *model.Model {
 	f, err := os.Open("testdata/digits.arrow")
 	if err != nil {
-		return nil, err
+		panic(err)
 	}
 	defer f.Close()
-	return model.Read(f)
+	m, err := model.Read(f)
+	if err != nil {
+		panic(err)
+	}
+	return m
 }
 
 // Read a model from a file, and predict one row.
 func Example() {
-	m, err := load()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	m := load()
 	label, probabilities := m.Predictor(nil).Predict(digit)
 	fmt.Printf("label %s, probability %.2f\n", label, probabilities[7])
 	// Output: label 7, probability 0.98
@@ -45,11 +45,7 @@ func Example() {
 
 // Any number of goroutines may predict with one model. What they need is used again.
 func ExampleModel_Predict() {
-	m, err := load()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	m := load()
 	probabilities := make([]float32, len(m.Labels()))
 	label := m.Predict(digit, probabilities)
 	fmt.Printf("label %s, probability %.2f\n", label, probabilities[7])
@@ -58,11 +54,7 @@ func ExampleModel_Predict() {
 
 // A model says what it was trained on and how well it predicts.
 func ExampleRead() {
-	m, err := load()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	m := load()
 	fmt.Println("version", m.Manifest.Version, "of", m.Manifest.Name)
 	fmt.Println("training rows", m.Manifest.Rows["train"])
 	fmt.Printf("test error %.1f %%\n", m.Manifest.Metrics["test_error"])
@@ -74,11 +66,7 @@ func ExampleRead() {
 
 // Labels stand in the order of the probabilities.
 func ExampleModel_Labels() {
-	m, err := load()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	m := load()
 	fmt.Println(m.Width(), "features")
 	fmt.Println(len(m.Labels()), "labels:", m.Labels())
 	// Output:
@@ -88,11 +76,7 @@ func ExampleModel_Labels() {
 
 // What WriteTo writes, Read reads: the digest shows that it is the same model.
 func ExampleModel_WriteTo() {
-	m, err := load()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	m := load()
 	var file bytes.Buffer
 	if _, err := m.WriteTo(&file); err != nil {
 		fmt.Println(err)
@@ -109,11 +93,7 @@ func ExampleModel_WriteTo() {
 
 // Predict many rows at once. The rows are overwritten.
 func ExamplePredictor_Probabilities() {
-	m, err := load()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	m := load()
 	rows := kernel.NewDense(100, m.Width())
 	for i := range rows.Rows {
 		copy(rows.Row(i), digit)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -148,21 +147,16 @@ func lagOf(t *testing.T, broker, group, topic string, partitions int) (lag int64
 }
 
 // submitted submits a run on a broker of its own, on which nobody works.
-func submitted(t *testing.T) (id, broker string, on []string) {
+func submitted(t *testing.T) (id string, on []string, log *kafkalog.Log) {
 	t.Helper()
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
-	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
-	t.Cleanup(cluster.Close)
-	broker = cluster.ListenAddrs()[0]
-	on = []string{"-c", "good.yaml", "--set", "brokers=" + broker}
+	on, log = onBrokers(t)
 	stdout, _ := typed(t, exitDone, append([]string{"train", "--detach"}, on...)...)
-	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	return strings.TrimPrefix(lines[len(lines)-1], "run "), broker, on
+	return strings.TrimSpace(stdout), on, log
 }
 
 // --attach says at once what the run waits for, and that nobody is there. When a worker is there, it says where.
 func TestAttachTellsWhoWorks(t *testing.T) {
-	id, broker, on := submitted(t)
+	id, on, log := submitted(t)
 	attach := func(until string) string {
 		t.Helper()
 		began, attached := time.Now(), startCommand(t, append([]string{"train", "--attach", id}, on...)...)
@@ -180,8 +174,6 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}}))(t)
-	defer log.Close()
 	joined(log, "blobs.work", "blobs.examples")
 	if text := attach("no solver"); !strings.Contains(text, "\n1 worker: 127.0.0.1; no solver: start stagewise solve -c FILE\n") {
 		t.Errorf("got\n%s", text)
@@ -190,9 +182,7 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 
 // A worker that meets a run of another arithmetic is alive, and not ready: /ready, a metric and the logs say what it stands aside for.
 func TestAnotherArithmeticIsNotReady(t *testing.T) {
-	id, broker, on := submitted(t)
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}}))(t)
-	defer log.Close()
+	id, on, log := submitted(t)
 	client := protocol.NewClient(log, "blobs", nil)
 	ledger := valueOf(client.ReadLedger(t.Context()))(t)
 	old := *ledger.Plan(id)
@@ -380,12 +370,8 @@ func answered(t *testing.T, method, url, body string, status int) string {
 // Nothing dies when the last version is removed: who predicts waits for another, says so, and is not ready.
 func TestLastVersionRemoved(t *testing.T) {
 	long(t)
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
-	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
-	t.Cleanup(cluster.Close)
-	on := func(args ...string) []string {
-		return append(args, "-c", "good.yaml", "--set", "brokers="+cluster.ListenAddrs()[0])
-	}
+	flags, _ := onBrokers(t)
+	on := func(args ...string) []string { return append(args, flags...) }
 	typed(t, exitDone, on("train", "--quiet")...)
 	scores := startCommand(t, on("score", "--log", "text", "--set", "metrics.listen=127.0.0.1:0")...)
 	serves := startCommand(t, on("serve", "--listen", "127.0.0.1:0")...)
