@@ -64,12 +64,19 @@ func TestRoles(t *testing.T) {
 		{"seven", turns("7"), roleConstant, `always "7"`},
 		{"empty", turns(""), roleConstant, "no values"},
 	} {
-		table := described(200, texts, map[string]func(int) string{c.name: c.cell, "label": turns("a|b")})
-		arrowtest.NoError(t, table.assign("label"))
-		for _, a := range table.list {
-			if a.Name == c.name && (a.role != c.role || !strings.Contains(a.why, c.why)) {
-				t.Errorf("%s: %s (%s), expected %s (%s)", c.name, a.role, a.why, c.role, c.why)
-			}
+		checkColumn(t, c.name, c.cell, c.role, c.why)
+	}
+}
+
+// checkColumn checks the role of a column of 200 rows, beside a label, and a part of the reason. "": the reason has no numbers.
+func checkColumn(t *testing.T, name string, cell func(row int) string, role columnRole, why string) {
+	t.Helper()
+	table := described(200, texts, map[string]func(int) string{name: cell, "label": turns("a|b")})
+	arrowtest.NoError(t, table.assign("label"))
+	for _, a := range table.list {
+		if a.Name == name && (a.role != role || !strings.Contains(a.why, why) || why == "" && a.formatted() != "" &&
+			strings.Contains(a.why, a.formatted())) {
+			t.Errorf("%s: %s (%s), expected %s (%s)", name, a.role, a.why, role, why)
 		}
 	}
 }
@@ -124,14 +131,7 @@ func TestFormattedNumbers(t *testing.T) {
 		{"ordinals", "1st|2nd|3rd", roleCategory, ""},
 		{"sizes", "12A|14B|16C", roleCategory, ""},
 	} {
-		table := described(200, texts, map[string]func(int) string{c.name: turns(c.cells), "label": turns("a|b")})
-		arrowtest.NoError(t, table.assign("label"))
-		for _, a := range table.list {
-			if a.Name == c.name && (a.role != c.role || !strings.Contains(a.why, c.why) || c.why == "" && a.formatted() != "" &&
-				strings.Contains(a.why, a.formatted())) {
-				t.Errorf("%s: %s (%s), expected %s (%s)", c.name, a.role, a.why, c.role, c.why)
-			}
-		}
+		checkColumn(t, c.name, turns(c.cells), c.role, c.why)
 	}
 	table := described(200, tabular.Field{Kind: tabular.Text, Type: "string"}, map[string]func(int) string{
 		"price":    func(row int) string { return fmt.Sprintf("%d.25", row) },
