@@ -120,6 +120,8 @@ func TestFormattedNumbers(t *testing.T) {
 		{"few with separators", few, roleNumber, `missing in 4 rows ("1,250"); formatted numbers: write "1,250" as 1250 or 1.250`},
 		{"magnitudes", "#.5k|#M", roleUnused, `numbers in several units, such as "98M" and "99.5k": write them in one, without its name`},
 		{"weights", "# kg|# g|#", roleUnused, "in several units"},
+		{"races", "#:07|#:59.5", roleUnused, `durations: write "`},
+		{"scores", "#:99|#:3", roleIdentifier, ""},
 		{"seats", "#A|#B|#C|#D|#E|#F", roleIdentifier, ""},
 		{"streets", streets[1:], roleIdentifier, ""},
 		{"both ways", "1,234.5|1.234,5|7.5", roleCategory, "formatted in several ways"},

@@ -29,6 +29,9 @@ var (
 	decimalPoint = regexp.MustCompile(grouped + `[1-9][0-9]{0,2}(?:,[0-9]{2,3})*,[0-9]{3})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$`)
 	decimalComma = regexp.MustCompile(grouped + `[1-9][0-9]{0,2}(?:\.[0-9]{3})+)(?:,[0-9]+)?(?:[eE][-+]?[0-9]+)?$`)
 
+	// duration is one in hours, minutes and seconds, or in two of them
+	duration = regexp.MustCompile(`^-?[0-9]+(?::[0-5][0-9]){1,2}(?:\.[0-9]+)?$`)
+
 	spelling = strings.NewReplacer("\u00a0", " ", "\u202f", " ", "\u2009", " ", "’", "'", "_", "'", "−", "-")
 	// shortCurrencies are common, and no ISO codes
 	shortCurrencies = []string{"kr", "rs", "fr", "sfr", "zł", "kč", "ft", "lei", "rp", "rm", "tl", "руб"}
@@ -94,8 +97,8 @@ func (f formattedNumber) plain(comma bool) string {
 func (c *column) formatted() string {
 	words, _ := c.counted()
 	point, comma, fractions := true, true, false // decimals have a point, a comma; some number has decimals
-	numbers, cells, present := 0, 0, 0
-	var longest, longestNumber string
+	numbers, cells, durations, present := 0, 0, 0, 0
+	var longest, longestNumber, someDuration string
 	var of formattedNumber
 	units := map[string]string{} // a cell with each
 	for _, w := range words {
@@ -111,6 +114,9 @@ func (c *column) formatted() string {
 			continue
 		}
 		f, ok := parseFormatted(w.text)
+		if duration.MatchString(w.text) {
+			durations, someDuration = durations+w.rows, w.text
+		}
 		if !ok {
 			continue
 		}
@@ -123,6 +129,8 @@ func (c *column) formatted() string {
 	}
 	examples := slices.Sorted(maps.Values(units))
 	switch {
+	case durations > 0 && 10*durations >= 9*present:
+		return fmt.Sprintf("durations: write %s as a number in one unit, such as seconds", value.Quote(someDuration))
 	case 10*(numbers+cells) < 9*present || len(units) > maxUnits || len(units) > 1 && !strings.ContainsAny(longest, " ."):
 		return "" // seats and ordinals are texts
 	case cells == 0 && fractions && !isNumbers(c.Field):
