@@ -531,7 +531,7 @@ func (a asked) check(v *version, maxAnswer int64) error {
 // mostRows returns the maximum number of rows that are predicted together.
 func (a asked) mostRows(v *version) int {
 	k, width, most := len(v.Labels()), max(v.Width(), 1), tileRows
-	if a.contributions > 0 { // of many rows at once, which read the tables of trees together
+	if a.contributions > 0 { // of many rows at once, as trees process them in groups
 		k, most = k*min(width, tileValues), contributedRows
 	}
 	return max(1, min(most, tileValues/k, (1<<20)/width))

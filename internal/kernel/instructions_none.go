@@ -25,3 +25,9 @@ func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight flo
 	panic(missing)
 }
 func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n, k int) { panic(missing) }
+func reachNodes(reached *float32, nodes *uint32, points *float32, codes *uint8, n, count, stride int) {
+	panic(missing)
+}
+func meanOfNodes(sums *float64, means, leaves, reached *float32, nodes *uint32, points *float32, n, count, stride int) {
+	panic(missing)
+}

@@ -42,12 +42,12 @@ func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n int, k
 //go:noescape
 func addParts(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
 
-// reachNodes is ShapleyTree.reach for n nodes and count points; n, count > 0.
+// reachNodes is ShapleyTree.reach for n nodes and count points, which begin stride bytes apart; n, count > 0.
 //
 //go:noescape
-func reachNodes(reached *float32, effects *float32, nodes *uint32, points *float32, codes *uint8, n int, count int)
+func reachNodes(reached *float32, nodes *uint32, points *float32, codes *uint8, n int, count int, stride int)
 
-// meanOfNodes is ShapleyTree.mean for n nodes and count points; n, count > 0.
+// meanOfNodes is ShapleyTree.mean for n nodes and count points, which begin stride bytes apart; scores of leaves begin n before those of the first; n, count > 0.
 //
 //go:noescape
-func meanOfNodes(sums *float64, means *float32, leaves *float32, reached *float32, effects *float32, nodes *uint32, points *float32, n int, count int)
+func meanOfNodes(sums *float64, means *float32, leaves *float32, reached *float32, nodes *uint32, points *float32, n int, count int, stride int)

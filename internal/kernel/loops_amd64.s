@@ -3475,289 +3475,172 @@ added:
 	VZEROUPPER
 	RET
 
-// func reachNodes(reached *float32, effects *float32, nodes *uint32, points *float32, codes *uint8, n int, count int)
+// func reachNodes(reached *float32, nodes *uint32, points *float32, codes *uint8, n int, count int, stride int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·reachNodes(SB), NOSPLIT, $0-56
-	MOVQ effects+8(FP), AX
-	MOVQ nodes+16(FP), CX
-	MOVQ reached+0(FP), DX
-	MOVQ count+48(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ BX, DI
-	SHLQ $0x06, DI
-	ADDQ DI, DX
+	MOVQ reached+0(FP), AX
+	MOVQ nodes+8(FP), CX
+	MOVQ n+32(FP), DX
+	MOVQ stride+48(FP), BX
+	MOVQ n+32(FP), SI
+	SHLQ $0x06, DX
 	JMP  effects
 
 node:
-	MOVLQSX      84(CX), R9
-	MOVQ         R9, R8
-	SHLQ         $0x06, R9
-	ADDQ         effects+8(FP), R9
-	VMOVUPS      (R9), Y0
-	VMOVUPS      32(R9), Y1
-	IMUL3Q       $0x00000064, R8, R9
-	ADDQ         nodes+16(FP), R9
-	IMULQ        DI, R8
-	ADDQ         reached+0(FP), R8
-	MOVLQSX      88(CX), R10
-	VBROADCASTSS 64(R9)(R10*4), Y2
-	MOVLQSX      80(R9), R9
-	LEAQ         (R9)(R9*2), R9
-	IMULQ        BX, R9
-	SHLQ         $0x02, R9
-	ADDQ         points+24(FP), R9
-	IMULQ        BX, R10
-	LEAQ         (R9)(R10*4), R9
-	MOVQ         BX, R10
+	MOVLQSX      92(CX), DI
+	MOVLQSX      96(CX), R8
+	MOVQ         count+40(FP), R10
+	SHLQ         $0x06, DI
+	ADDQ         reached+0(FP), DI
+	SHLQ         $0x02, R8
+	ADDQ         points+16(FP), R8
+	VMOVUPS      (DI), Y0
+	VMOVUPS      32(DI), Y1
+	VBROADCASTSS 100(CX), Y2
+	MOVQ         AX, R9
 
 point:
-	VBROADCASTSS (R9), Y3
+	ADDQ         DX, DI
+	ADDQ         DX, R9
+	VBROADCASTSS (R8), Y3
 	VFMADD213PS  Y2, Y0, Y3
-	VMULPS       (R8), Y3, Y3
-	VMOVUPS      Y3, (DX)
-	VBROADCASTSS (R9), Y3
+	VMULPS       (DI), Y3, Y3
+	VMOVUPS      Y3, (R9)
+	VBROADCASTSS (R8), Y3
 	VFMADD213PS  Y2, Y1, Y3
-	VMULPS       32(R8), Y3, Y3
-	VMOVUPS      Y3, 32(DX)
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R8
-	ADDQ         $0x40, DX
+	VMULPS       32(DI), Y3, Y3
+	VMOVUPS      Y3, 32(R9)
+	ADDQ         BX, R8
 	DECQ         R10
 	JNZ          point
 
 effects:
-	MOVLQSX      72(CX), R8
-	SHLQ         $0x04, R8
-	ADDQ         codes+32(FP), R8
+	MOVLQSX      72(CX), DI
+	SHLQ         $0x04, DI
+	ADDQ         codes+24(FP), DI
 	VXORPS       Y0, Y0, Y0
-	VBROADCASTSS 68(CX), Y1
-	VBROADCASTSS 64(CX), Y2
-	VPMOVZXBD    (R8), Y3
+	VBROADCASTSS 64(CX), Y1
+	VBROADCASTSS 68(CX), Y2
+	VPMOVZXBD    (DI), Y3
 	VPSRLD       $0x03, Y3, Y4
 	VPERMD       (CX), Y3, Y5
 	VPSLLVD      Y4, Y5, Y5
-	VBLENDVPS    Y5, Y1, Y0, Y5
+	VBLENDVPS    Y5, Y2, Y0, Y5
 	VPERMD       32(CX), Y3, Y3
 	VPSLLVD      Y4, Y3, Y3
-	VBLENDVPS    Y3, Y2, Y0, Y3
+	VBLENDVPS    Y3, Y1, Y0, Y3
 	VSUBPS       Y3, Y5, Y5
 	VMOVUPS      Y5, (AX)
-	VPMOVZXBD    8(R8), Y3
+	VPMOVZXBD    8(DI), Y3
 	VPSRLD       $0x03, Y3, Y4
 	VPERMD       (CX), Y3, Y5
 	VPSLLVD      Y4, Y5, Y5
-	VBLENDVPS    Y5, Y1, Y0, Y1
-	VPERMD       32(CX), Y3, Y3
-	VPSLLVD      Y4, Y3, Y3
-	VBLENDVPS    Y3, Y2, Y0, Y0
-	VSUBPS       Y0, Y1, Y1
-	VMOVUPS      Y1, 32(AX)
+	VBLENDVPS    Y5, Y2, Y0, Y5
+	VPERMD       32(CX), Y3, Y2
+	VPSLLVD      Y4, Y2, Y2
+	VBLENDVPS    Y2, Y1, Y0, Y2
+	VSUBPS       Y2, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
 	ADDQ         $0x40, AX
-	ADDQ         $0x64, CX
+	ADDQ         $0x68, CX
 	DECQ         SI
 	JNZ          node
 	VZEROUPPER
 	RET
 
-// func meanOfNodes(sums *float64, means *float32, leaves *float32, reached *float32, effects *float32, nodes *uint32, points *float32, n int, count int)
-// Requires: AVX, FMA3
+// func meanOfNodes(sums *float64, means *float32, leaves *float32, reached *float32, nodes *uint32, points *float32, n int, count int, stride int)
+// Requires: AVX, CMOV, FMA3
 TEXT ·meanOfNodes(SB), NOSPLIT, $0-72
-	MOVQ   nodes+40(FP), AX
-	MOVQ   n+56(FP), CX
-	MOVQ   count+64(FP), DX
-	MOVQ   effects+32(FP), BX
-	MOVQ   reached+24(FP), SI
-	MOVQ   means+8(FP), DI
-	MOVQ   DX, R8
-	SHLQ   $0x06, R8
-	MOVQ   CX, R9
-	IMULQ  R8, R9
-	ADDQ   R9, SI
-	ADDQ   R9, DI
-	IMUL3Q $0x00000064, CX, R9
-	ADDQ   R9, AX
-	MOVQ   CX, R9
-	SHLQ   $0x06, R9
-	ADDQ   R9, BX
+	MOVQ   nodes+32(FP), AX
+	MOVQ   n+48(FP), CX
+	MOVQ   n+48(FP), DX
+	SHLQ   $0x06, DX
+	IMUL3Q $0x00000068, CX, BX
+	ADDQ   BX, AX
+	MOVQ   DX, BX
 
 node:
-	SUBQ         $0x64, AX
+	SUBQ         $0x68, AX
 	SUBQ         $0x40, BX
-	SUBQ         R8, DI
-	SUBQ         R8, SI
-	MOVLQSX      80(AX), CX
-	LEAQ         (CX)(CX*2), CX
-	IMULQ        DX, CX
-	SHLQ         $0x02, CX
-	ADDQ         points+48(FP), CX
-	LEAQ         (CX)(DX*8), R9
-	VMOVUPS      (BX), Y0
-	VMOVUPS      32(BX), Y1
+	MOVQ         reached+24(FP), SI
+	MOVQ         means+8(FP), DI
+	MOVQ         count+56(FP), R8
+	MOVLQSX      80(AX), R9
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	SHLQ         $0x02, R9
+	ADDQ         points+40(FP), R9
+	VMOVUPS      (SI), Y0
+	VMOVUPS      32(SI), Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VBROADCASTSS 64(AX), Y4
-	MOVLQSX      92(AX), R11
-	MOVLQSX      96(AX), R12
-	XORQ         R10, R10
-	CMPQ         R11, n+56(FP)
-	JGE          left_leaf
-	CMPQ         R12, n+56(FP)
-	JGE          false_true_begin
-	IMULQ        R8, R11
-	ADDQ         means+8(FP), R11
-	IMULQ        R8, R12
-	ADDQ         means+8(FP), R12
+	MOVLQSX      84(AX), R10
+	MOVQ         means+8(FP), R11
+	XORQ         R12, R12
+	CMPQ         R10, CX
+	CMOVQLT      DX, R12
+	CMOVQGE      leaves+16(FP), R11
+	SHLQ         $0x06, R10
+	ADDQ         R11, R10
+	MOVLQSX      88(AX), R11
+	MOVQ         means+8(FP), R13
+	XORQ         R14, R14
+	CMPQ         R11, CX
+	CMOVQLT      DX, R14
+	CMOVQGE      leaves+16(FP), R13
+	SHLQ         $0x06, R11
+	ADDQ         R13, R11
 
-false_false_point:
-	VBROADCASTSS (R9), Y7
-	VMOVUPS      (R11)(R10*1), Y5
-	VMOVUPS      (R12)(R10*1), Y6
-	VSUBPS       Y6, Y5, Y5
-	VMULPS       (SI)(R10*1), Y7, Y8
-	VFMADD231PS  Y8, Y5, Y2
-	VBROADCASTSS (CX), Y8
+point:
+	ADDQ         DX, SI
+	VBROADCASTSS 8(R9), Y5
+	VMOVUPS      (R10), Y6
+	VMOVUPS      (R11), Y7
+	VSUBPS       Y7, Y6, Y6
+	VMULPS       (SI), Y5, Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VBROADCASTSS (R9), Y8
 	VFMADD213PS  Y4, Y0, Y8
-	VFMADD213PS  Y6, Y5, Y8
-	VMOVUPS      Y8, (DI)(R10*1)
-	VMOVUPS      32(R11)(R10*1), Y5
-	VMOVUPS      32(R12)(R10*1), Y6
-	VSUBPS       Y6, Y5, Y5
-	VMULPS       32(SI)(R10*1), Y7, Y7
-	VFMADD231PS  Y7, Y5, Y3
-	VBROADCASTSS (CX), Y7
-	VFMADD213PS  Y4, Y1, Y7
-	VFMADD213PS  Y6, Y5, Y7
-	VMOVUPS      Y7, 32(DI)(R10*1)
-	ADDQ         $0x04, CX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	CMPQ         R10, R8
-	JNE          false_false_point
-	JMP          sums
-
-false_true_begin:
-	IMULQ        R8, R11
-	ADDQ         means+8(FP), R11
-	SUBQ         n+56(FP), R12
-	SHLQ         $0x02, R12
-	ADDQ         leaves+16(FP), R12
-	VBROADCASTSS (R12), Y6
-
-false_true_point:
-	VBROADCASTSS (R9), Y7
-	VMOVUPS      (R11)(R10*1), Y5
-	VSUBPS       Y6, Y5, Y5
-	VMULPS       (SI)(R10*1), Y7, Y8
-	VFMADD231PS  Y8, Y5, Y2
-	VBROADCASTSS (CX), Y8
-	VFMADD213PS  Y4, Y0, Y8
-	VFMADD213PS  Y6, Y5, Y8
-	VMOVUPS      Y8, (DI)(R10*1)
-	VMOVUPS      32(R11)(R10*1), Y5
-	VSUBPS       Y6, Y5, Y5
-	VMULPS       32(SI)(R10*1), Y7, Y7
-	VFMADD231PS  Y7, Y5, Y3
-	VBROADCASTSS (CX), Y7
-	VFMADD213PS  Y4, Y1, Y7
-	VFMADD213PS  Y6, Y5, Y7
-	VMOVUPS      Y7, 32(DI)(R10*1)
-	ADDQ         $0x04, CX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	CMPQ         R10, R8
-	JNE          false_true_point
-	JMP          sums
-
-left_leaf:
-	CMPQ         R12, n+56(FP)
-	JGE          true_true_begin
-	SUBQ         n+56(FP), R11
-	SHLQ         $0x02, R11
-	ADDQ         leaves+16(FP), R11
-	VBROADCASTSS (R11), Y5
-	IMULQ        R8, R12
-	ADDQ         means+8(FP), R12
-
-true_false_point:
-	VBROADCASTSS (R9), Y7
-	VMOVUPS      (R12)(R10*1), Y6
-	VSUBPS       Y6, Y5, Y8
-	VMULPS       (SI)(R10*1), Y7, Y9
-	VFMADD231PS  Y9, Y8, Y2
-	VBROADCASTSS (CX), Y9
-	VFMADD213PS  Y4, Y0, Y9
-	VFMADD213PS  Y6, Y8, Y9
-	VMOVUPS      Y9, (DI)(R10*1)
-	VMOVUPS      32(R12)(R10*1), Y6
-	VSUBPS       Y6, Y5, Y8
-	VMULPS       32(SI)(R10*1), Y7, Y7
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (CX), Y7
-	VFMADD213PS  Y4, Y1, Y7
-	VFMADD213PS  Y6, Y8, Y7
-	VMOVUPS      Y7, 32(DI)(R10*1)
-	ADDQ         $0x04, CX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	CMPQ         R10, R8
-	JNE          true_false_point
-	JMP          sums
-
-true_true_begin:
-	SUBQ         n+56(FP), R11
-	SHLQ         $0x02, R11
-	ADDQ         leaves+16(FP), R11
-	VBROADCASTSS (R11), Y5
-	SUBQ         n+56(FP), R12
-	SHLQ         $0x02, R12
-	ADDQ         leaves+16(FP), R12
-	VBROADCASTSS (R12), Y6
-
-true_true_point:
-	VBROADCASTSS (R9), Y7
-	VSUBPS       Y6, Y5, Y8
-	VMULPS       (SI)(R10*1), Y7, Y9
-	VFMADD231PS  Y9, Y8, Y2
-	VBROADCASTSS (CX), Y9
-	VFMADD213PS  Y4, Y0, Y9
-	VFMADD213PS  Y6, Y8, Y9
-	VMOVUPS      Y9, (DI)(R10*1)
-	VSUBPS       Y6, Y5, Y8
-	VMULPS       32(SI)(R10*1), Y7, Y7
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (CX), Y7
-	VFMADD213PS  Y4, Y1, Y7
-	VFMADD213PS  Y6, Y8, Y7
-	VMOVUPS      Y7, 32(DI)(R10*1)
-	ADDQ         $0x04, CX
-	ADDQ         $0x04, R9
-	ADDQ         $0x40, R10
-	CMPQ         R10, R8
-	JNE          true_true_point
-
-sums:
-	MOVLQSX      76(AX), CX
-	SHLQ         $0x07, CX
-	ADDQ         sums+0(FP), CX
+	VFMADD213PS  Y7, Y6, Y8
+	VMOVUPS      Y8, (DI)
+	VMOVUPS      32(R10), Y6
+	VMOVUPS      32(R11), Y7
+	VSUBPS       Y7, Y6, Y6
+	VMULPS       32(SI), Y5, Y5
+	VFMADD231PS  Y5, Y6, Y3
+	VBROADCASTSS (R9), Y5
+	VFMADD213PS  Y4, Y1, Y5
+	VFMADD213PS  Y7, Y6, Y5
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         DX, DI
+	ADDQ         R12, R10
+	ADDQ         R14, R11
+	ADDQ         stride+64(FP), R9
+	DECQ         R8
+	JNZ          point
+	MOVLQSX      76(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         sums+0(FP), SI
 	VMULPS       Y0, Y2, Y2
 	VEXTRACTF128 $0x00, Y2, X0
 	VCVTPS2PD    X0, Y0
-	VADDPD       (CX), Y0, Y0
-	VMOVUPD      Y0, (CX)
+	VADDPD       (SI), Y0, Y0
+	VMOVUPD      Y0, (SI)
 	VEXTRACTF128 $0x01, Y2, X0
 	VCVTPS2PD    X0, Y0
-	VADDPD       32(CX), Y0, Y0
-	VMOVUPD      Y0, 32(CX)
+	VADDPD       32(SI), Y0, Y0
+	VMOVUPD      Y0, 32(SI)
 	VMULPS       Y1, Y3, Y3
 	VEXTRACTF128 $0x00, Y3, X0
 	VCVTPS2PD    X0, Y0
-	VADDPD       64(CX), Y0, Y0
-	VMOVUPD      Y0, 64(CX)
+	VADDPD       64(SI), Y0, Y0
+	VMOVUPD      Y0, 64(SI)
 	VEXTRACTF128 $0x01, Y3, X0
 	VCVTPS2PD    X0, Y0
-	VADDPD       96(CX), Y0, Y0
-	VMOVUPD      Y0, 96(CX)
-	CMPQ         AX, nodes+40(FP)
-	JNE          node
+	VADDPD       96(SI), Y0, Y0
+	VMOVUPD      Y0, 96(SI)
+	TESTQ        BX, BX
+	JNZ          node
 	VZEROUPPER
 	RET

@@ -75,7 +75,7 @@ func TestLoopsStayInTheirMemory(t *testing.T) {
 					"ShapleyTree": func() {
 						s := newShapleySample(rand.New(rand.NewPCG(1, 7)), n, k, 2)
 						s.Nodes, s.Leaves, s.Points = guarded(t, s.Nodes), guarded(t, s.Leaves), guarded(t, s.Points)
-						scratch := guarded(t, make([]float32, n*(2*k+1)*ShapleyRows))
+						scratch := guarded(t, make([]float32, ((2*k+1)*n+2*(n+1))*ShapleyRows))
 						sums, codes := guarded(t, make([]float64, 2*s.places*ShapleyRows)), guarded(t, make([]uint8, s.columns*ShapleyRows))
 						s.Add(sums, codes, 1, 2, &scratch)
 					},

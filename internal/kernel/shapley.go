@@ -10,12 +10,12 @@ const ShapleyRows = 2 * lanes
 
 // ShapleyTree is a tree for rows of which each column is known with some probability. It has quadrature points for this probability.
 type ShapleyTree struct {
-	// Nodes are in preorder.
+	// Nodes are in an order in which each is after the one above it.
 	Nodes []ShapleyNode
 	// Leaves are the scores of the leaves (outputs × leaves).
 	Leaves []float32
-	// Points are, for each share of rows that pass the earlier nodes of a column (shares × 3 × Count): the probability that it is known to
-	// those that do; the same with the opposite sign; its derivative times the weights of the points.
+	// Points are three values for each share of rows that pass the earlier nodes of a column (Count × shares × 3): the probability that it
+	// is known to those that do; the same with the opposite sign; its derivative times the weight of the point.
 	Points []float32
 	// Count is the number of points.
 	Count int
@@ -27,12 +27,14 @@ type ShapleyNode struct {
 	Passing [2][codesOfColumn / 32]uint32
 	// Shares are those of the rows without the column that go to each side.
 	Shares [2]float32
-	// Column is that of the codes, Place that of the sums, and Points the index of the share in [ShapleyTree.Points].
+	// Column is that of the codes, Place that of the sums, and Points the index of the first value of the share in those of a point.
 	Column, Place, Points int32
-	// The node is on a Side (0 or 1) of the node Above.
-	Above, Side int32
 	// Below are the nodes on each side, or the number of nodes plus that of the leaf.
 	Below [2]int32
+	// Above is the node above. AbovePoints is the index of its probability to be known, on the right side with the opposite sign, and
+	// AboveShare its share on the node's side.
+	Above, AbovePoints int32
+	AboveShare         float32
 }
 
 // Add adds what the nodes contribute to sums (groups × outputs × places × [ShapleyRows]), given the codes of rows (groups × columns ×
@@ -41,52 +43,59 @@ func (t ShapleyTree) Add(sums []float64, codes []uint8, groups, outputs int, scr
 	if len(t.Nodes) == 0 || groups == 0 {
 		return
 	}
-	columns, places := len(codes)/groups, len(sums)/groups/outputs
-	t.check(columns/ShapleyRows, places/ShapleyRows, outputs)
-	nodes, size, leaves := len(t.Nodes), t.Count*ShapleyRows, len(t.Leaves)/outputs
-	*scratch = slices.Grow((*scratch)[:0], nodes*(ShapleyRows+2*size))
-	effects, rest := (*scratch)[:nodes*ShapleyRows], (*scratch)[nodes*ShapleyRows:cap(*scratch)]
-	reached, means := rest[:nodes*size], rest[nodes*size:][:nodes*size]
-	for i := range size {
-		reached[i] = 1 // by all rows: the root
+	columns, places, leaves := len(codes)/groups, len(sums)/groups/outputs, len(t.Leaves)/outputs
+	t.check(columns/ShapleyRows, places/ShapleyRows, leaves)
+	size, stride := len(t.Nodes)*ShapleyRows, 4*len(t.Points)/t.Count
+	*scratch = slices.Grow((*scratch)[:0], (1+2*t.Count)*size+len(t.Leaves)*ShapleyRows)
+	all := (*scratch)[:cap(*scratch)]
+	reached, means := all[:(1+t.Count)*size], all[(1+t.Count)*size:][:t.Count*size]
+	for point := range t.Count {
+		for row := range ShapleyRows {
+			reached[(1+point)*size+row] = 1 // by all rows: the root
+		}
+	}
+	for at := range len(t.Leaves) * ShapleyRows {
+		all[(1+2*t.Count)*size+at] = t.Leaves[at/ShapleyRows]
 	}
 	for group := range groups {
 		codes := codes[group*columns:][:columns]
 		if hasAVX2() {
-			reachNodes(&reached[0], &effects[0], &t.Nodes[0].Passing[0][0], &t.Points[0], &codes[0], nodes, t.Count)
+			reachNodes(&reached[0], &t.Nodes[0].Passing[0][0], &t.Points[0], &codes[0], len(t.Nodes), t.Count, stride)
 		} else {
-			t.reach(reached, effects, codes)
+			t.reach(reached, codes)
 		}
 		for out := range outputs {
-			sums, leaves := sums[(group*outputs+out)*places:][:places], t.Leaves[out*leaves:][:leaves]
+			sums := sums[(group*outputs+out)*places:][:places]
 			if hasAVX2() {
-				meanOfNodes(&sums[0], &means[0], &leaves[0], &reached[0], &effects[0], &t.Nodes[0].Passing[0][0], &t.Points[0], nodes, t.Count)
+				scores := &all[2*t.Count*size+out*leaves*ShapleyRows] // a leaf has the number of nodes in its index
+				meanOfNodes(&sums[0], &means[0], scores, &reached[0], &t.Nodes[0].Passing[0][0], &t.Points[0], len(t.Nodes), t.Count, stride)
 			} else {
-				t.mean(sums, means, leaves, reached, effects)
+				t.mean(sums, means, t.Leaves[out*leaves:], reached)
 			}
 		}
 	}
 }
 
 // check panics if an index is out of range: assembly would read or write past the end.
-func (t ShapleyTree) check(columns, places, outputs int) {
+func (t ShapleyTree) check(columns, places, leaves int) {
 	within := func(v int32, from, to int) bool { return from <= int(v) && int(v) < to }
-	nodes, ok := len(t.Nodes), t.Count > 0
-	for i := 0; ok && i < nodes; i++ {
-		node, all := &t.Nodes[i], nodes+len(t.Leaves)/outputs
-		ok = within(node.Column, 0, columns) && within(node.Place, 0, places) && within(node.Points, 0, len(t.Points)/t.Count/3) &&
-			within(node.Above, 0, max(1, i)) && within(node.Side, 0, 2) && within(node.Below[0], i+1, all) && within(node.Below[1], i+1, all)
+	ok, all := t.Count > 0, len(t.Nodes)+leaves
+	for i := 0; ok && i < len(t.Nodes); i++ {
+		node, points := &t.Nodes[i], len(t.Points)/t.Count
+		ok = within(node.Column, 0, columns) && within(node.Place, 0, places) && within(node.Points, 0, points-2) &&
+			within(node.AbovePoints, 0, points) && within(node.Above, 0, max(1, i)) && within(node.Below[0], i+1, all) &&
+			within(node.Below[1], i+1, all)
 	}
 	if !ok {
-		panic(fmt.Sprintf("kernel: Shapley values of %d columns for %d outputs: indices of %d nodes are out of range", columns, outputs, nodes))
+		panic(fmt.Sprintf("kernel: Shapley values of %d columns: indices of %d nodes are out of range", columns, len(t.Nodes)))
 	}
 }
 
-// reach is the loop in assembly, in Go: it writes the effects of the nodes for a group of rows, and which part of the rows reaches them.
-func (t ShapleyTree) reach(reached, effects []float32, codes []uint8) {
-	size := t.Count * ShapleyRows
-	for i := range t.Nodes {
-		node := &t.Nodes[i]
+// reach writes the effects of the nodes for a group of rows, and which part of the rows reaches them ((1 + points) × nodes × rows).
+func (t ShapleyTree) reach(reached []float32, codes []uint8) {
+	size := len(t.Nodes) * ShapleyRows
+	for i, node := range t.Nodes {
+		effects := reached[i*ShapleyRows:][:ShapleyRows]
 		for row, code := range codes[node.Column*ShapleyRows:][:ShapleyRows] {
 			var added [2]float32
 			for side, passing := range node.Passing {
@@ -94,42 +103,37 @@ func (t ShapleyTree) reach(reached, effects []float32, codes []uint8) {
 					added[side] = node.Shares[1-side]
 				}
 			}
-			effects[i*ShapleyRows+row] = added[0] - added[1]
+			effects[row] = added[0] - added[1]
 		}
-		if i == 0 {
-			continue
-		}
-		above := &t.Nodes[node.Above]
-		share, from, effects := above.Shares[node.Side], reached[int(node.Above)*size:], effects[node.Above*ShapleyRows:]
-		for point, known := range t.Points[(3*int(above.Points)+int(node.Side))*t.Count:][:t.Count] {
-			for row, effect := range effects[:ShapleyRows] {
-				at := point*ShapleyRows + row
-				reached[i*size+at] = (share + known*effect) * from[at]
+		for at := size; i > 0 && at < len(reached); at += size {
+			known := t.Points[(at/size-1)*len(t.Points)/t.Count+int(node.AbovePoints)]
+			above := reached[node.Above*ShapleyRows:]
+			for row, effect := range above[:ShapleyRows] {
+				reached[at+i*ShapleyRows+row] = (node.AboveShare + known*effect) * above[at+row]
 			}
 		}
 	}
 }
 
-// mean is the loop in assembly, in Go: it writes the mean scores at the nodes for a group of rows, and adds to sums.
-func (t ShapleyTree) mean(sums []float64, means, leaves, reached, effects []float32) {
-	size := t.Count * ShapleyRows
-	below := func(node int32, at int) float32 {
+// mean writes the mean scores at the nodes (points × nodes × rows) for a group of rows, and adds to sums.
+func (t ShapleyTree) mean(sums []float64, means, leaves, reached []float32) {
+	size := len(t.Nodes) * ShapleyRows
+	score := func(node int32, point, row int) float32 {
 		if leaf := int(node) - len(t.Nodes); leaf >= 0 {
 			return leaves[leaf]
 		}
-		return means[int(node)*size+at]
+		return means[point*size+int(node)*ShapleyRows+row]
 	}
 	for i := len(t.Nodes) - 1; i >= 0; i-- {
 		node := &t.Nodes[i]
-		points := t.Points[3*int(node.Points)*t.Count:]
-		for row, effect := range effects[i*ShapleyRows:][:ShapleyRows] {
+		for row, effect := range reached[i*ShapleyRows:][:ShapleyRows] {
 			sum := float32(0)
-			for point, known := range points[:t.Count] {
-				at := point*ShapleyRows + row
-				right := below(node.Below[1], at)
-				difference := below(node.Below[0], at) - right
-				sum += difference * points[2*t.Count+point] * reached[i*size+at]
-				means[i*size+at] = (node.Shares[0]+known*effect)*difference + right
+			for point := range t.Count {
+				at, points := point*size+i*ShapleyRows+row, t.Points[point*len(t.Points)/t.Count+int(node.Points):]
+				right := score(node.Below[1], point, row)
+				difference := score(node.Below[0], point, row) - right
+				sum += difference * points[2] * reached[size+at]
+				means[at] = (node.Shares[0]+points[0]*effect)*difference + right
 			}
 			sums[int(node.Place)*ShapleyRows+row] += float64(effect * sum)
 		}

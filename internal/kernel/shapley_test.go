@@ -3,6 +3,7 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -18,17 +19,14 @@ func newShapleySample(r *rand.Rand, nodes, count, outputs int) *shapleySample {
 	s := &shapleySample{columns: 5, places: 3, outputs: outputs}
 	const shares = 4
 	s.Count, s.Leaves, s.Points = count, random(1, outputs*(nodes+1), 1).Data, random(1, shares*3*count, 2).Data
-	for share := range shares {
-		of := s.Points[share*3*count:]
-		for point := range count {
-			of[count+point] = -of[point]
-		}
+	for at := 0; at < len(s.Points); at += 3 {
+		s.Points[at+1] = -s.Points[at]
 	}
 	s.Nodes = make([]ShapleyNode, nodes)
 	next, leaf := 1, nodes
 	for i := range s.Nodes {
 		node := &s.Nodes[i]
-		node.Column, node.Place, node.Points = r.Int32N(int32(s.columns)), r.Int32N(int32(s.places)), r.Int32N(shares)
+		node.Column, node.Place, node.Points = r.Int32N(int32(s.columns)), r.Int32N(int32(s.places)), 3*r.Int32N(shares)
 		node.Shares[0] = r.Float32()
 		node.Shares[1] = 1 - node.Shares[0]
 		var passes [2][codesOfColumn]bool
@@ -39,10 +37,13 @@ func newShapleySample(r *rand.Rand, nodes, count, outputs int) *shapleySample {
 			}
 		}
 		s.passes = append(s.passes, passes)
+		if above := &s.Nodes[node.Above]; i > 0 {
+			side := slices.Index(above.Below[:], int32(i))
+			node.AbovePoints, node.AboveShare = above.Points+int32(side), above.Shares[side]
+		}
 		for side := range node.Below {
-			// Without another node in line, one of the last two sides has the next.
 			if next < nodes && (r.IntN(2) == 0 || side == 1 && next == i+1) {
-				s.Nodes[next].Above, s.Nodes[next].Side = int32(i), int32(side)
+				s.Nodes[next].Above = int32(i)
 				node.Below[side], next = int32(next), next+1
 			} else {
 				node.Below[side], leaf = int32(leaf), leaf+1
@@ -65,11 +66,11 @@ func (s *shapleySample) mean(node, out, point int, reached float64, codes []uint
 	case s.passes[node][1][code]:
 		effect = -share
 	}
-	known, slope := float64(s.Points[3*int(n.Points)*s.Count+point]), float64(s.Points[(3*int(n.Points)+2)*s.Count+point])
-	share += known * effect
+	points := s.Points[point*len(s.Points)/s.Count+int(n.Points):]
+	share += float64(points[0]) * effect
 	left := s.mean(int(n.Below[0]), out, point, reached*share, codes, sums)
 	right := s.mean(int(n.Below[1]), out, point, reached*(1-share), codes, sums)
-	sums[n.Place] += effect * slope * reached * (left - right)
+	sums[n.Place] += effect * float64(points[2]) * reached * (left - right)
 	return share*left + (1-share)*right
 }
 
@@ -120,9 +121,9 @@ func TestShapleyTreeChecksIndices(t *testing.T) {
 	for name, damage := range map[string]func(s *shapleySample){
 		"column":       func(s *shapleySample) { s.Nodes[2].Column = 5 },
 		"place":        func(s *shapleySample) { s.Nodes[2].Place = -1 },
-		"points":       func(s *shapleySample) { s.Nodes[2].Points = 4 },
+		"points":       func(s *shapleySample) { s.Nodes[2].Points = 10 },
 		"above":        func(s *shapleySample) { s.Nodes[2].Above = 2 },
-		"side":         func(s *shapleySample) { s.Nodes[2].Side = 2 },
+		"its points":   func(s *shapleySample) { s.Nodes[2].AbovePoints = 12 },
 		"below":        func(s *shapleySample) { s.Nodes[2].Below[0] = 2 },
 		"leaf":         func(s *shapleySample) { s.Nodes[2].Below[1] = 15 },
 		"no points":    func(s *shapleySample) { s.Count = 0 },

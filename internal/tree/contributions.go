@@ -115,8 +115,11 @@ func (p *paths) follow(nodes, above, side int, path []factor) int32 {
 	if all := coverOf(p.covers[:nodes+1]); all > 0 {
 		left = coverOf(p.covers[:sizes[0]+1]) / all
 	}
-	node := kernel.ShapleyNode{Above: int32(above), Side: int32(side), Shares: [2]float32{float32(left), float32(1 - left)},
-		Column: p.Orders.Columns[order]}
+	node := kernel.ShapleyNode{Column: p.Orders.Columns[order], Shares: [2]float32{float32(left), float32(1 - left)}}
+	if index > 0 {
+		node.Above, node.AboveShare = int32(above), p.tree[above].Shares[side]
+		node.AbovePoints = p.tree[above].Points + int32(side)
+	}
 	node.Place = int32(p.places[node.Column])
 	at := slices.IndexFunc(path, func(f factor) bool { return f.column == int(node.Column) })
 	if path = slices.Clone(path); at < 0 {
@@ -125,7 +128,7 @@ func (p *paths) follow(nodes, above, side int, path []factor) int32 {
 			path[at].passes[code] = true
 		}
 	} else {
-		node.Points, p.passing = int32(len(p.passing)), append(p.passing, path[at].share)
+		node.Points, p.passing = int32(3*len(p.passing)), append(p.passing, path[at].share)
 	}
 	sides := [2]factor{{column: path[at].column, share: path[at].share * left}, {column: path[at].column, share: path[at].share * (1 - left)}}
 	for code, passes := range path[at].passes {
@@ -164,16 +167,10 @@ func pointsOf(passing []float64, count int) (points []float32) {
 	}
 	at, weights := make([]float64, count), make([]float64, count)
 	quad.Legendre{}.FixedLocations(at, weights, 0, 1)
-	points = make([]float32, 0, len(passing)*3*count)
-	add := func(v float64) { points = append(points, float32(v)) }
-	for _, z := range passing {
-		for _, sign := range []float64{1, -1} {
-			for _, t := range at {
-				add(sign * t / (z*(1-t) + t))
-			}
-		}
-		for i, t := range at {
-			add(weights[i] * z / ((z*(1-t) + t) * (z*(1-t) + t)))
+	for i, t := range at {
+		for _, z := range passing {
+			passed := z*(1-t) + t
+			points = append(points, float32(t/passed), float32(-t/passed), float32(weights[i]*z/(passed*passed)))
 		}
 	}
 	return points
