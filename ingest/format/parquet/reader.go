@@ -187,29 +187,32 @@ func (n *node) build(b array.Builder) {
 }
 
 // append appends the values of the next rows.
-func (n *node) append(rows int) error {
+func (n *node) append(rows int) (err error) {
 	n.builder.Reserve(rows)
-	if n.leaf != nil {
-		return n.appendLeaf(rows)
-	}
-	for range rows {
-		for _, l := range n.leaves {
-			if v, err := l.need(); err != nil {
-				return err
-			} else if v.RepetitionLevel() != 0 {
-				return errOtherValues
-			}
+	for added := 0; rows > 0; rows -= added {
+		if added = 0; n.leaf != nil {
+			added, err = n.leaf.appendStored(n.builder, rows, n.present)
 		}
-		if err := n.next(); err != nil {
+		if added == 0 && err == nil {
+			added, err = 1, n.appendRow()
+		}
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// appendRow appends the values of the next row.
+func (n *node) appendRow() error {
 	for _, l := range n.leaves {
-		if v, err := l.peek(); err != nil || v != nil && v.RepetitionLevel() != 0 {
-			return errors.Join(err, errOtherValues)
+		if v, err := l.need(); err != nil {
+			return err
+		} else if v.RepetitionLevel() != 0 {
+			return errOtherValues
 		}
 	}
-	return nil
+	return n.next()
 }
 
 // end returns an error if there are values behind those of all rows.
@@ -217,33 +220,6 @@ func (n *node) end() error {
 	for _, l := range n.leaves {
 		if v, err := l.peek(); err != nil || v != nil {
 			return cmp.Or(err, errOtherValues)
-		}
-	}
-	return nil
-}
-
-// appendLeaf appends the values of the next rows of a column without parts: as append, but several at a time.
-func (n *node) appendLeaf(rows int) error {
-	for l := n.leaf; rows > 0; {
-		if l.at == len(l.ahead) {
-			if appended, err := l.appendStored(n.builder, rows); err != nil || appended > 0 {
-				if rows -= appended; err != nil {
-					return err
-				}
-				continue
-			}
-		}
-		if _, err := l.need(); err != nil {
-			return err
-		}
-		values := l.ahead[l.at:min(l.at+rows, len(l.ahead))]
-		l.at, rows = l.at+len(values), rows-len(values)
-		for i := range values {
-			if v := &values[i]; v.DefinitionLevel() < n.present {
-				n.builder.AppendNull()
-			} else if err := put(n.builder, v); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -308,7 +284,8 @@ type leaf struct {
 	pages  parquet.Pages       // of the row group before; nil: all were read
 	page   parquet.Page        // nil: all of its values were read
 	values parquet.ValueReader // of the page
-	stored int                 // number of values of the page that were appended as they are stored; -1: the others are read one by one
+	stored int                 // number of rows of the page that were appended as they are stored; -1: the others are read one by one
+	nulls  int                 // number of nulls in these rows
 	ahead  []parquet.Value
 	at     int // of the next value in ahead
 }
@@ -337,10 +314,7 @@ func (l *leaf) open() (ok bool, err error) {
 		case err == io.EOF:
 			err = l.close()
 		case err == nil:
-			l.page, l.values, l.stored = page, page.Values(), 0
-			if page.NumNulls() > 0 {
-				l.stored = -1
-			}
+			l.page, l.values, l.stored, l.nulls = page, page.Values(), 0, 0
 		}
 		if err != nil {
 			return false, err
@@ -369,45 +343,80 @@ func (l *leaf) peek() (*parquet.Value, error) {
 	return &l.ahead[l.at], nil
 }
 
-// appendStored appends numbers of a page without nulls as they are stored, at most n, and returns how many; 0: there are none.
-func (l *leaf) appendStored(to array.Builder, n int) (int, error) {
+// appendStored appends numbers of a page as they are stored, those of at most n rows, and returns of how many; 0: there are none. present
+// is the definition level from which there is a value.
+func (l *leaf) appendStored(to array.Builder, n, present int) (rows int, err error) {
+	if l.at < len(l.ahead) {
+		return 0, nil
+	}
 	if ok, err := l.open(); !ok || l.stored < 0 {
 		return 0, err
 	}
-	data, indexes := l.page.Data(), []int32(nil)
+	data, from := l.page.Data(), l.stored-l.nulls
 	n = min(n, int(l.page.NumValues())-l.stored)
+	p := part{rows: n}
+	if levels := l.page.DefinitionLevels(); len(levels) > 0 {
+		for i, level := range levels[l.stored : l.stored+n] {
+			if int(level) >= present {
+				continue
+			}
+			if p.valid == nil {
+				p.valid = slices.Repeat([]bool{true}, n)
+			}
+			p.valid[i] = false
+			l.nulls++
+		}
+	}
+	l.stored += n
+	p.from, p.to = from, l.stored-l.nulls
 	if words := l.page.Dictionary(); words != nil {
-		indexes, data = data.Int32(), words.Page().Data()
+		p.indexes, data = data.Int32(), words.Page().Data()
 	}
 	switch to := to.(type) {
 	case *array.Int32Builder:
-		to.AppendValues(part(data.Int32(), indexes, l.stored, n), nil)
+		to.AppendValues(of(p, data.Int32()), p.valid)
 	case *array.Int64Builder:
-		to.AppendValues(part(data.Int64(), indexes, l.stored, n), nil)
+		to.AppendValues(of(p, data.Int64()), p.valid)
 	case *array.Float32Builder:
-		to.AppendValues(part(data.Float(), indexes, l.stored, n), nil)
+		to.AppendValues(of(p, data.Float()), p.valid)
 	case *array.Float64Builder:
-		to.AppendValues(part(data.Double(), indexes, l.stored, n), nil)
+		to.AppendValues(of(p, data.Double()), p.valid)
 	default:
 		l.stored = -1
 		return 0, nil
 	}
-	if l.stored += n; l.stored == int(l.page.NumValues()) {
+	if l.stored == int(l.page.NumValues()) {
 		l.release()
 	}
 	return n, nil
 }
 
-// part returns n values from one on: of all of them, or of those with the indexes.
-func part[T any](values []T, indexes []int32, from, n int) []T {
-	if indexes == nil {
-		return values[from : from+n]
+// part are rows of a page.
+type part struct {
+	rows     int
+	valid    []bool  // by row: it is not null; nil: none is
+	from, to int     // the values that the page has of them
+	indexes  []int32 // of all values in the words of the column; nil: they are the values
+}
+
+// of returns the values of rows, given those of the page, or the words of its column.
+func of[T any](p part, values []T) []T {
+	if p.indexes == nil && p.valid == nil {
+		return values[p.from:p.to]
 	}
-	some := make([]T, n)
-	for i, index := range indexes[from : from+n] {
-		some[i] = values[index]
+	all, at := make([]T, p.rows), p.from
+	for row := range all {
+		switch {
+		case p.valid != nil && !p.valid[row]:
+			continue
+		case p.indexes == nil:
+			all[row] = values[at]
+		default:
+			all[row] = values[p.indexes[at]]
+		}
+		at++
 	}
-	return some
+	return all
 }
 
 // release releases the page.
