@@ -261,23 +261,6 @@ func slice[V any](column []V, from, to int) []V {
 	return column[from:to]
 }
 
-// Append appends rows that have the same columns.
-func (r *Rows) Append(o *Rows) {
-	r.Cols, r.Columns, r.Image = o.Cols, o.Columns, o.Image
-	if len(o.NoLabel) > 0 || len(r.NoLabel) > 0 {
-		r.NoLabel = append(r.NoLabel, make([]bool, r.Rows-len(r.NoLabel))...)
-		r.NoLabel = append(append(r.NoLabel, o.NoLabel...), make([]bool, o.Rows-len(o.NoLabel))...)
-	}
-	r.Floats, r.Bytes, r.Targets = append(r.Floats, o.Floats...), append(r.Bytes, o.Bytes...), append(r.Targets, o.Targets...)
-	if o.Sparse != nil {
-		r.Sparse.append(o.Sparse)
-	}
-	r.Words, r.Numbers, r.LabelLists = append(r.Words, o.Words...), append(r.Numbers, o.Numbers...), append(r.LabelLists, o.LabelLists...)
-	r.Weights, r.Splits, r.Served = append(r.Weights, o.Weights...), append(r.Splits, o.Splits...), append(r.Served, o.Served...)
-	r.SourceKeys = append(r.SourceKeys, o.SourceKeys...)
-	r.Rows += o.Rows
-}
-
 // Reset removes the rows, and keeps the memory of their features, labels, targets and weights.
 func (r *Rows) Reset() {
 	*r = Rows{Floats: r.Floats[:0], Sparse: r.Sparse, Words: r.Words[:0], Numbers: r.Numbers[:0], NoLabel: r.NoLabel[:0],
@@ -289,9 +272,17 @@ func (r *Rows) Reset() {
 
 // Drop removes the first rows. The others take their place in the memory that [Rows.Reset] keeps.
 func (r *Rows) Drop(n int) {
-	left := r.Slice(n, r.Rows)
-	r.Reset()
-	r.Append(left)
+	all := *r
+	*r = *r.Slice(n, r.Rows)
+	r.Floats, r.Targets = append(all.Floats[:0], r.Floats...), append(all.Targets[:0], r.Targets...)
+	r.Words, r.Numbers = append(all.Words[:0], r.Words...), append(all.Numbers[:0], r.Numbers...)
+	r.NoLabel, r.LabelLists = append(all.NoLabel[:0], r.NoLabel...), append(all.LabelLists[:0], r.LabelLists...)
+	r.Weights, r.Served = append(all.Weights[:0], r.Weights...), append(all.Served[:0], r.Served...)
+	if left := r.Sparse; left != nil {
+		r.Sparse = all.Sparse
+		r.Sparse.Ends = append(r.Sparse.Ends[:0], left.Ends...)
+		r.Sparse.Indices, r.Sparse.Values = append(r.Sparse.Indices[:0], left.Indices...), append(r.Sparse.Values[:0], left.Values...)
+	}
 }
 
 // Slice returns the rows from one on, before another. They share the memory of s.
@@ -309,13 +300,4 @@ func (s *SparseRows) Slice(from, to int) *SparseRows {
 		last += ends[to-from-1]
 	}
 	return &SparseRows{Ends: ends, Indices: s.Indices[first:last], Values: s.Values[first:last]}
-}
-
-// append appends rows.
-func (s *SparseRows) append(o *SparseRows) {
-	first := len(s.Values)
-	s.Indices, s.Values = append(s.Indices, o.Indices...), append(s.Values, o.Values...)
-	for _, end := range o.Ends {
-		s.Ends = append(s.Ends, first+end)
-	}
 }
