@@ -127,9 +127,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestMissingFile(t *testing.T) {
-	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v", err)
-	}
+	arrowtest.MustFail(Load(filepath.Join(t.TempDir(), "none.yaml"), nil))(t, fs.ErrNotExist)
 }
 
 func loaded(t *testing.T, file string, environ, set []string) *Config {
@@ -171,9 +169,7 @@ func TestFileWithOnlyAName(t *testing.T) {
 	c := loaded(t, "empty.yaml", nil, nil)
 	want := Defaults()
 	want.Name, want.untuned, want.unlinked = "a", true, true
-	if !reflect.DeepEqual(c, want) {
-		t.Errorf("got %+v, expected %+v", c, want)
-	}
+	arrowtest.Equal(t, c, want, "got")
 	if c = loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 2}]"}); len(c.Job().Stages) != 2 {
 		t.Errorf("stages %+v", c.Job().Stages)
 	}
@@ -324,9 +320,7 @@ func TestPassesOfTheLastStage(t *testing.T) {
 		for _, s := range c.Job().Stages {
 			got = append(got, s.Passes)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: passes %v, expected %v", set, got, want)
-		}
+		arrowtest.Equal(t, got, want, "%s: passes", set)
 	}
 	// an entry that is equal for all its stages stays one
 	if c := loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 3, link: calibrated}]"}); len(c.Stages) != 1 {

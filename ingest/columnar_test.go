@@ -21,6 +21,7 @@ import (
 	formatparquet "github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -244,9 +245,7 @@ func TestParquetLists(t *testing.T) {
 		if got == "" {
 			got = fmt.Sprint(rows.Floats)
 		}
-		if got != want {
-			t.Errorf("%s: %s\nexpected %s", lists, got, want)
-		}
+		arrowtest.Equal(t, got, want, "%s", lists)
 	}
 	of := parquet.NewSchema("rows", parquet.Group{"label": parquet.String(),
 		"features": parquet.Optional(parquet.List(parquet.Optional(parquet.Leaf(parquet.DoubleType))))})
@@ -354,7 +353,5 @@ func TestPandasFrame(t *testing.T) {
 	}
 	packed := f.write(t, "frame.parquet.gz", []byte(gzipped(t, string(pandasFrame(t)))))
 	o.Train = []string{packed}
-	if _, err := Sources(t.Context(), o); err == nil || !strings.Contains(err.Error(), "a Parquet file compressed with gzip") {
-		t.Errorf("compressed with gzip: %v", err)
-	}
+	arrowtest.MustFail(Sources(t.Context(), o))(t, "a Parquet file compressed with gzip")
 }

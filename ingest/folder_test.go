@@ -20,6 +20,7 @@ import (
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -64,9 +65,7 @@ func TestFolderOfTables(t *testing.T) {
 		"images": {"images"},
 		"cs*":    {"csv/2024/a.csv", "csv/2025/b.csv", "csv/c.csv.gz"},
 	} {
-		if got := f.expanded(t, name); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, expected %q", name, got, want)
-		}
+		arrowtest.Equal(t, f.expanded(t, name), want, "%s", name)
 	}
 	_, err := Files([]string{f.path("parts-in-csv")})
 	if want := `parts-in-csv: folders such as kind=x hold the values of the column "kind", which only Parquet and Arrow support: write the table without partitions`; f.text(err) != want {
@@ -337,9 +336,7 @@ func TestHiddenNames(t *testing.T) {
 		"t/2025/*":      {"t/2025/a.parquet"},
 		"t/_com*":       {"t/_committed_1.json"},
 	} {
-		if got := f.expanded(t, pattern); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, expected %q", pattern, got, want)
-		}
+		arrowtest.Equal(t, f.expanded(t, pattern), want, "%s", pattern)
 	}
 }
 
@@ -376,9 +373,7 @@ func TestFiles(t *testing.T) {
 		"[a.csv": "[a.csv: no such file, nor a valid pattern: [ without ]",
 	} {
 		_, err := Files([]string{name})
-		if got := errorText(err); got != want {
-			t.Errorf("%s: %q, expected %q", name, got, want)
-		}
+		arrowtest.Equal(t, errorText(err), want, "%s", name)
 	}
 }
 
@@ -445,9 +440,7 @@ func TestRowsWithoutTheirList(t *testing.T) {
 		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(first)}); err != nil {
 			t.Fatalf("%s: %v", first, err)
 		}
-		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(later)}); err == nil || !strings.Contains(err.Error(), `column "v"`) {
-			t.Errorf("%s: %v", later, err)
-		}
+		arrowtest.MustFail(v.Add(t.Context(), TopicMessage{Value: []byte(later)}))(t, `column "v"`)
 		f := newFolder(t)
 		o = Defaults()
 		o.Columns.Use, o.Missing.Mode = []string{"v"}, layout.MissingMean

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -112,9 +113,7 @@ func TestImagesThatAreWrong(t *testing.T) {
 				test.set(&o)
 			}
 			_, err := readSources(o)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v: expected %q", err, test.want)
-			}
+			arrowtest.Fails(t, err, test.want)
 		})
 	}
 }
@@ -131,9 +130,7 @@ func TestImagesToPredict(t *testing.T) {
 			noError(t, err)
 			got = append(got, rows.Bytes...)
 		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s: %v, expected %v", input, got, want)
-		}
+		arrowtest.Equal(t, got, want, "%s", input)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -190,9 +191,7 @@ func TestCountedVocabulary(t *testing.T) {
 		sources := must(Sources(t.Context(), o))(t)
 		var got []string
 		for _, s := range sources {
-			if !slices.Equal(s.Vocabulary, want) {
-				t.Errorf("%d columns: the vocabulary %q, expected %q", c.columns, s.Vocabulary, want)
-			}
+			arrowtest.Equal(t, s.Vocabulary, want, "%d columns: the vocabulary", c.columns)
 			rows, _, err := readRows(s.batches(t.Context(), nil))
 			noError(t, err)
 			var texts []string
@@ -206,9 +205,7 @@ func TestCountedVocabulary(t *testing.T) {
 			}
 			got = append(got, "["+strings.TrimSpace(strings.Join(texts, " | "))+"]")
 		}
-		if text := strings.Join(got, " "); text != c.rows {
-			t.Errorf("%d columns, phrases of %d: %s, expected %s", c.columns, c.phrases, text, c.rows)
-		}
+		arrowtest.Equal(t, strings.Join(got, " "), c.rows, "%d columns, phrases of %d", c.columns, c.phrases)
 	}
 }
 

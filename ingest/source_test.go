@@ -294,9 +294,7 @@ func TestSourcesFormats(t *testing.T) {
 			}
 			o.Train = append(o.Train, f.write(t, name, content))
 		}
-		if got := f.first(t, o); got != test.want {
-			t.Errorf("%v: %s, expected %s", test.files, got, test.want)
-		}
+		arrowtest.Equal(t, f.first(t, o), test.want, "%v", test.files)
 	}
 }
 
@@ -338,9 +336,7 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 	o := Defaults()
 	o.Train = []string{f.path("none.csv")}
-	if _, err := Sources(context.Background(), o); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v does not wrap fs.ErrNotExist", err)
-	}
+	arrowtest.MustFail(Sources(context.Background(), o))(t, fs.ErrNotExist)
 	o.BatchRows = 0
 	_, err := Sources(context.Background(), o)
 	if want := (option.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"}); err != want {
@@ -349,9 +345,7 @@ func TestSourcesRefuse(t *testing.T) {
 	// an example belongs to one split only
 	o = Defaults()
 	o.Train, o.Test = []string{f.path("one.csv")}, []string{f.path("one.csv")}
-	if _, err := Sources(context.Background(), o); err == nil || !strings.Contains(err.Error(), "can't count twice") {
-		t.Errorf("one file in two splits: %v", err)
-	}
+	arrowtest.MustFail(Sources(context.Background(), o))(t, "can't count twice")
 }
 
 // All batches except the last have batch_rows rows, and each continues where the previous one ended.
@@ -498,9 +492,7 @@ func TestBatchesEndWithContext(t *testing.T) {
 	if batches != 2 || !errors.Is(err, context.Canceled) {
 		t.Errorf("%d batches, %v", batches, err)
 	}
-	if _, err := Sources(ctx, o); !errors.Is(err, context.Canceled) {
-		t.Errorf("sources: %v", err)
-	}
+	arrowtest.MustFail(Sources(ctx, o))(t, context.Canceled)
 }
 
 func TestFile(t *testing.T) {
@@ -545,16 +537,12 @@ func TestFile(t *testing.T) {
 			if err != nil {
 				got = f.text(err)
 			}
-			if got != test.want {
-				t.Errorf("%s\nexpected %s", got, test.want)
-			}
+			arrowtest.Equal(t, got, test.want, "got")
 		})
 	}
 	f := newFolder(t)
 	_, _, err := readRows(File(context.Background(), f.path("none.csv"), Defaults(), layout.Features{Width: 2}))
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
-	}
+	arrowtest.Fails(t, err, fs.ErrNotExist)
 	if _, _, err := readRows(File(context.Background(), f.path("none.csv"), Options{}, layout.Features{Width: 2})); err == nil {
 		t.Error("unchecked options are used")
 	}
@@ -592,9 +580,7 @@ func TestStandardInputIsAFile(t *testing.T) {
 		if wantID, wantRows := read(named); id != wantID || rows != wantRows || rows == 0 {
 			t.Errorf("%s: %d rows of %s, expected %d of %s", format, rows, id, wantRows, wantID)
 		}
-		if err := remove(); err != nil {
-			t.Error(err)
-		}
+		arrowtest.Fails(t, remove(), nil)
 	}
 }
 
@@ -635,9 +621,7 @@ func TestSourceIDGolden(t *testing.T) {
 		o := Defaults()
 		test.change(&o) // both csv cases read the same columns
 		found := must(Sources(context.Background(), o))(t)
-		if found[0].ID != test.want {
-			t.Errorf("%s: %s, expected %s", test.name, found[0].ID, test.want)
-		}
+		arrowtest.Equal(t, found[0].ID, test.want, "%s", test.name)
 	}
 }
 
@@ -851,8 +835,6 @@ func TestCheck(t *testing.T) {
 		for _, problem := range o.Check() {
 			keys = append(keys, problem.Key)
 		}
-		if got := strings.Join(keys, " "); got != want {
-			t.Errorf("problems of %s, expected %s", got, want)
-		}
+		arrowtest.Equal(t, strings.Join(keys, " "), want, "problems of")
 	}
 }

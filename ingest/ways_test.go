@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -412,9 +413,7 @@ func TestRowsAreTheSameInEveryWay(t *testing.T) {
 				rows.Words = append(rows.Words, strconv.FormatInt(n, 10))
 			}
 			rows.Numbers = nil
-			if got := show(*rows); got != test.want {
-				t.Errorf("%s in a %s: %s\nexpected %s", name, way, got, test.want)
-			}
+			arrowtest.Equal(t, show(*rows), test.want, "%s in a %s", name, way)
 		})
 	}
 }

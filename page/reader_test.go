@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -43,9 +42,7 @@ func openOn(t *testing.T, o kafkalog.Options) *kafkalog.Log {
 	t.Helper()
 	log := must(kafkalog.Open(t.Context(), o))(t)
 	t.Cleanup(func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
+		arrowtest.Fails(t, log.Close(), nil)
 	})
 	return log
 }
@@ -316,9 +313,7 @@ func TestManyVersionsAreRead(t *testing.T) {
 	if v := list[9]; v.ServedRows != 16 || v.ServedError == nil || *v.ServedError != 20 {
 		t.Errorf("version 10, for which the two after it say what it served: %+v", v)
 	}
-	if r.topics.learnt[0] != versions {
-		t.Errorf("the versions have learnt to offset %d, expected %d", r.topics.learnt[0], versions)
-	}
+	arrowtest.Equal(t, r.topics.learnt[0], versions, "the versions have learnt to offset")
 }
 
 // A reader keeps what the browser may ask for, and no more.
@@ -348,9 +343,7 @@ func TestReasonsAreOfAKind(t *testing.T) {
 	}
 	want := []string{`2 column "length": "about \"9\"" is not a number`, "1 48 columns: expected 50", "1 column 4: 7 is no class",
 		"1 column 3: 7 is no class", `1 column "width": "about 9" is not a number`}
-	if !slices.Equal(got, want) {
-		t.Errorf("reasons %q, expected %q", got, want)
-	}
+	arrowtest.Equal(t, got, want, "reasons")
 }
 
 // Brokers that do not answer are told, and are not taken for a quiet pipeline.
@@ -408,9 +401,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	t.Cleanup(func() {
 		stop()
 		for range 2 {
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			arrowtest.Fails(t, <-ended, context.Canceled)
 		}
 	})
 	s = await(t, board, "a version, and who has made it", func(s *State) bool {
@@ -476,8 +467,6 @@ func TestWhatProcessesWaitFor(t *testing.T) {
 		for _, w := range append(s.Staff.Members["work"], s.Staff.Members["solve"]...) {
 			waits = append(waits, w.Waits)
 		}
-		if got := fmt.Sprint(waits, " ", s.Run.Waits); got != c.waits {
-			t.Errorf("with %v: %s\nexpected %s", c.surveyed, got, c.waits)
-		}
+		arrowtest.Equal(t, fmt.Sprint(waits, " ", s.Run.Waits), c.waits, "with %v", c.surveyed)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -164,9 +165,7 @@ func serving(t *testing.T, board *Board) string {
 	go func() { ended <- NewServer(board).Serve(ctx, listener) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		arrowtest.Fails(t, <-ended, nil)
 	})
 	return "http://" + listener.Addr().String() + "/"
 }

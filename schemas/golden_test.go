@@ -600,9 +600,7 @@ func collectAny[T wire.Number](t *testing.T, c *wire.Collector[T], m wire.Messag
 		m.Headers = append([]wire.Header{{Key: "chunk", Value: strconv.Itoa(i)}}, m.Headers...)
 		r, err := c.Add(m, mem)
 		if r != nil {
-			if err := r.Tensors.Complete(); err != nil {
-				t.Error(err)
-			}
+			arrowtest.Fails(t, r.Tensors.Complete(), nil)
 			if again := arrowtest.Must(r.EncodeWithin(wire.MaxMessage, mem))(t); again[0].Get("digest") != m.Get("digest") {
 				t.Error("the record is encoded with another digest")
 			}
@@ -685,9 +683,7 @@ func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | 
 	t *testing.T, m wire.Message, message func(*T) wire.Message) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
-		if !errors.Is(err, wire.ErrDamaged) {
-			t.Error(err)
-		}
+		arrowtest.Fails(t, err, wire.ErrDamaged)
 		return
 	}
 	once := message(value)

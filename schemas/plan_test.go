@@ -325,9 +325,7 @@ func TestLongest(t *testing.T) {
 		for _, c := range w.Longest(test.n, test.rows) {
 			numbers = append(numbers, c.Increment.Number)
 		}
-		if got := fmt.Sprint(numbers); got != test.want {
-			t.Errorf("%d increments of %d rows: %s, expected %s", test.n, test.rows, got, test.want)
-		}
+		arrowtest.Equal(t, fmt.Sprint(numbers), test.want, "%d increments of %d rows", test.n, test.rows)
 	}
 }
 
@@ -573,9 +571,7 @@ func TestCountsThatAreNone(t *testing.T) {
 	texts := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r"},
 		Tensors: wire.Tensors[float64]{wire.Words[float64](statistics.FieldGramRows, []string{"a"})}}
 	m := arrowtest.Must(texts.EncodeWithin(0, memory.DefaultAllocator))(t)[0]
-	if _, err := statistics.Collect(&wire.Collector[float64]{}, m, memory.DefaultAllocator); !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("texts in place of numbers: %v", err)
-	}
+	arrowtest.MustFail(statistics.Collect(&wire.Collector[float64]{}, m, memory.DefaultAllocator))(t, wire.ErrDamaged)
 	if _, err := (wire.Tensors[float64]{wire.Words[float64](statistics.FieldCross, []string{"a"})}).Shaped(statistics.FieldCross,
 		1); !errors.As(err, new(*wire.ShapeError)) {
 		t.Errorf("texts in place of a vector: %v", err)
@@ -592,17 +588,13 @@ func TestReportsThatDoNotFit(t *testing.T) {
 		}
 	}
 	plan := wire.Message{Key: "p", Value: []byte(`{"segment":1,"spans":[{"partition":1000000000,"from":0,"to":1}]}`)}
-	if _, err := DecodeJSON[Plan](plan); !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("partition 1,000,000,000: %v", err)
-	}
+	arrowtest.MustFail(DecodeJSON[Plan](plan))(t, wire.ErrDamaged)
 }
 
 // A figure that JSON can't carry becomes the largest that it can.
 func TestFinite(t *testing.T) {
 	for v, want := range map[float64]float64{0: 0, -1.5: -1.5, math.Inf(1): math.MaxFloat64, math.Inf(-1): math.MaxFloat64} {
-		if got := wire.Finite(v); got != want {
-			t.Errorf("%v becomes %v, expected %v", v, got, want)
-		}
+		arrowtest.Equal(t, wire.Finite(v), want, "%v", v)
 	}
 	if got := wire.Finite(math.NaN()); got != math.MaxFloat64 {
 		t.Errorf("NaN becomes %v", got)
@@ -651,9 +643,7 @@ func TestRidgeInJSON(t *testing.T) {
 func TestRidgeIsValid(t *testing.T) {
 	for r, want := range map[Ridge]bool{0: true, 1e-9: true, RidgeAuto: true, -0.5: false, -2: false, Ridge(math.Inf(1)): false,
 		Ridge(math.NaN()): false} {
-		if r.Valid() != want {
-			t.Errorf("ridge %v is valid: %v, expected %v", r, r.Valid(), want)
-		}
+		arrowtest.Equal(t, r.Valid(), want, "ridge %v is valid", r)
 	}
 }
 

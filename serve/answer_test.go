@@ -22,6 +22,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -393,9 +394,7 @@ func TestSeveralWholeLabels(t *testing.T) {
 	lists := r.Record().Column(0).(*array.List)
 	for i := range rows {
 		from, end := lists.ValueOffsets(i)
-		if values := lists.ListValues().(*array.Int64).Int64Values()[from:end]; !slices.Equal(values, given[i]) {
-			t.Errorf("row %d as Arrow: %v, expected %v", i, values, given[i])
-		}
+		arrowtest.Equal(t, lists.ListValues().(*array.Int64).Int64Values()[from:end], given[i], "row %d as Arrow", i)
 	}
 }
 

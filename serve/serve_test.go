@@ -126,9 +126,7 @@ func serving(t testing.TB, o Options, versions Versions) (s *Server, address str
 	s, listener, stop, ended := begun(t, o, versions)
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		arrowtest.Fails(t, <-ended, nil)
 	})
 	return s, listener.Addr().String()
 }
@@ -470,9 +468,7 @@ func TestStop(t *testing.T) {
 	if got := <-answers; !strings.HasPrefix(got, `{"version":3,`) {
 		t.Errorf("got %s", got)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, <-ended, nil)
 }
 
 // A server that ends is not ready, and answers requests, on new connections too, until the time of serve.drain is over.
@@ -492,9 +488,7 @@ func TestDrain(t *testing.T) {
 		served(t, address)
 	}
 	listener.Close()
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, <-ended, net.ErrClosed)
 }
 
 // Package config tests options that are wrong.
@@ -570,8 +564,6 @@ func TestValuesAreTheSameInRequests(t *testing.T) {
 			noError(t, err)
 			inArrow = append(inArrow, batch.Floats...)
 		}
-		if got := fmt.Sprint(inArrow); got != c.want {
-			t.Errorf("%s in Arrow: %s, expected %s", name, got, c.want)
-		}
+		arrowtest.Equal(t, fmt.Sprint(inArrow), c.want, "%s in Arrow", name)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -93,9 +93,7 @@ func TestValuesInLogs(t *testing.T) {
 	for values, want := range map[bool]string{false: `column "card": … is not a number`, true: quarantined.Reason} {
 		var got string
 		reasons{recorderFunc(func(e event.Event) { got = e.(event.Quarantined).Reason }), values}.Record(quarantined)
-		if got != want {
-			t.Errorf("log.values %v: %s, expected %s", values, got, want)
-		}
+		arrowtest.Equal(t, got, want, "log.values %v", values)
 	}
 }
 
@@ -123,9 +121,7 @@ func TestSettingsAreCompleted(t *testing.T) {
 				got = append(got, key)
 			}
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q: completed as %q, expected %q", typed, got, want)
-		}
+		arrowtest.Equal(t, got, want, "%q: completed as", typed)
 	}
 	file := filepath.Join(t.TempDir(), "stages.yaml")
 	noError(t, os.WriteFile(file, []byte("stages: [{}]"), 0o600))

@@ -136,9 +136,7 @@ func TestFiles(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			if got != test.want {
-				t.Errorf("%s\nexpected %s", got, test.want)
-			}
+			arrowtest.Equal(t, got, test.want, "got")
 		})
 	}
 }
@@ -268,17 +266,13 @@ func checkPatterns(t *testing.T, s store, folder string) {
 			t.Errorf("%s: %q, %v, expected %s", pattern, got, err, want)
 		}
 	}
-	if _, err := list(t, s, folder, "a[/*"); err == nil || !strings.Contains(err.Error(), "not a valid pattern") {
-		t.Error(err)
-	}
+	arrowtest.MustFail(list(t, s, folder, "a[/*"))(t, "not a valid pattern")
 	f := arrowtest.Must(s.Open(t.Context(), folder+"/a/b.avro"))(t)
 	content := make([]byte, f.Size())
 	if n, err := f.ReadAt(content[2:], 2); string(content) != "\x00\x00avro" || n != 4 || err != nil {
 		t.Errorf("%q, %v", content, err)
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, f.Close(), nil)
 	if _, err := s.Open(t.Context(), folder+"/none"); err == nil || !strings.HasPrefix(err.Error(), folder+"/none: ") {
 		t.Error(err)
 	}
@@ -485,14 +479,10 @@ func expectStates(t *testing.T, layout, root string, first int, want [][]int64, 
 			continue
 		}
 		for _, at := range named {
-			if got := offsets(t, layout, root, at); !slices.Equal(got, want) {
-				t.Errorf("state %d, %+v: rows %v, expected %v", state, at, got, want)
-			}
+			arrowtest.Equal(t, offsets(t, layout, root, at), want, "state %d, %+v: rows", state, at)
 		}
 	}
-	if got := offsets(t, layout, root, snapshotName{}); !slices.Equal(got, want[len(want)-1]) {
-		t.Errorf("rows %v, expected %v", got, want[len(want)-1])
-	}
+	arrowtest.Equal(t, offsets(t, layout, root, snapshotName{}), want[len(want)-1], "rows")
 	expectRefused(t, layout, root, snapshotName{AsOf: time.UnixMilli(clock(-1))}, " at 2023-11-14T")
 	expectRefused(t, layout, root, snapshotName{ID: fmt.Sprint(len(want) + 1000)}, "no ")
 }

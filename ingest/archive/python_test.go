@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -32,9 +31,7 @@ func TestPythonTables(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &state); err != nil {
 			t.Fatal(err, line)
 		}
-		if got := offsets(t, state.Layout, state.Path, snapshotName{ID: state.State}); !slices.Equal(got, state.Offsets) {
-			t.Errorf("%s %s: %v, expected %v", state.Path, state.State, got, state.Offsets)
-		}
+		arrowtest.Equal(t, offsets(t, state.Layout, state.Path, snapshotName{ID: state.State}), state.Offsets, "%s %s", state.Path, state.State)
 		states++
 	}
 	if states < 20 {

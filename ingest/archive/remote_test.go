@@ -205,12 +205,8 @@ func TestBlocks(t *testing.T) {
 		t.Error(f, err)
 	}
 	b.files["large"] = content[:len(content)-1]
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := f.ReadAt(make([]byte, 9), blockSize); err == nil || !strings.Contains(err.Error(), "changed while it was read") {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, f.Close(), nil)
+	arrowtest.MustFail(f.ReadAt(make([]byte, 9), blockSize))(t, "changed while it was read")
 }
 
 // Temporary errors are retried, others are not. No error has credentials or what the server says beside the code of the error.
@@ -260,9 +256,7 @@ func TestRefusals(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Open(ctx, "s3://lake/a"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	arrowtest.MustFail(s.Open(ctx, "s3://lake/a"))(t, context.Canceled)
 }
 
 // A web server has single files. A token is sent to it, and not to where it redirects.
@@ -316,9 +310,7 @@ func TestWebServer(t *testing.T) {
 		t.Errorf("%q", tokens)
 	}
 	s := open(t, web.URL+"/plain", Options{TokenCommand: command})
-	if _, err := s.Open(t.Context(), other.URL+"/plain"); err == nil || !strings.Contains(err.Error(), "another server") {
-		t.Error(err)
-	}
+	arrowtest.MustFail(s.Open(t.Context(), other.URL+"/plain"))(t, "another server")
 }
 
 // An access key that a program prints signs requests.

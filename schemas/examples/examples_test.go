@@ -311,9 +311,7 @@ func TestExamplesOfOthers(t *testing.T) {
 				t.Errorf("%s: row %d has weight %v, split %v", c.rows, i, e.Weight(i), e.Split(i))
 			}
 		}
-		if got := strings.Join(labels, ","); got != c.labels {
-			t.Errorf("%s: labels %s, expected %s", c.rows, got, c.labels)
-		}
+		arrowtest.Equal(t, strings.Join(labels, ","), c.labels, "%s: labels", c.rows)
 	}
 }
 
@@ -663,9 +661,7 @@ func TestJoined(t *testing.T) {
 		t.Errorf("%+v is read of a message without the header, %v", none, err)
 	}
 	for _, text := range []string{"[", "[]", `{"rows":[{"partition":-1}]}`, `{"outcomes":[{"from":-1}]}`, `{"outcomes":[{"next":-1}]}`} {
-		if _, err := JoinedOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-joined", Value: text}}}); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: %v", text, err)
-		}
+		arrowtest.MustFail(JoinedOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-joined", Value: text}}}))(t, wire.ErrDamaged)
 	}
 }
 
@@ -681,9 +677,7 @@ func TestTogether(t *testing.T) {
 		{[]JoinCounts{ahead, near, behind}, JoinCounts{Rows: 17, Outcomes: 19, Matched: 16, Late: 3}},
 		{[]JoinCounts{behind, near, ahead}, JoinCounts{Rows: 17, Outcomes: 19, Matched: 16, Late: 3}},
 	} {
-		if got := Together(c.joins); got != c.want {
-			t.Errorf("%+v: %+v, expected %+v", c.joins, got, c.want)
-		}
+		arrowtest.Equal(t, Together(c.joins), c.want, "%+v", c.joins)
 	}
 }
 
@@ -697,9 +691,7 @@ func TestSortLabels(t *testing.T) {
 	} {
 		got := slices.Clone(c[0])
 		SortLabels(got)
-		if !slices.Equal(got, c[1]) {
-			t.Errorf("%q sorts to %q, expected %q", c[0], got, c[1])
-		}
+		arrowtest.Equal(t, got, c[1], "%q sorts to", c[0])
 		slices.Reverse(got)
 		if SortLabels(got); !slices.Equal(got, c[1]) {
 			t.Errorf("%q reversed sorts to %q", c[1], got)
@@ -768,12 +760,8 @@ func TestTypeOf(t *testing.T) {
 		{[]string{}, TextLabels, `[]`},
 		{nil, TextLabels, `null`},
 	} {
-		if got := TypeOf(test.labels); got != test.want {
-			t.Errorf("%q are of type %q, expected %q", test.labels, got, test.want)
-		}
-		if err := TypeOf(test.labels).Check(test.labels); err != nil {
-			t.Error(err)
-		}
+		arrowtest.Equal(t, TypeOf(test.labels), test.want, "%q are of type", test.labels)
+		arrowtest.Fails(t, TypeOf(test.labels).Check(test.labels), nil)
 		text, err := json.Marshal(ClassLabels(test.labels))
 		if err != nil || string(text) != test.json {
 			t.Errorf("%q are %s as JSON: %v, expected %s", test.labels, text, err, test.json)

@@ -102,9 +102,7 @@ func TestColumnRowsAreAMonoid(t *testing.T) {
 		}
 		whole.Merge(second)
 		whole.Merge(first)
-		if got := whole.List(); !slices.Equal(got, want) {
-			t.Errorf("cut at %d: %v, expected %v", cut, got, want)
-		}
+		arrowtest.Equal(t, whole.List(), want, "cut at %d", cut)
 	}
 }
 
@@ -218,9 +216,7 @@ func TestDamagedSample(t *testing.T) {
 		_, err := SampleOf(&wire.Record[float32]{Tensors: tensors})
 		return err
 	}
-	if err := of(rows, draws); err != nil {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, of(rows, draws), nil)
 	text, numbers := rows, draws
 	text.Data, text.Text = nil, []string{"a", "b"}
 	numbers.Data, numbers.Text = []float32{1, 2}, nil
@@ -256,9 +252,7 @@ func TestServedLosses(t *testing.T) {
 			t.Errorf("%v, expected %v", s, want[s.Version])
 		}
 	}
-	if err := checkServed(forwards); err != nil {
-		t.Error(err)
-	}
+	arrowtest.Fails(t, checkServed(forwards), nil)
 	for _, served := range [][]ServedLosses{{{0, 1, 1, 0}}, {{2, 1, 1, 0}, {2, 1, 1, 0}}, {{2, 1, 1, 0}, {1, 1, 1, 0}}, {{1, -1, 1, 0}}, {{1, 1, 1, 2}}} {
 		if err := checkServed(served); err == nil {
 			t.Errorf("%v was taken", served)

@@ -389,9 +389,7 @@ func TestTaggedStructs(t *testing.T) {
 // Mix adds it.
 func TestMixIsSplitMix64(t *testing.T) {
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
-		if got := Mix(uint64(i) * 0x9e3779b97f4a7c15); got != want {
-			t.Errorf("output %d is %#016x, expected %#016x", i, got, want)
-		}
+		arrowtest.Equal(t, Mix(uint64(i)*0x9e3779b97f4a7c15), want, "output %d", i)
 	}
 }
 
@@ -405,9 +403,7 @@ func TestHash(t *testing.T) {
 		{[]uint64{0, 0}, Mix(0xe220a8397b1dcdaf)},
 		{[]uint64{1, 2, 3}, Mix(Mix(Mix(1)^2) ^ 3)},
 	} {
-		if got := Hash(c.values...); got != c.want {
-			t.Errorf("Hash(%v) = %#x, expected %#x", c.values, got, c.want)
-		}
+		arrowtest.Equal(t, Hash(c.values...), c.want, "Hash(%v) =", c.values)
 	}
 	// FORMAT.md has these values, to test other implementations.
 	if got := fmt.Sprintf("%#x %#x", Hash(1, 2, 3), Hash(3, 2, 1)); got != "0xd0734750fde362b3 0xd62a7f6e291fef64" {
@@ -423,9 +419,7 @@ func TestTrace(t *testing.T) {
 		valid: valid, "cc" + valid[2:]: "cc" + valid[2:], "": "", "ff" + valid[2:]: "", valid + "-x": "", valid + "\n": "", strings.ToUpper(valid): "",
 		valid[:54]: "", "00-" + zero + valid[35:]: "", valid[:36] + zero[:16] + "-01": "",
 	} {
-		if got := (Message{Headers: []Header{{HeaderTrace, text}}}).Trace(); got != want {
-			t.Errorf("%q: %q, expected %q", text, got, want)
-		}
+		arrowtest.Equal(t, (Message{Headers: []Header{{HeaderTrace, text}}}).Trace(), want, "%q", text)
 	}
 	if got := (Message{}).Trace(); got != "" {
 		t.Errorf("%q without the header", got)

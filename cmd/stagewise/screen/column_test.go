@@ -2,7 +2,6 @@ package screen
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -172,9 +171,7 @@ func TestRoleOfLabel(t *testing.T) {
 		table := described(200, texts, map[string]func(int) string{"label": c.cell})
 		err := table.assign("label")
 		if c.role == "" {
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, expected %q", err, c.want)
-			}
+			arrowtest.Fails(t, err, c.want)
 			continue
 		}
 		if err != nil || table.list[0].role != c.role || !strings.Contains(table.list[0].why, c.want) {
@@ -235,7 +232,5 @@ func TestColumns(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := ingest.Survey(ctx, filepath.Join(folder, "t.csv"), ingest.Defaults(), NewColumns(nil)); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v of a context that has ended", err)
-	}
+	arrowtest.Fails(t, ingest.Survey(ctx, filepath.Join(folder, "t.csv"), ingest.Defaults(), NewColumns(nil)), context.Canceled)
 }

@@ -107,14 +107,10 @@ func TestProgressOfExpectations(t *testing.T) {
 	}
 	want := []string{"waiting for 10,000 rows (0 so far), or 10m after the first", "waiting for 10,000 rows (251 so far), or until 16:05:30",
 		"waiting for 10,000 rows (260 so far), or until 16:05:30", "waiting for 10,000 rows (0 so far)"}
-	if !slices.Equal(frames, want) {
-		t.Errorf("on a terminal %q, expected %q", frames, want)
-	}
+	arrowtest.Equal(t, frames, want, "on a terminal")
 	for d, want := range map[time.Duration]string{10 * time.Minute: "10m", 30 * time.Second: "30s", time.Hour: "1h", 90 * time.Minute: "1h30m",
 		time.Hour + 5*time.Second: "1h0m5s", 500 * time.Millisecond: "500ms", 10 * time.Hour: "10h"} {
-		if got := durationText(d); got != want {
-			t.Errorf("%v: %s, expected %s", d, got, want)
-		}
+		arrowtest.Equal(t, durationText(d), want, "%v", d)
 	}
 }
 
@@ -193,9 +189,7 @@ func TestScoringBar(t *testing.T) {
 	p.Finish()
 	want := "\rscore  0 rows, 7 messages left\x1b[K\rscore  4,000 rows, version 3, 7 messages left\x1b[K\rscore  4,000 rows, " +
 		"version 3, 1 message left\x1b[K\r\x1b[K"
-	if drawn.String() != want {
-		t.Errorf("got %q, expected %q", drawn.String(), want)
-	}
+	arrowtest.Equal(t, drawn.String(), want, "got")
 }
 
 // After an error a file has its old content, otherwise all of its new content. No other file is left in its folder.
@@ -399,9 +393,7 @@ func TestScalars(t *testing.T) {
 func TestName(t *testing.T) {
 	for file, want := range map[string]string{"a/flowers.csv": "flowers", "x.csv.gz": "x", "my table (2).parquet": "my-table-2", "..": "table",
 		"日本.csv": "table", "a.b.jsonl": "a.b", "folder/": "folder", strings.Repeat("a", 300) + ".csv": strings.Repeat("a", 60)} {
-		if got := DraftName(file); got != want {
-			t.Errorf("%s: %s, expected %s", file, got, want)
-		}
+		arrowtest.Equal(t, DraftName(file), want, "%s", file)
 	}
 }
 
@@ -430,9 +422,7 @@ func TestCurveOrdersLabels(t *testing.T) {
 			want = append(slices.Clone(labels[1:]), labels[0])
 		}
 		c := explain.Curve{Name: "column", Points: []explain.CurvePoint{{Value: "1", Mean: first}, {Value: "2", Mean: last}}}
-		if got := curve(&explain.Report{Labels: labels}, &c).Head[1:]; !slices.Equal(got, want) {
-			t.Errorf("labels %q, expected %q", got, want)
-		}
+		arrowtest.Equal(t, curve(&explain.Report{Labels: labels}, &c).Head[1:], want, "labels")
 	}
 }
 

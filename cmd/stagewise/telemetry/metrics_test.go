@@ -322,9 +322,7 @@ func TestLogOfAChain(t *testing.T) {
 		"gate_offered_loss": 0.125,
 		"bad_messages":      3.0, "of_messages": 4.0, "partition": 1.0, "offset": 7.0, "reason": "damaged",
 	} {
-		if lines[1][key] != want {
-			t.Errorf("%s is %v, expected %v", key, lines[1][key], want)
-		}
+		arrowtest.Equal(t, lines[1][key], want, "%s", key)
 	}
 }
 

@@ -111,9 +111,7 @@ func TestAvro(t *testing.T) {
 	rows, err := r.Read(t.Context(), format.Payload{Value: content, Schema: &format.Schema{Name: "schema 1", Type: "AVRO", Text: event}})
 	arrowtest.NoError(t, err)
 	want := `[["b" -5 null 0.5 2.25 true "text" "ab" -123.45 1.5 -2.5 3.000000001 172800 30 ["x" "y"] "y" 2.5 null 2 4 "ok" 2 an object [an object an object] null]]`
-	if got := fmt.Sprint(texts(rows)); got != want {
-		t.Errorf("%s\nexpected %s", got, want)
-	}
+	arrowtest.Equal(t, fmt.Sprint(texts(rows)), want, "got")
 	for n := range content {
 		if _, err := r.Read(t.Context(), format.Payload{Value: content[:n], Schema: &format.Schema{Name: "schema 1", Text: event}}); err == nil {
 			t.Errorf("the first %d bytes are read", n)
@@ -310,9 +308,7 @@ func TestProtobufSchemasThatCantBeUsed(t *testing.T) {
 		{events, "shop.Other", "", `no column "label": the message has "x": examples.label names the label column`},
 		{`syntax = "proto3";`, "", "", "examples.schema: the file has no message"},
 	} {
-		if _, err := protobufReader(t, test.schema, test.name, test.rows, "label", "x"); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v, expected %s", err, test.want)
-		}
+		arrowtest.MustFail(protobufReader(t, test.schema, test.name, test.rows, "label", "x"))(t, test.want)
 	}
 }
 
@@ -337,9 +333,7 @@ func TestProtobufReferences(t *testing.T) {
 	} {
 		for range 2 {
 			rows, err := opened.Read(t.Context(), format.Payload{Value: value, Schema: s, Indexes: test.indexes})
-			if got := fmt.Sprint(texts(rows), err); got != test.want {
-				t.Errorf("%v: %s, expected %s", test.indexes, got, test.want)
-			}
+			arrowtest.Equal(t, fmt.Sprint(texts(rows), err), test.want, "%v", test.indexes)
 		}
 	}
 }
