@@ -249,9 +249,7 @@ func TestBlockIsGramMatrix(t *testing.T) {
 				before, want[place] = pairs[0], 0
 			}
 			for place, v := range want {
-				if v != 0 {
-					t.Errorf("%d columns, ones %v: the value of place %d is missing", p, ones, place)
-				}
+				arrowtest.True(t, v == 0, "%d columns, ones %v: the value of place %d is missing", p, ones, place)
 			}
 		}
 	}

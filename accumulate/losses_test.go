@@ -159,9 +159,7 @@ func TestOverflow(t *testing.T) {
 	sum.AddQuality(rows, probabilities, []int32{0, 0, 0})
 	losses := statistics.LossesOf(sum.Tensors())
 	arrowtest.Equal(t, losses[examples.Train], statistics.Losses{Weight: 1, Rows: 2, Loss: 0.5}, "the training rows")
-	if !math.IsNaN(losses[examples.Test].Loss) {
-		t.Errorf("the test rows are %+v", losses[examples.Test])
-	}
+	arrowtest.True(t, math.IsNaN(losses[examples.Test].Loss), "the test rows are %+v", losses[examples.Test])
 	if q := sum.QualityOf(examples.Train, 2); math.Abs(q.LogLoss-math.Ln2) > 1e-12 || math.Abs(q.Brier-0.25) > 1e-12 {
 		t.Errorf("the training rows' quality is %+v", q)
 	}
@@ -208,9 +206,7 @@ func TestDistances(t *testing.T) {
 		t.Errorf("%+v, expected %+v", d, want)
 	}
 	arrowtest.Equal(t, each[1], statistics.Distances{R2: 1}, "distances without an error")
-	if math.Abs(all.RMSE-want.RMSE/2) > 1e-9 || math.Abs(all.R2-(want.R2+1)/2) > 1e-9 {
-		t.Errorf("the means are %+v", all)
-	}
+	arrowtest.True(t, math.Abs(all.RMSE-want.RMSE/2) <= 1e-9 && math.Abs(all.R2-(want.R2+1)/2) <= 1e-9, "the means are %+v", all)
 	if all, each := sum.DistancesOf(examples.Test, []float32{10, 1}); all != nil || each != nil {
 		t.Errorf("a split without rows has %+v", all)
 	}

@@ -172,9 +172,7 @@ func TestFields(t *testing.T) {
 		t.Errorf("the sum of its own tensors is %+v", again)
 	}
 	defer func() {
-		if recover() == nil {
-			t.Error("a field was returned in another shape")
-		}
+		arrowtest.True(t, recover() != nil, "a field was returned in another shape")
 	}()
 	s.Field(statistics.FieldCross, 3)
 }

@@ -219,9 +219,7 @@ func TestScheduleLaws(t *testing.T) {
 		if early < minFaults || len(faults) > maxFaults+1 {
 			t.Errorf("seed %d: %d faults, %d before the last record", seed, len(faults), early)
 		}
-		if brokers > 1 {
-			t.Errorf("seed %d: brokers fail %d times", seed, brokers)
-		}
+		arrowtest.True(t, brokers <= 1, "seed %d: brokers fail %d times", seed, brokers)
 	}
 }
 
@@ -252,9 +250,7 @@ func TestSchedulesReachEverything(t *testing.T) {
 			if k.weight == 0 || at == records && k.kind.ofBrokers() { // the run would end before the broker's failure has an effect
 				continue
 			}
-			if seen[where{k.kind, at}] == 0 {
-				t.Errorf("%s never comes in part %d", k.kind, at)
-			}
+			arrowtest.True(t, seen[where{k.kind, at}] != 0, "%s never comes in part %d", k.kind, at)
 		}
 	}
 	if longStops < seeds/10 || killed < seeds/2 {
@@ -289,9 +285,7 @@ func TestSameVersions(t *testing.T) {
 		"missing": want[:1], "more": {want[0], want[1], {3, true, "[2]", "c"}}, "digest": {want[0], {2, true, "[1]", "c"}},
 		"spans": {want[0], {2, true, "[2]", "b"}}, "kind": {want[0], {2, false, "[1]", "b"}}, "none": nil,
 	} {
-		if sameVersions(want, got) == nil {
-			t.Errorf("%s: not seen", name)
-		}
+		arrowtest.True(t, sameVersions(want, got) != nil, "%s: not seen", name)
 	}
 }
 
@@ -317,9 +311,7 @@ func TestCompare(t *testing.T) {
 		"loss":      func(r *schemas.Report) { r.Stages[0].TrainLoss = 0.51 },
 		"confusion": func(r *schemas.Report) { r.Splits["train"].Confusion[0][1] = 1 },
 	} {
-		if compare(base, of(change)) == nil {
-			t.Errorf("compare does not see another %s", name)
-		}
+		arrowtest.True(t, compare(base, of(change)) != nil, "compare does not see another %s", name)
 	}
 }
 
@@ -345,22 +337,16 @@ func TestCircumstances(t *testing.T) {
 			}
 			if f.kind == electBehind {
 				elected++
-				if f.lasts < minBehind || f.lasts > maxBehind || f.at >= records*2/3 {
-					t.Errorf("seed %d: %v", seed, f)
-				}
+				arrowtest.True(t, f.lasts >= minBehind && f.lasts <= maxBehind && f.at < records*2/3, "seed %d: %v", seed, f)
 			}
 			if f.kind.ofBrokers() {
 				brokers++
 			}
 		}
-		if elected > 0 != in.behind || brokers > 1 {
-			t.Errorf("seed %d: %+v with %v", seed, in, faults)
-		}
+		arrowtest.True(t, elected > 0 == in.behind && brokers <= 1, "seed %d: %+v with %v", seed, in, faults)
 	}
 	for _, k := range []kind{skewClocks, electBehind} {
-		if counts[k] < seeds/10 {
-			t.Errorf("%s comes in %d of %d chains", k, counts[k], seeds)
-		}
+		arrowtest.True(t, counts[k] >= seeds/10, "%s comes in %d of %d chains", k, counts[k], seeds)
 	}
 }
 
@@ -395,13 +381,9 @@ func TestHeldProcesses(t *testing.T) {
 	f := shell(t, "while :; do :; done")
 	p := started(t, f)
 	p.hold()
-	if f.take(worker, 0) != nil {
-		t.Error("take returns a held process")
-	}
+	arrowtest.True(t, f.take(worker, 0) == nil, "take returns a held process")
 	p.release()
-	if f.take(worker, 0) != p {
-		t.Error("take does not return a released process")
-	}
+	arrowtest.True(t, f.take(worker, 0) == p, "take does not return a released process")
 	p.hold()
 	f.kill(p)
 	p.release() // the process has ended
@@ -502,9 +484,7 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	publish(t, client, weights, record(schemas.KindWeights, 2, 0, 2, final))
 	await(3)
 	publish(t, client, client.Topics.Plans, ended(1, schemas.Done, 1), ended(2, schemas.Failed, 0))
-	if w.await(t.Context(), 9) {
-		t.Error("await returns true after the end of the run")
-	}
+	arrowtest.True(t, !w.await(t.Context(), 9), "await returns true after the end of the run")
 	arrowtest.NoError(t, following.Wait())
 	if run, end := w.state(); end.State != schemas.Failed || run != plan(2).Run() {
 		t.Errorf("run %s, %+v", run, end)

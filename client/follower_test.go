@@ -137,9 +137,7 @@ func TestFollowOneVersion(t *testing.T) {
 	f := follow(t, o)
 	p.publish()
 	s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
-	if !errors.As(s.Err, new(*protocol.NoVersionError)) || s.Version != 0 {
-		t.Errorf("the status is %+v", s)
-	}
+	arrowtest.True(t, errors.As(s.Err, new(*protocol.NoVersionError)) && s.Version == 0, "the status is %+v", s)
 	p.publish()
 	await(t, f, 2)
 	byRun := o
@@ -342,8 +340,6 @@ func TestFollowerKeepsOneModel(t *testing.T) {
 			alive++
 		}
 	}
-	if alive > 1 {
-		t.Errorf("%d models are alive, expected that of the newest version", alive)
-	}
+	arrowtest.True(t, alive <= 1, "%d models are alive, expected that of the newest version", alive)
 	runtime.KeepAlive(f)
 }

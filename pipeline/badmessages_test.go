@@ -244,9 +244,7 @@ func TestMostlyBadMessages(t *testing.T) {
 		}
 		got := r.Updates[0].MostlyBad
 		if got != nil {
-			if !strings.Contains(got.Reason, "damaged") {
-				t.Errorf("the reason is %q", got.Reason)
-			}
+			arrowtest.True(t, strings.Contains(got.Reason, "damaged"), "the reason is %q", got.Reason)
 			got.Reason = ""
 		}
 		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
@@ -489,9 +487,7 @@ func TestRowOfAnySize(t *testing.T) {
 							job.Name = "chain"
 							writeAll(t, log, job, overflowMessages(t, 6, bad, false, setTo(size, "")))
 							report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-							if err != nil || len(report.Updates) < 3 {
-								t.Errorf("a row of %g: error %v", size, err)
-							}
+							arrowtest.True(t, err == nil && len(report.Updates) >= 3, "a row of %g: error %v", size, err)
 						}
 					}
 				})

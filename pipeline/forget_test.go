@@ -138,9 +138,7 @@ func TestChainForgets(t *testing.T) {
 		t.Fatalf("%+v, expected one full run", report)
 	}
 	countsLearnt(t, log, job, report, []int64{9})
-	if len(after) != 5 || !slices.Equal(after[:4], before[:4]) {
-		t.Errorf("%v are left of %v", after, before)
-	}
+	arrowtest.True(t, len(after) == 5 && slices.Equal(after[:4], before[:4]), "%v are left of %v", after, before)
 	retrain(weightless)
 	forget(t, weightless, job, source.ToForget{Rows: rows})
 	if _, want := retrain(weightless); after[4] != want[4] || slices.Contains(before, after[4]) {
@@ -1020,9 +1018,7 @@ func results(t *testing.T, log *kafkalog.Log, job topics.Job) (digests []wire.Di
 	job.Name = "chain"
 	chain := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	digests = append(digests, chain.WeightsDigest)
-	if len(chain.Updates) < 2 {
-		t.Errorf("%d versions: expected several", len(chain.Updates))
-	}
+	arrowtest.True(t, len(chain.Updates) >= 2, "%d versions: expected several", len(chain.Updates))
 	versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 	checkVerified(t, log, job, fmt.Sprint(versions[len(versions)-1].Version), upTo(3, len(chain.Updates)+1)...)
 	job.Name = "search"
@@ -1188,7 +1184,5 @@ func TestSearchReadsTheArchiveOnce(t *testing.T) {
 		noError(t, err)
 		read = append(read, requests.Load()-before)
 	}
-	if read[0] == 0 || read[0] != read[1] {
-		t.Errorf("one candidate and 40 make %d requests to the archive", read)
-	}
+	arrowtest.True(t, read[0] != 0 && read[0] == read[1], "one candidate and 40 make %d requests to the archive", read)
 }

@@ -99,9 +99,7 @@ func TestChainMemoryIsBounded(t *testing.T) {
 			heap[r.Version] = now.HeapAlloc
 		}
 	})))(t)
-	if heap[120] == 0 || heap[180] == 0 || heap[180] > heap[120]+10<<20 {
-		t.Errorf("the heap by version is %v", heap)
-	}
+	arrowtest.True(t, heap[120] != 0 && heap[180] != 0 && heap[180] <= heap[120]+10<<20, "the heap by version is %v", heap)
 }
 
 // Rows of a label that is no class are left out until they are enough; then a full run learns them.
@@ -1367,9 +1365,7 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 					withheld++
 				}
 			}
-			if withheld > 1 {
-				t.Errorf("%d versions are withheld after the class was learnt", withheld)
-			}
+			arrowtest.True(t, withheld <= 1, "%d versions are withheld after the class was learnt", withheld)
 		})
 	}
 }

@@ -121,9 +121,7 @@ func TestContentCountsOnce(t *testing.T) {
 	report, _ := trainRecorded(t, log, again, recorder)
 	arrowtest.Equal(t, report.Rows, 300, "rows")
 	for _, e := range eventsOf[event.Ingested](recorder) {
-		if !e.Known {
-			t.Errorf("ingested again: %+v", e)
-		}
+		arrowtest.True(t, e.Known, "ingested again: %+v", e)
 	}
 	again.Examples.Train = nil
 	if report, _ := train(t, log, again); report.Rows != 300 || len(report.PassedOver) != 0 {
@@ -298,9 +296,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 		t.Helper()
 		select {
 		case e := <-made:
-			if !slices.Contains(rows, e.WindowRows) {
-				t.Errorf("%+v, expected a window of %d rows", e, rows)
-			}
+			arrowtest.True(t, slices.Contains(rows, e.WindowRows), "%+v, expected a window of %d rows", e, rows)
 		case err := <-ended:
 			t.Fatalf("the chain has ended: %v", err)
 		}
@@ -722,9 +718,7 @@ func TestFollowWithCategories(t *testing.T) {
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		batch := must(examples.Decode(m.Value, mem))(t)
 		columns, err := examples.ParseColumns(batch.ColumnsText())
-		if err != nil || strings.Join(columns[0].Categories, " ") != "blue red" {
-			t.Errorf("the columns %+v, error %v", columns, err)
-		}
+		arrowtest.True(t, err == nil && strings.Join(columns[0].Categories, " ") == "blue red", "the columns %+v, error %v", columns, err)
 		features := make([]float32, batch.Rows*batch.Cols)
 		batch.Features(features, batch.Cols)
 		for i := range batch.Rows {
@@ -733,9 +727,7 @@ func TestFollowWithCategories(t *testing.T) {
 		}
 	}
 	for last, place := range map[float32]int{1: 1, 2: 0, 3: 1, 4: 2} {
-		if len(got[last]) != 4 || got[last][place] != 1 {
-			t.Errorf("row %v has the features %v", last, got[last])
-		}
+		arrowtest.True(t, len(got[last]) == 4 && got[last][place] == 1, "row %v has the features %v", last, got[last])
 	}
 	job.Examples.Categorical, job.Examples.Missing.Mode = []string{"2"}, layout.MissingMean
 	arrowtest.Fails(t, follow(), "have no words in the column 2: expected the columns of when the topic was first followed")

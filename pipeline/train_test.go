@@ -819,9 +819,7 @@ func TestSurveyOfAWarmStart(t *testing.T) {
 		}
 	}
 	for _, part := range []string{"visit", statistics.FieldSplits, statistics.FieldLabels} {
-		if !sentWarm[part] {
-			t.Errorf("the warm start does not send %s", part)
-		}
+		arrowtest.True(t, sentWarm[part], "the warm start does not send %s", part)
 	}
 }
 
@@ -1091,9 +1089,7 @@ func TestVerify(t *testing.T) {
 				checkReported(t, report, rec)
 			}
 		}
-		if fulls < 2 {
-			t.Errorf("%d full runs, expected several", fulls)
-		}
+		arrowtest.True(t, fulls >= 2, "%d full runs, expected several", fulls)
 	})
 	t.Run("removed versions", func(t *testing.T) {
 		log, job := openAlone(t), chainJob(t, "identity")
@@ -1582,7 +1578,5 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 			t.Errorf("version %d: shares of %d partitions, expected %d", v.Version, v.Plan.Group, group)
 		}
 	}
-	if updates[1] == 0 || updates[2] == 0 {
-		t.Errorf("updates by size of their shares: %v, expected some of 1 and of 2", updates)
-	}
+	arrowtest.True(t, updates[1] != 0 && updates[2] != 0, "updates by size of their shares: %v, expected some of 1 and of 2", updates)
 }

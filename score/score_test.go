@@ -193,9 +193,7 @@ func TestEachMessageHasPredictions(t *testing.T) {
 			arrowtest.NoError(t, a.run(t.Context(), true, m, rec))
 		}
 		a.counted(t, m)
-		if messages != len(sizes) || bad != 2 || rows != 974 {
-			t.Errorf("%d messages, %d bad, %d rows", messages, bad, rows)
-		}
+		arrowtest.True(t, messages == len(sizes) && bad == 2 && rows == 974, "%d messages, %d bad, %d rows", messages, bad, rows)
 	}
 }
 

@@ -63,9 +63,7 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 		}
 		score := kernel.NewDense(size.n, k)
 		(&Fitted{}).Scores(kernel.Gonum(), score, before, block)
-		if !slices.Equal(score.Data, before.Data) {
-			t.Error("a stage without weights changes the score")
-		}
+		arrowtest.True(t, slices.Equal(score.Data, before.Data), "a stage without weights changes the score")
 		one, other, shown := kernel.NewDense(size.n, k), kernel.NewDense(size.n, k), kernel.NewDense(size.n, k)
 		known := &Fitted{W: passes[0].W}
 		known.Scores(kernel.Gonum(), one, before, block)
@@ -74,9 +72,7 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 		if !slices.Equal(one.Data, other.Data) {
 			t.Error("the weights of a pass change the score by something else than the same weights of a known link")
 		}
-		if !slices.Equal(one.Data, shown.Data) {
-			t.Error("a stage with a known link predicts from something else than its score")
-		}
+		arrowtest.True(t, slices.Equal(one.Data, shown.Data), "a stage with a known link predicts from something else than its score")
 	}
 }
 
@@ -105,9 +101,7 @@ func TestMessages(t *testing.T) {
 		messages := arrowtest.Must(Messages(id, "", 77, Finished{score, residual, votes}, mem))(t)
 		var scores, left, voted []float32
 		for _, m := range messages {
-			if len(m.Value) > wire.MaxMessage {
-				t.Errorf("a message has %d bytes", len(m.Value))
-			}
+			arrowtest.True(t, len(m.Value) <= wire.MaxMessage, "a message has %d bytes", len(m.Value))
 			r := arrowtest.Must(schemas.DecodeResiduals(m, k, mem))(t)
 			if r.Identity != id || r.Offset != 77 || r.Row != len(scores)/k {
 				t.Errorf("a part has identity %v, offset %d and first row %d", r.Identity, r.Offset, r.Row)
@@ -161,7 +155,5 @@ func TestScoresThatOverflow(t *testing.T) {
 	f := &Fitted{Passes: []CalibratedPass{{W: kernel.NewWeights(w), Calibration: identity}}}
 	dst := kernel.NewDense(3, 2)
 	f.Shown(kernel.Gonum(), &Workspace{}, dst, before, block)
-	if slices.ContainsFunc(dst.Data, func(v float32) bool { return v-v != 0 }) {
-		t.Errorf("calibrated predictions are %v", dst.Data)
-	}
+	arrowtest.True(t, !slices.ContainsFunc(dst.Data, func(v float32) bool { return v-v != 0 }), "calibrated predictions are %v", dst.Data)
 }

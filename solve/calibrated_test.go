@@ -281,9 +281,7 @@ func TestCalibrationErrors(t *testing.T) {
 		gram[0] = test.value
 		_, err := observe(fit, 1, Step{}, wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram),
 			wire.Matrix(statistics.FieldCross, 6, 2, cross)})
-		if !errors.As(err, test.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		arrowtest.True(t, errors.As(err, test.want), "%s: %v", name, err)
 		_, err = observe(fit, 1, Step{}, nil)
 		if shape := (*wire.ShapeError)(nil); !errors.As(err, &shape) {
 			t.Errorf("without moments: %v", err)
@@ -294,13 +292,9 @@ func TestCalibrationErrors(t *testing.T) {
 func TestClassWeights(t *testing.T) {
 	classes, rows := []string{"a", "b", "c"}, map[string]int64{"a": 6, "b": 2}
 	factors, err := ClassWeights(schemas.ClassWeight{Balanced: true}, classes, rows, false)
-	if err != nil || !slices.Equal(factors, []float32{8.0 / 12, 2, 1}) {
-		t.Errorf("balanced: %v, %v", factors, err)
-	}
+	arrowtest.True(t, err == nil && slices.Equal(factors, []float32{8.0 / 12, 2, 1}), "balanced: %v, %v", factors, err)
 	factors, err = ClassWeights(schemas.ClassWeight{By: map[string]float64{"b": 3, "c": 0}}, classes, rows, false)
-	if err != nil || !slices.Equal(factors, []float32{1, 3, 0}) {
-		t.Errorf("by label: %v, %v", factors, err)
-	}
+	arrowtest.True(t, err == nil && slices.Equal(factors, []float32{1, 3, 0}), "by label: %v, %v", factors, err)
 	if factors, err = ClassWeights(schemas.ClassWeight{}, classes, rows, false); factors != nil || err != nil {
 		t.Errorf("none: %v, %v", factors, err)
 	}

@@ -106,9 +106,7 @@ func TestCountedWeightsOfOddCounts(t *testing.T) {
 	arrowtest.Must(fit.Observe(0, Step{}, countSums(counts)))(t)
 	step, _ := fit.Next()
 	for i, w := range step.W {
-		if !Finite(float64(w)) {
-			t.Errorf("weight %d is %v", i, w)
-		}
+		arrowtest.True(t, Finite(float64(w)), "weight %d is %v", i, w)
 	}
 	arrowtest.Near(t, float64(step.W[6]-step.W[7]), math.Log((3+smoothing)/(1+smoothing)), 1e-6,
 		"the difference of the first two classes in the intercept")

@@ -158,9 +158,7 @@ func TestSparseSoftmaxConverges(t *testing.T) {
 	stage := Defaults()
 	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Softmax, MethodLBFGS, 60, 0.01
 	w, passes, _ := fitSparse(t, pr, stage)
-	if !passes[1].Accepted {
-		t.Error("the first step raised J")
-	}
+	arrowtest.True(t, passes[1].Accepted, "the first step raised J")
 	f := &generalized{common: common{settings: settings{stage}, link: link.Named(link.Softmax), shape: pr.shape, stop: newStop(nil)}}
 	sums := pr.sparseSums(link.Softmax, w)
 	arrowtest.Must(f.open(sums))(t)
@@ -276,8 +274,6 @@ func TestSparsePaperStepIsBounded(t *testing.T) {
 	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Softmax, MethodPaper, 20, 0.01
 	_, passes, _ := fitSparse(t, pr, stage)
 	for _, e := range passes {
-		if !e.Accepted {
-			t.Errorf("pass %d raised J to %v", e.Number, e.Objective)
-		}
+		arrowtest.True(t, e.Accepted, "pass %d raised J to %v", e.Number, e.Objective)
 	}
 }

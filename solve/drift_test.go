@@ -88,9 +88,7 @@ func TestDriftIsAFold(t *testing.T) {
 			}
 		}
 	}
-	if total < 20 {
-		t.Errorf("%d alarms in 20 streams that change often", total)
-	}
+	arrowtest.True(t, total >= 20, "%d alarms in 20 streams that change often", total)
 }
 
 // A rate that never rises, or is constant, raises no alarm, for any division of rows into inputs.

@@ -166,9 +166,7 @@ func TestSafeguard(t *testing.T) {
 	for _, v := range visits {
 		rejected += int(indicator(!v.pass.Accepted))
 	}
-	if rejected < 3 {
-		t.Errorf("%d passes were rejected, with a Gram matrix 100 times too small", rejected)
-	}
+	arrowtest.True(t, rejected >= 3, "%d passes were rejected, with a Gram matrix 100 times too small", rejected)
 	_, gradient := pr.objective(link.Softmax, lambdaOf(fit), wideMatrix(8, 3, final.W))
 	if norm := mat.Norm(gradient, 2); norm > 1e-5 {
 		t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
@@ -204,9 +202,7 @@ func TestPassesAreALimit(t *testing.T) {
 func TestSingleClassIsDoneAtOnce(t *testing.T) {
 	pr := problemOf(6, 50, 4, 1)
 	visits, final, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-4), nil)
-	if len(visits) != 1 || final.Of != 0 || len(final.W) != 4 {
-		t.Errorf("%d visits, final is %+v", len(visits), final)
-	}
+	arrowtest.True(t, len(visits) == 1 && final.Of == 0 && len(final.W) == 4, "%d visits, final is %+v", len(visits), final)
 }
 
 // The stop rule ends the stage with the weights at which the split's loss was smallest.
@@ -290,9 +286,7 @@ func TestErrors(t *testing.T) {
 			sums := pr.sums(l, pr.scores(nil))
 			test.spoil(sums)
 			_, err := observe(pr.fit(stageOf(l, 10, test.ridge)), 0, Step{}, sums)
-			if !errors.As(err, test.want) || err.Error() == "" {
-				t.Errorf("%s, %s: %v", name, l, err)
-			}
+			arrowtest.True(t, errors.As(err, test.want) && err.Error() != "", "%s, %s: %v", name, l, err)
 		}
 	}
 }
@@ -560,9 +554,7 @@ func TestMedian(t *testing.T) {
 			before := slices.Clone(x)
 			want := slices.Sorted(slices.Values(x))[(n-1)/2]
 			arrowtest.Equal(t, median(x), want, "%s, %d: median", name, n)
-			if !slices.Equal(x, before) {
-				t.Errorf("%s, %d: the argument was changed", name, n)
-			}
+			arrowtest.True(t, slices.Equal(x, before), "%s, %d: the argument was changed", name, n)
 		}
 	}
 }

@@ -55,9 +55,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 			for v := 0; !step.Final; v++ {
 				pass, err := observe(fit, v, step, pr.sampled(pr.sums(stage.Link, pr.scores(step.W)), size.rows))
 				arrowtest.NoError(t, err)
-				if pass.Objective > before+1e-12 {
-					t.Errorf("pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
-				}
+				arrowtest.True(t, pass.Objective <= before+1e-12, "pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
 				before = pass.Objective
 				step = arrowtest.Must(fit.Next())(t)
 				if v >= size.passes {
@@ -153,9 +151,7 @@ func TestBlockGram(t *testing.T) {
 		if err == nil {
 			_, err = newPreconditioner(gram, 20, 20, 1, 0, 1, &Buffer{})
 		}
-		if err == nil || !test.is(err) {
-			t.Errorf("%s: %v", name, err)
-		}
+		arrowtest.True(t, err != nil && test.is(err), "%s: %v", name, err)
 	}
 }
 

@@ -343,9 +343,7 @@ func TestUpdateOfEverythingIsAFullRun(t *testing.T) {
 				if name == hard {
 					above, apart = 1.01, 2e-3
 				}
-				if atGot > atWant*above {
-					t.Errorf("J is %v after an update, %v at the minimum", atGot, atWant)
-				}
+				arrowtest.True(t, atGot <= atWant*above, "J is %v after an update, %v at the minimum", atGot, atWant)
 				square, rows := 0.0, 0
 				for _, c := range o.increments {
 					var a, b mat.Dense

@@ -217,9 +217,7 @@ func TestKeys(t *testing.T) {
 		arrowtest.Equal(t, names, fields, "the keys")
 	}
 	for k := range kinds {
-		if !strings.Contains(Keys()[0].Meaning, "`"+k.name+"` ("+k.meaning+")") {
-			t.Errorf("the meaning of kind lacks %s", k.name)
-		}
+		arrowtest.True(t, strings.Contains(Keys()[0].Meaning, "`"+k.name+"` ("+k.meaning+")"), "the meaning of kind lacks %s", k.name)
 		for _, key := range k.keys {
 			if !slices.ContainsFunc(Keys(), func(s option.Key) bool { return s.Name == key.Name && strings.Contains(s.Meaning, key.Meaning) }) {
 				t.Errorf("%s: the documentation of %s lacks what it means to this kind", k.name, key.Name)
@@ -451,9 +449,7 @@ func TestFormatHasAllKinds(t *testing.T) {
 	text := arrowtest.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
 	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
 	for k := range kinds {
-		if !strings.Contains(page, "\n| `"+k.name+"` | ") {
-			t.Errorf("FORMAT.md has no formula of the features %s", k.name)
-		}
+		arrowtest.True(t, strings.Contains(page, "\n| `"+k.name+"` | "), "FORMAT.md has no formula of the features %s", k.name)
 	}
 }
 
@@ -607,8 +603,6 @@ func TestHadamardAddsInOneOrder(t *testing.T) {
 			}
 		}
 		hadamard(x, diagonal, n)
-		if !slices.Equal(x, want) {
-			t.Errorf("n = %d has other bits than level by level", n)
-		}
+		arrowtest.True(t, slices.Equal(x, want), "n = %d has other bits than level by level", n)
 	}
 }

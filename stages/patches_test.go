@@ -159,9 +159,7 @@ func TestPatches(t *testing.T) {
 			}
 		}
 		alone := expand(mustMap(t, f, stage, p, 0, true), x.Slice(3, 4), kernel.Dense{})
-		if !slices.Equal(alone.Data, block.Row(3)) {
-			t.Errorf("%v: a row alone has other features", c)
-		}
+		arrowtest.True(t, slices.Equal(alone.Data, block.Row(3)), "%v: a row alone has other features", c)
 		means, deviations := make([]float64, block.Cols), make([]float64, block.Cols)
 		for i := range block.Rows {
 			for j, v := range block.Row(i) {
@@ -205,9 +203,7 @@ func TestLearnPatches(t *testing.T) {
 		arrowtest.Equal(t, schemas.WeightsDigest(first), schemas.WeightsDigest(again), "%s: the filters, learnt twice", source)
 		a, _ := first.Find(statistics.OfStage(statistics.TensorFilters, 0))
 		b, _ := other.Find(statistics.OfStage(statistics.TensorFilters, 1))
-		if slices.Equal(a.Data, b.Data) {
-			t.Errorf("%s: two stages have the same filters", source)
-		}
+		arrowtest.True(t, !slices.Equal(a.Data, b.Data), "%s: two stages have the same filters", source)
 		for j := range f.Filters {
 			length := 0.0
 			for i := range 9 {
@@ -216,9 +212,7 @@ func TestLearnPatches(t *testing.T) {
 			arrowtest.Near(t, length, 1, 1e-5, "%s: the squared length of filter %d", source, j)
 		}
 	}
-	if !KindOf(smallPatches(6, false, SourceData)).Learns() || KindOf(Defaults()).Learns() {
-		t.Error("Learns is wrong")
-	}
+	arrowtest.True(t, KindOf(smallPatches(6, false, SourceData)).Learns() && !KindOf(Defaults()).Learns(), "Learns is wrong")
 }
 
 func TestPatchesNeedImages(t *testing.T) {
@@ -287,9 +281,7 @@ func TestPatchPolynomial(t *testing.T) {
 		t.Errorf("%d factors, the intercept is %v", factors, block.Row(0)[65])
 	}
 	alone := expand(mustMap(t, f, stage, p, 0, true), x.Slice(3, 4), kernel.Dense{})
-	if !slices.Equal(alone.Data, block.Row(3)) {
-		t.Error("a row alone has other features")
-	}
+	arrowtest.True(t, slices.Equal(alone.Data, block.Row(3)), "a row alone has other features")
 }
 
 // The covariance of patches is that of its definition, over as many sums of products as there are.

@@ -38,9 +38,7 @@ func TestApply(t *testing.T) {
 	}
 	p, err := NewPreparation(schemas.Prepare{Scale: ScaleStandard}, surveyed())
 	arrowtest.NoError(t, err)
-	if p.Width() != 3 || p.Inputs() != 3 || p.Spread != 4 || p.Labels.Len() != 2 {
-		t.Errorf("the preparation is %+v", p)
-	}
+	arrowtest.True(t, p.Width() == 3 && p.Inputs() == 3 && p.Spread == 4 && p.Labels.Len() == 2, "the preparation is %+v", p)
 	x := kernel.Dense{Rows: 3, Cols: 3, Data: slices.Clone(raw)}
 	p.Apply(kernel.Gonum(), x, x) // in place
 	arrowtest.Equal(t, x.Data, []float32{1, 1, 0, 0, 2, 0, 2, 0, 0}, "prepared rows")
@@ -201,9 +199,7 @@ func TestBinsThatCantBe(t *testing.T) {
 	} {
 		c, err := readCoder(wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(test.bins)/2, 2, test.bins),
 			wire.Vector(statistics.TensorEdges, test.edges)}, 3)
-		if !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: a coder %v, %v", name, c, err)
-		}
+		arrowtest.True(t, errors.Is(err, wire.ErrDamaged), "%s: a coder %v, %v", name, c, err)
 	}
 	good := wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, 1, 2, []float32{1, 0}), wire.Vector(statistics.TensorEdges, []float32{})}
 	arrowtest.Must(readCoder(good, 1))(t)
@@ -504,8 +500,6 @@ func TestRowsAreRefused(t *testing.T) {
 		_, err := NewPreparation(schemas.Prepare{}, wire.Tensors[float32]{
 			wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, []string{"a"}),
 		})
-		if !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("factors %v: %v, expected ErrDamaged", factors, err)
-		}
+		arrowtest.True(t, errors.Is(err, wire.ErrDamaged), "factors %v: %v, expected ErrDamaged", factors, err)
 	}
 }

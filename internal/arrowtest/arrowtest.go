@@ -117,6 +117,14 @@ func Equal[T any](t testing.TB, got, want T, what string, args ...any) {
 	}
 }
 
+// True reports an error of the test, with the format and its arguments, unless a condition holds.
+func True(t testing.TB, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, args...)
+	}
+}
+
 // Near is [Equal] for numbers that may differ by a tolerance. A NaN is near nothing.
 func Near(t testing.TB, got, want, tolerance float64, what string, args ...any) {
 	t.Helper()

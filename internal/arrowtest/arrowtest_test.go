@@ -37,6 +37,7 @@ func TestChecks(t *testing.T) {
 			Equal(t, []int{1}, []int{2}, "list")
 			Equal(t, nil, []int{0}, "a zero")
 		}, 3},
+		"conditions":      {func(t testing.TB) { True(t, 1 < 2, "%d", 1); True(t, 2 < 1, "%d", 2) }, 1},
 		"different kinds": {func(t testing.TB) { Equal[any](t, int64(3), 3, "n") }, 1},
 	} {
 		r := &reports{TB: t}

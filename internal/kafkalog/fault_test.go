@@ -47,13 +47,11 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 			must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
 			arrowtest.Equal(t, hit.Hits(), 3, "faults in produce requests")
 			hit = fault(kmsg.ListOffsets)
-			if _, end, err := l.Bounds(ctx, "t", 0); end != 1 || err != nil || hit.Hits() != 3 {
-				t.Errorf("bounds end at %d, %v after %d faults", end, err, hit.Hits())
-			}
+			arrowtest.Equal(t, bounds(t, l, "t", 0), Bounds{0, 1}, "bounds")
+			arrowtest.Equal(t, hit.Hits(), 3, "faults in requests for bounds")
 			hit = fault(kmsg.Fetch)
-			if got, err := read(t, l, "t", 0, 1); err != io.EOF || !slices.Equal(texts(got), numbers(0, 1)) || hit.Hits() != 3 {
-				t.Errorf("%v, %v after %d faults", texts(got), err, hit.Hits())
-			}
+			mustHold(t, l, "t", 0, 1, numbers(0, 1))
+			arrowtest.Equal(t, hit.Hits(), 3, "faults in fetches")
 		})
 	}
 }
@@ -78,9 +76,8 @@ func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 		answer.Topics = append(answer.Topics, topic)
 		return answer, nil, true
 	})
-	if got, err := read(t, l, "t", 0, 3); err != io.EOF || !slices.Equal(texts(got), numbers(0, 3)) || behind != 0 {
-		t.Errorf("%v, %v; %d empty answers were not asked for", texts(got), err, behind)
-	}
+	mustHold(t, l, "t", 0, 3, numbers(0, 3))
+	arrowtest.Equal(t, behind, 0, "empty answers that were not asked for")
 }
 
 // Open retries if a broker accepts a connection and closes it.
@@ -108,10 +105,7 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 		l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
 		base := must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
 		arrowtest.Equal(t, base, 1, "the base offset, which is that of the acknowledged write")
-		got, err := read(t, l, "t", 0, 4)
-		if want := []string{"0", "0", "1", "2"}; err != io.EOF || !slices.Equal(texts(got), want) {
-			t.Errorf("%v, %v, want %v", texts(got), err, want)
-		}
+		mustHold(t, l, "t", 0, 4, []string{"0", "0", "1", "2"})
 		arrowtest.Equal(t, repeated, []string{"t"}, "repeated writes")
 	}
 }
@@ -417,9 +411,7 @@ func TestLongWaitsAreReported(t *testing.T) {
 	}
 	last := len(reports) - 1
 	for i, w := range reports[:last] {
-		if w.What != "append to x[0]" || !errors.Is(w.Err, kafka.NotEnoughReplicas) || w.Over {
-			t.Errorf("reported %+v", w)
-		}
+		arrowtest.True(t, w.What == "append to x[0]" && errors.Is(w.Err, kafka.NotEnoughReplicas) && !w.Over, "reported %+v", w)
 		// The next attempt reports, at most a second later.
 		if late := w.Since.Seconds() - seconds[i]; late < 0 || late > float64(i+1)*maxBackoff.Seconds() {
 			t.Errorf("reported after %v, want %v s", w.Since, seconds[i])

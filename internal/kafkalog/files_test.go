@@ -465,9 +465,7 @@ func TestEachDamagedByte(t *testing.T) {
 					where := fmt.Sprintf("%s, segment %d, batch %d, byte %d", name, s, n, at)
 					found := damagedIn(l.open())
 					if at >= beforeLength && at < atMagic {
-						if found != nil {
-							t.Errorf("%s: %v", where, found)
-						}
+						arrowtest.True(t, found == nil, "%s: %v", where, found)
 						continue
 					}
 					if found == nil || found.File != path || found.Position != int64(start) || found.Offset != b.FirstOffset || found.Topic != "t" {
@@ -525,9 +523,7 @@ func TestDamagedIndex(t *testing.T) {
 	}
 	arrowtest.NoError(t, os.Remove(path))
 	arrowtest.NoError(t, l.open())
-	if !maps.Equal(allFiles(t, l), whole) {
-		t.Error("without an index")
-	}
+	arrowtest.True(t, maps.Equal(allFiles(t, l), whole), "without an index")
 }
 
 // No wrong byte of a snapshot makes a log end before its last message.
@@ -576,9 +572,7 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 			arrowtest.NoError(t, l.open())
 			arrowtest.NoError(t, shorten(filepath.Join(l.folder("t", 0), "54"+dataSuffix)))
 			found := damagedIn(l.open())
-			if found == nil || !strings.Contains(found.Reason, "ended at offset 61") {
-				t.Errorf("%v", found)
-			}
+			arrowtest.True(t, found != nil && strings.Contains(found.Reason, "ended at offset 61"), "%v", found)
 			repaired, err := l.repair()
 			if err != nil || len(repaired) != 1 || repaired[0].From != found.Offset || repaired[0].To != 61 {
 				t.Errorf("%+v, %v", repaired, err)
@@ -653,9 +647,18 @@ func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
 	}
 }
 
-// openUncleaned opens an embedded broker that cleans its log only on request.
-func openUncleaned(t testing.TB, dir string) *Log {
-	return open(t, Options{DataDir: dir, Listen: "127.0.0.1:0", cleanEvery: time.Hour})
+// openUncleaned opens an embedded broker that cleans its log only on request, and whose topics have some messages of one key.
+func openUncleaned(t *testing.T, messages int, topics ...Topic) (l *Log, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	l = open(t, Options{DataDir: dir, Listen: "127.0.0.1:0", cleanEvery: time.Hour})
+	noError(t, l.Create(testContext(t), topics...))
+	for _, topic := range topics {
+		for i := range messages {
+			must(l.Append(testContext(t), topic.Name, 0, keyed("k", i, 1000)))(t)
+		}
+	}
+	return l, dir
 }
 
 // keyed returns a message. A negative value is a tombstone.
@@ -668,18 +671,10 @@ func keyed(key string, value, size int) Message {
 	return m
 }
 
-// bounds returns the bounds of t[0].
-func bounds(t testing.TB, l *Log) Bounds {
-	t.Helper()
-	first, end, err := l.Bounds(testContext(t), "t", 0)
-	noError(t, err)
-	return Bounds{first, end}
-}
-
 // all returns the messages of t[0].
 func all(t testing.TB, l *Log) []Message {
 	t.Helper()
-	b := bounds(t, l)
+	b := bounds(t, l, "t", 0)
 	messages, err := read(t, l, "t", b.First, b.End)
 	if err != io.EOF {
 		t.Fatal(err)
@@ -690,10 +685,8 @@ func all(t testing.TB, l *Log) []Message {
 // Clients that write and read during a restart of the broker wait. Nothing is lost, duplicated or reordered.
 func TestCleanWhileInUse(t *testing.T) {
 	const n, keys = 600, 3
-	dir := t.TempDir()
-	l := openUncleaned(t, dir)
+	l, _ := openUncleaned(t, 0, Topic{Name: "t", Partitions: 1}, Topic{Name: "compacted", Partitions: 1, Compact: true})
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}, Topic{Name: "compacted", Partitions: 1, Compact: true}))
 	var wg sync.WaitGroup
 	written := make(chan struct{})
 	wg.Go(func() {
@@ -745,10 +738,8 @@ func TestCleanWhileInUse(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if restarts < 3 {
-		t.Errorf("%d restarts", restarts)
-	}
-	arrowtest.Equal(t, bounds(t, l), Bounds{0, n}, "bounds")
+	arrowtest.True(t, restarts >= 3, "%d restarts", restarts)
+	arrowtest.Equal(t, bounds(t, l, "t", 0), Bounds{0, n}, "bounds")
 	t.Logf("%d restarts", restarts)
 }
 
@@ -795,24 +786,15 @@ func TestFailingCleanIsReported(t *testing.T) {
 	noError(t, os.Remove(obstacle))
 	w := next()
 	for ; !w.Over; w = next() {
-		if w.Err == nil {
-			t.Errorf("%+v", w)
-		}
+		arrowtest.True(t, w.Err != nil, "%+v", w)
 	}
-	if w.Err != nil || w.Since <= 0 {
-		t.Errorf("%+v", w)
-	}
+	arrowtest.True(t, w.Err == nil && w.Since > 0, "%+v", w)
 }
 
 // If the broker does not start again, waiting callers get the error, and the log can be closed.
 func TestBrokerDoesNotStartAgain(t *testing.T) {
-	dir := t.TempDir()
-	l := openUncleaned(t, dir)
+	l, dir := openUncleaned(t, 10, Topic{Name: "t", Partitions: 1, Compact: true})
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
-	for i := range 10 {
-		must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
-	}
 	obstacle := filepath.Join(dir, "log", "groups.log")
 	noError(t, os.RemoveAll(obstacle))
 	noError(t, os.Mkdir(obstacle, 0o755))
@@ -826,25 +808,16 @@ func TestBrokerDoesNotStartAgain(t *testing.T) {
 // With an unreadable file the broker is not restarted, because it might not start. Expired segments are deleted
 // nevertheless.
 func TestCleanWithADamagedFile(t *testing.T) {
-	dir := t.TempDir()
-	l := openUncleaned(t, dir)
+	l, dir := openUncleaned(t, 10, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "damaged", Partitions: 1, Compact: true},
+		Topic{Name: "large", Partitions: 1, Config: map[string]string{"retention.bytes": "1", "segment.bytes": "1"}})
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "damaged", Partitions: 1, Compact: true},
-		Topic{Name: "large", Partitions: 1, Config: map[string]string{"retention.bytes": "1", "segment.bytes": "1"}}))
-	for i := range 10 {
-		must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
-		must(l.Append(ctx, "damaged", 0, keyed("k", i, 1000)))(t)
-		must(l.Append(ctx, "large", 0, numbered(i, 1000)))(t)
-	}
 	obstacle := filepath.Join(dir, "log", "partitions", "damaged-0", "5.dat")
 	noError(t, os.Mkdir(obstacle, 0o755))
 	running := l.broker.cluster
 	if err := l.clean(ctx); err == nil || !strings.Contains(err.Error(), "damaged[0]") || l.broker.cluster != running {
 		t.Errorf("%v, restarted %v", err, l.broker.cluster != running)
 	}
-	if first, end, err := l.Bounds(ctx, "large", 0); first != 9 || end != 10 || err != nil {
-		t.Errorf("[%d, %d), %v", first, end, err)
-	}
+	arrowtest.Equal(t, bounds(t, l, "large", 0), Bounds{9, 10}, "bounds of the topic with expired segments")
 	noError(t, os.Remove(obstacle))
 	noError(t, l.clean(ctx))
 	arrowtest.Equal(t, texts(all(t, l)), numbers(9, 10), "what is left")
@@ -871,23 +844,14 @@ func TestDamagedTopics(t *testing.T) {
 
 // Cleaning with a file that was damaged while the broker runs does not lose later messages: the log stops.
 func TestDamageBeforeCleaning(t *testing.T) {
-	dir := t.TempDir()
-	l := openUncleaned(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "u", Partitions: 1}))
-	for i := range 10 {
-		must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
-		must(l.Append(ctx, "u", 0, numbered(i, 1000)))(t)
-	}
+	l, dir := openUncleaned(t, 10, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "u", Partitions: 1})
 	segment := filepath.Join(dir, "log", "partitions", "u-0", "0.dat")
 	damage(t, segment, 1500, 1)
-	arrowtest.Fails(t, l.clean(ctx), new(*DamagedError), segment, "`stagewise repair -c FILE`")
+	arrowtest.Fails(t, l.clean(testContext(t)), new(*DamagedError), segment, "`stagewise repair -c FILE`")
 	noError(t, l.Close())
 	must(Repair(t.Context(), dir))(t)
 	l = openDir(t, dir)
-	if got, err := read(t, l, "u", 0, 10); !slices.Equal(texts(got), append(numbers(0, 1), numbers(2, 10)...)) {
-		t.Errorf("%v, %v", texts(got), err)
-	}
+	mustHold(t, l, "u", 0, 10, append(numbers(0, 1), numbers(2, 10)...))
 }
 
 // A partition from which all messages were deleted continues at its end, after a kill and after a clean shutdown.
@@ -905,7 +869,7 @@ func TestDeletedToTheEnd(t *testing.T) {
 		killed := t.TempDir()
 		noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
 		for _, l := range []*Log{openDir(t, killed), l} {
-			arrowtest.Equal(t, bounds(t, l), Bounds{int64(next), int64(next)}, "bounds")
+			arrowtest.Equal(t, bounds(t, l, "t", 0), Bounds{int64(next), int64(next)}, "bounds")
 			arrowtest.Equal(t, must(l.Append(ctx, "t", 0, numbered(next, 10)))(t), int64(next), "the offset of the next message")
 		}
 		next++

@@ -9,7 +9,6 @@ import (
 	"net"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -103,9 +102,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	slices.SortFunc(owned, slices.Compare)
 	want := [][]int{a.Owned(), b.Owned(), c.Owned()}
 	slices.SortFunc(want, slices.Compare)
-	if !slices.EqualFunc(owned, want, slices.Equal) {
-		t.Errorf("the members own %v, the coordinator says %+v", want, owners)
-	}
+	arrowtest.True(t, slices.EqualFunc(owned, want, slices.Equal), "the members own %v, the coordinator says %+v", want, owners)
 	arrowtest.Equal(t, len(must(l.Members(testContext(t), topic+"-none"))(t)), 0, "members of a group that does not exist")
 
 	noError(t, b.Leave())
@@ -255,30 +252,27 @@ func TestTransientErrorsOfGroups(t *testing.T) {
 
 func TestPermanentErrorsOfGroups(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault kfake.Fault
-		want  error
+		key     kmsg.Key
+		failure *kerr.Error
 	}{
-		"finding the coordinator is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "g",
-			Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
-		"joining is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g",
-			Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
-		"the heartbeat is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g",
-			Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
-		"the topic may not be described": {kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t",
-			Err: kerr.TopicAuthorizationFailed}, kafka.TopicAuthorizationFailed},
-		"others have another protocol": {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g",
-			Err: kerr.InconsistentGroupProtocol}, kafka.InconsistentGroupProtocol},
-		"brokers want longer sessions": {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g",
-			Err: kerr.InvalidSessionTimeout}, kafka.InvalidSessionTimeout},
+		"finding the coordinator is not allowed": {kmsg.FindCoordinator, kerr.GroupAuthorizationFailed},
+		"joining is not allowed":                 {kmsg.JoinGroup, kerr.GroupAuthorizationFailed},
+		"the heartbeat is not allowed":           {kmsg.Heartbeat, kerr.GroupAuthorizationFailed},
+		"the topic may not be described":         {kmsg.Metadata, kerr.TopicAuthorizationFailed},
+		"others have another protocol":           {kmsg.JoinGroup, kerr.InconsistentGroupProtocol},
+		"brokers want longer sessions":           {kmsg.JoinGroup, kerr.InvalidSessionTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster, l := openGroup(t, kfake.NumBrokers(1))
-			c.fault.Count = -1
-			cluster.Fault(c.fault)
+			fault := kfake.Fault{Keys: []kmsg.Key{c.key}, Group: "g", Err: c.failure, Count: -1}
+			if c.key == kmsg.Metadata {
+				fault.Group, fault.Topic = "", "t"
+			}
+			cluster.Fault(fault)
 			m := join(t, l, "g", "t")
 			until(t, "the membership ends", func() bool { return m.Err() != nil }, m)
-			if !errors.Is(m.Err(), c.want) || len(m.Owned()) > 0 {
+			if !errors.Is(m.Err(), kafka.Error(c.failure.Code)) || len(m.Owned()) > 0 {
 				t.Errorf("%v, owned %v", m.Err(), m.Owned())
 			}
 			noError(t, m.Leave())
@@ -329,10 +323,7 @@ func TestGroupOutlivesItsBroker(t *testing.T) {
 	if !ownsAll(a, 6)() {
 		t.Errorf("while the broker is down it owns %v", a.Owned())
 	}
-	_, port, err := net.SplitHostPort(l.Addr()[0])
-	noError(t, err)
-	number := must(strconv.Atoi(port))(t)
-	startCluster(t, kfake.Ports(number), kfake.DataDir(dir), kfake.GroupMinSessionTimeout(time.Millisecond))
+	startCluster(t, kfake.Ports(port(l.Addr()[0])), kfake.DataDir(dir), kfake.GroupMinSessionTimeout(time.Millisecond))
 	b := join(t, second(t, l), "g", "t")
 	until(t, "two share", divided(6, a, b), a, b)
 }
@@ -373,9 +364,7 @@ func checkShares(t *testing.T, partitions []int, claims map[string]claim, shares
 		if _, member := claims[m]; !member {
 			t.Errorf("%s is not a member", m)
 		}
-		if !slices.IsSorted(share) {
-			t.Errorf("%s has %v", m, share)
-		}
+		arrowtest.True(t, slices.IsSorted(share), "%s has %v", m, share)
 		smallest, largest = min(smallest, len(share)), max(largest, len(share))
 		all = append(all, share...)
 	}
@@ -479,9 +468,7 @@ func TestAssignGroups(t *testing.T) {
 		for m, share := range shares {
 			all = append(all, share...)
 			claims[m] = claim{1, share}
-			if share[0]%c.size != 0 || share[len(share)-1]-share[0] != len(share)-1 {
-				t.Errorf("%+v: %s has %v", c, m, share)
-			}
+			arrowtest.True(t, share[0]%c.size == 0 && share[len(share)-1]-share[0] == len(share)-1, "%+v: %s has %v", c, m, share)
 			if most := c.partitions/c.members + c.size; len(share) > most {
 				t.Errorf("%+v: %s has %d partitions, expected at most %d", c, m, len(share), most)
 			}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -109,6 +110,24 @@ func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error)
 	}
 }
 
+// mustHold returns the messages of a range, which must have these numbers.
+func mustHold(t testing.TB, l *Log, topic string, from, to int64, want []string) []Message {
+	t.Helper()
+	got, err := read(t, l, topic, from, to)
+	if err != io.EOF || !slices.Equal(texts(got), want) {
+		t.Fatalf("%s, [%d, %d): %v, %v, want %v", topic, from, to, texts(got), err, want)
+	}
+	return got
+}
+
+// bounds returns the bounds of a partition.
+func bounds(t testing.TB, l *Log, topic string, partition int) Bounds {
+	t.Helper()
+	first, end, err := l.Bounds(testContext(t), topic, partition)
+	noError(t, err)
+	return Bounds{first, end}
+}
+
 // foreign returns a client of another library, for transactions, compression and administration.
 func foreign(t testing.TB, l *Log, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
@@ -135,9 +154,7 @@ func TestLogSurvivesClose(t *testing.T) {
 		}
 		noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": "-1"}}))
 		arrowtest.Equal(t, must(l.Append(ctx, "t", 0, numbered(n, 1000)))(t), int64(n), "the offset of message %d", n)
-		if got, err := read(t, l, "t", 0, int64(n+1)); err != io.EOF || !slices.Equal(texts(got), numbers(0, n+1)) {
-			t.Fatalf("%v, %v", texts(got), err)
-		}
+		mustHold(t, l, "t", 0, int64(n+1), numbers(0, n+1))
 		arrowtest.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["retention.ms"], "-1", "retention.ms")
 		noError(t, l.Close())
 		noError(t, l.Close())
@@ -311,24 +328,12 @@ func testRangeIsExact(t *testing.T, l *Log, topic string) {
 		must(l.Append(ctx, topic, 0, rest[:k]...))(t)
 		rest = rest[k:]
 	}
-	first, end, err := l.Bounds(ctx, topic, 0)
-	if first != 0 || end != n || err != nil {
-		t.Fatalf("bounds %d, %d, %v", first, end, err)
-	}
+	arrowtest.Equal(t, bounds(t, l, topic, 0), Bounds{0, n}, "bounds")
 	for range 50 {
 		from := rand.IntN(n + 1)
 		to := from + rand.IntN(n+1-from)
-		got, err := read(t, l, topic, int64(from), int64(to))
-		if err != io.EOF {
-			t.Fatalf("[%d, %d): %v", from, to, err)
-		}
-		for i, m := range got {
-			if m.Offset != int64(from+i) || number(m) != fmt.Sprint(from+i) {
-				t.Fatalf("[%d, %d): message %d is %s@%d", from, to, i, number(m), m.Offset)
-			}
-		}
-		if len(got) != to-from {
-			t.Fatalf("[%d, %d) has %d messages", from, to, len(got))
+		for i, m := range mustHold(t, l, topic, int64(from), int64(to), numbers(from, to)) {
+			arrowtest.Equal(t, m.Offset, int64(from+i), "the offset of message %d of [%d, %d)", i, from, to)
 		}
 	}
 }
@@ -342,11 +347,7 @@ func testLarge(t *testing.T, l *Log, topic string) {
 	}
 	base := must(l.Append(ctx, topic, 0, sent...))(t)
 	arrowtest.Equal(t, base, 0, "base offset")
-	got, err := read(t, l, topic, 0, 60)
-	if err != io.EOF || len(got) != 60 {
-		t.Fatalf("%d messages, %v", len(got), err)
-	}
-	for i, m := range got {
+	for i, m := range mustHold(t, l, topic, 0, 60, numbers(0, 60)) {
 		if !bytes.Equal(m.Value, sent[i].Value) {
 			t.Fatalf("message %d is %s with %d bytes", i, number(m), len(m.Value))
 		}
@@ -357,18 +358,14 @@ func testLarger(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "16000000"}}))
 	must(l.Append(ctx, topic, 0, numbered(0, 10), numbered(1, fetchBytes+1), numbered(2, 10)))(t)
-	got, err := read(t, l, topic, 0, 3)
-	if err != io.EOF || !slices.Equal(texts(got), numbers(0, 3)) || len(got[1].Value) != fetchBytes+1 {
-		t.Fatalf("%v, %v", texts(got), err)
-	}
+	got := mustHold(t, l, topic, 0, 3, numbers(0, 3))
+	arrowtest.Equal(t, len(got[1].Value), fetchBytes+1, "the size of the message that is larger")
 	// A topic with a smaller limit than a request takes the messages in smaller batches.
 	small := topic + "-small"
 	noError(t, l.Create(ctx, Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "20000"}}))
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), small)) })
 	must(l.Append(ctx, small, 0, numberedUpTo(50, 5000)...))(t)
-	if got, err := read(t, l, small, 0, 50); !slices.Equal(texts(got), numbers(0, 50)) {
-		t.Fatalf("%v, %v", texts(got), err)
-	}
+	mustHold(t, l, small, 0, 50, numbers(0, 50))
 	arrowtest.MustFail(l.Append(ctx, small, 0, numbered(0, 30_000)))(t, small+"[0]")
 }
 
@@ -388,9 +385,7 @@ func testCompression(t *testing.T, l *Log, topic string) {
 		client := foreign(t, l, kgo.ProducerBatchCompression(codec))
 		noError(t, client.ProduceSync(ctx, record(topic, i)).FirstErr())
 	}
-	if got, err := read(t, l, topic, 0, 4); err != io.EOF || !slices.Equal(texts(got), numbers(0, 4)) {
-		t.Fatalf("%v, %v", texts(got), err)
-	}
+	mustHold(t, l, topic, 0, 4, numbers(0, 4))
 }
 
 func record(topic string, i int) *kgo.Record {
@@ -411,19 +406,13 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	end := func(client *kgo.Client, commit kgo.TransactionEndTry) {
 		noError(t, client.EndTransaction(ctx, commit))
 	}
-	check := func(stable int64, want ...[]string) {
+	check := func(stable int64, want []string) {
 		t.Helper()
 		waitForEnd(t, l, topic, stable)
-		got, err := read(t, l, topic, 0, stable)
-		if err != io.EOF || !slices.Equal(texts(got), slices.Concat(want...)) {
-			t.Fatalf("%v, %v, want %v", texts(got), err, slices.Concat(want...))
-		}
+		got := mustHold(t, l, topic, 0, stable, want)
 		for from := int64(0); from < stable; from++ { // from any offset, also a marker or an aborted record
-			tail, err := read(t, l, topic, from, stable)
-			want := slices.DeleteFunc(slices.Clone(got), func(m Message) bool { return m.Offset < from })
-			if err != io.EOF || !slices.Equal(texts(tail), texts(want)) {
-				t.Fatalf("from %d: %v, %v, want %v", from, texts(tail), err, texts(want))
-			}
+			tail := slices.DeleteFunc(slices.Clone(got), func(m Message) bool { return m.Offset < from })
+			mustHold(t, l, topic, from, stable, texts(tail))
 		}
 	}
 
@@ -434,9 +423,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	produce(b, 0, 2)
 	must(l.Append(ctx, topic, 0, numbered(2, 10)))(t)
 	produce(a, 103, 105)
-	if _, stable, err := l.Bounds(ctx, topic, 0); stable != 0 || err != nil {
-		t.Fatalf("the end before an open transaction is %d, %v", stable, err)
-	}
+	arrowtest.Equal(t, bounds(t, l, topic, 0).End, 0, "the end before an open transaction")
 	end(a, kgo.TryAbort)
 	produce(b, 3, 4)
 	end(b, kgo.TryCommit)
@@ -473,8 +460,7 @@ func waitForEnd(t *testing.T, l *Log, topic string, want int64) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, end, err := l.Bounds(testContext(t), topic, 0)
-		noError(t, err)
+		end := bounds(t, l, topic, 0).End
 		if end == want {
 			return
 		}
@@ -499,9 +485,7 @@ func testLongTransaction(t *testing.T, l *Log, topic string) {
 		noError(t, client.EndTransaction(ctx, result))
 	}
 	waitForEnd(t, l, topic, 2*n+2)
-	if got, err := read(t, l, topic, 0, 2*n+2); err != io.EOF || !slices.Equal(texts(got), numbers(n, 2*n)) {
-		t.Fatalf("%v, %v", texts(got), err)
-	}
+	mustHold(t, l, topic, 0, 2*n+2, numbers(n, 2*n))
 }
 
 func testDeleted(t *testing.T, l *Log, topic string) {
@@ -515,12 +499,8 @@ func testDeleted(t *testing.T, l *Log, topic string) {
 	if _, err := read(t, l, topic, 2, 10); !isDeleted(err, want) {
 		t.Errorf("range: %v", err)
 	}
-	if got, err := read(t, l, topic, 4, 10); err != io.EOF || !slices.Equal(texts(got), numbers(4, 10)) {
-		t.Errorf("range of the rest: %v, %v", texts(got), err)
-	}
-	if got, err := read(t, l, topic, 2, 2); err != io.EOF || len(got) != 0 {
-		t.Errorf("empty range: %v, %v", texts(got), err)
-	}
+	mustHold(t, l, topic, 4, 10, numbers(4, 10))
+	mustHold(t, l, topic, 2, 2, nil)
 	lenient := l.Follow(topic, 0, 2)
 	defer lenient.Close()
 	lenient.source.skipDeleted = true
@@ -636,9 +616,7 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	arrowtest.MustFail(read(t, l, plain.Name, 0, 1))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
 	noError(t, l.Create(ctx, plain))
-	if first, end, err := l.Bounds(ctx, plain.Name, 3); first != 0 || end != 0 || err != nil {
-		t.Fatalf("bounds of a topic created again: %d, %d, %v", first, end, err)
-	}
+	arrowtest.Equal(t, bounds(t, l, plain.Name, 3), Bounds{}, "bounds of a topic created again")
 }
 
 // Several processes may add partitions at once, or ask for fewer than there are; what is written to those that are added can be read.
@@ -692,8 +670,7 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	must(l.Append(ctx, topic, 0, keyed("!")...))(t)
 	compact(t, l, topic)
 
-	_, end, err := l.Bounds(ctx, topic, 0)
-	noError(t, err)
+	end := bounds(t, l, topic, 0).End
 	all, err := read(t, l, topic, 0, end)
 	if err != io.EOF {
 		t.Fatal(err)
@@ -768,20 +745,16 @@ func testGaps(t *testing.T, l *Log, topic string) {
 	}
 	noError(t, client.BeginTransaction())
 	noError(t, client.EndTransaction(ctx, kgo.TryCommit))
-	_, end, err := l.Bounds(ctx, topic, 0)
-	noError(t, err)
+	end := bounds(t, l, topic, 0).End
 	if middle < gapRecords || end < middle+gapRecords {
 		t.Fatalf("the message in the middle is at %d of %d", middle, end)
 	}
 	for _, c := range []struct {
 		from, to int64
 		want     []string
-	}{{0, end, numbers(0, 3)}, {2, middle, []string{}}, {2, middle + 1, numbers(2, 3)}, {middle + 1, end, []string{}},
-		{middle - 1, middle, []string{}},
-		{end - 1, end, []string{}}, {end - 2, end, []string{}}, {end - gapRecords/2, end - 1, []string{}}} {
-		if got, err := read(t, l, topic, c.from, c.to); err != io.EOF || !slices.Equal(texts(got), c.want) {
-			t.Errorf("[%d, %d): %v, %v, want %v", c.from, c.to, texts(got), err, c.want)
-		}
+	}{{0, end, numbers(0, 3)}, {2, middle, nil}, {2, middle + 1, numbers(2, 3)}, {middle + 1, end, nil}, {middle - 1, middle, nil},
+		{end - 1, end, nil}, {end - 2, end, nil}, {end - gapRecords/2, end - 1, nil}} {
+		mustHold(t, l, topic, c.from, c.to, c.want)
 	}
 	f := l.Follow(topic, 0, 2)
 	defer f.Close()
@@ -810,14 +783,9 @@ func testAllBounds(t *testing.T, l *Log, topic string) {
 	open := foreign(t, l, kgo.TransactionalID(topic))
 	noError(t, open.BeginTransaction())
 	noError(t, open.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 5, Value: []byte("uncommitted")}).FirstErr())
-	got, err := l.AllBounds(ctx, topic)
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v, want %v", got, err, want)
-	}
+	arrowtest.Equal(t, must(l.AllBounds(ctx, topic))(t), want, "bounds of all partitions")
 	for p, b := range want {
-		if first, end, err := l.Bounds(ctx, topic, p); first != b.First || end != b.End || err != nil {
-			t.Errorf("partition %d: [%d, %d), %v, want %v", p, first, end, err, b)
-		}
+		arrowtest.Equal(t, bounds(t, l, topic, p), b, "bounds of partition %d", p)
 	}
 	noError(t, open.EndTransaction(ctx, kgo.TryAbort))
 }
@@ -1045,9 +1013,7 @@ func FuzzRecordSet(f *testing.F) {
 			t.Errorf("%d bytes do not move from %d: %d", len(sent), from, next)
 		}
 		for _, m := range messages {
-			if m.Offset < from || m.Offset >= next {
-				t.Errorf("offset %d in [%d, %d)", m.Offset, from, next)
-			}
+			arrowtest.True(t, m.Offset >= from && m.Offset < next, "offset %d in [%d, %d)", m.Offset, from, next)
 			from = m.Offset + 1
 		}
 	})
@@ -1166,9 +1132,7 @@ func TestFollowAll(t *testing.T) {
 	})
 	l.FollowAll(ctx, starts, r.take)
 	writing.Wait()
-	if !errors.As(r.failures[0], new(*DeletedError)) {
-		t.Errorf("deleted messages: %v", r.failures)
-	}
+	arrowtest.True(t, errors.As(r.failures[0], new(*DeletedError)), "deleted messages: %v", r.failures)
 	for p, got := range r.messages {
 		var want []int64
 		for offset := starts[p].Offset; offset < each; offset++ {
@@ -1205,9 +1169,7 @@ func TestFollowAllIsIdle(t *testing.T) {
 	l.unknownTimeout = 0
 	r = &received{messages: map[int][]Message{}, until: func(r *received) bool { return len(r.failures) > 0 }}
 	l.FollowAll(ctx, []Start{{Topic: "none"}}, r.take)
-	if len(r.failures) != 1 || !errors.Is(r.failures[0], ErrUnknownTopic) {
-		t.Errorf("a topic that does not exist: %v", r.failures)
-	}
+	arrowtest.True(t, len(r.failures) == 1 && errors.Is(r.failures[0], ErrUnknownTopic), "a topic that does not exist: %v", r.failures)
 }
 
 func offsets(messages []Message) (list []int64) {
@@ -1316,17 +1278,13 @@ func TestCreateWaitsUntilBrokersKnowTheTopics(t *testing.T) {
 			answer.Topic, answer.ErrorCode = topic.Topic, kerr.UnknownTopicOrPartition.Code
 			response.Topics = append(response.Topics, answer)
 		}
-		host, port, _ := strings.Cut(addresses[0], ":")
-		number, _ := strconv.Atoi(port)
 		broker := kmsg.NewMetadataResponseBroker()
-		broker.Host, broker.Port = host, int32(number)
+		broker.Host, broker.Port = "127.0.0.1", int32(port(addresses[0]))
 		response.Brokers = append(response.Brokers, broker)
 		return response, nil, true
 	})
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
-	if time.Since(made) < hidden {
-		t.Error("Create returned before the broker knew the topic")
-	}
+	arrowtest.True(t, time.Since(made) >= hidden, "Create returned before the broker knew the topic")
 }
 
 // startCluster starts brokers that are not embedded.
@@ -1336,6 +1294,8 @@ func startCluster(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, []string)
 	t.Cleanup(cluster.Close)
 	return cluster, cluster.ListenAddrs()
 }
+
+func port(address string) int { return int(netip.MustParseAddrPort(address).Port()) }
 
 func connect(t *testing.T, addresses []string) *Log {
 	t.Helper()
@@ -1411,10 +1371,7 @@ func TestBrokersComeBack(t *testing.T) {
 		}
 	}()
 	<-refused
-	_, port, err := net.SplitHostPort(addresses[0])
-	noError(t, err)
-	number := must(strconv.Atoi(port))(t)
-	startCluster(t, kfake.Ports(number), kfake.DataDir(dir))
+	startCluster(t, kfake.Ports(port(addresses[0])), kfake.DataDir(dir))
 	<-appended
 	arrowtest.Equal(t, must(f.Next(testContext(t)))(t).Offset, 3, "the offset at which the follower continues")
 	appendAndFollow(t, l, f, 4, 6)

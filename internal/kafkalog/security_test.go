@@ -22,7 +22,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,8 +99,8 @@ func as(mechanism, user, password string) secure.SASL {
 	return secure.SASL{Mechanism: mechanism, Username: user, Password: NewSecret(password)}
 }
 
-// access opens a log that brokers must reject, and returns the error.
-func access(t *testing.T, brokers []string, s Security) *AccessError {
+// refused opens a log that brokers must reject, and returns the error, which must start with what to check.
+func refused(t *testing.T, brokers []string, s Security, check string) *AccessError {
 	t.Helper()
 	start := time.Now()
 	l, err := Open(testContext(t), Options{Brokers: brokers, Security: s})
@@ -112,12 +111,10 @@ func access(t *testing.T, brokers []string, s Security) *AccessError {
 	if took := time.Since(start); took > 15*time.Second { // the retries take four on an idle machine
 		t.Errorf("the refusal took %v", took)
 	}
-	if strings.Contains(err.Error(), password) {
-		t.Errorf("the password is in %q", err)
-	}
+	arrowtest.True(t, !strings.Contains(err.Error(), password), "the password is in %q", err)
 	denied, ok := errors.AsType[*AccessError](err)
-	if !ok {
-		t.Fatalf("error %v", err)
+	if !ok || !strings.HasPrefix(denied.Check, check) {
+		t.Fatalf("error %v, expected %q", err, check)
 	}
 	return denied
 }
@@ -138,13 +135,10 @@ func TestMechanisms(t *testing.T) {
 			ctx := testContext(t)
 			noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 			must(l.Append(ctx, "t", 0, numberedUpTo(3, 10)...))(t)
-			if got, err := read(t, l, "t", 0, 3); err != io.EOF || !slices.Equal(texts(got), numbers(0, 3)) {
-				t.Errorf("%v, %v", texts(got), err)
-			}
+			mustHold(t, l, "t", 0, 3, numbers(0, 3))
 			for _, wrong := range []secure.SASL{as(mechanism, "alice", "guess"), as(mechanism, "bob", password)} {
-				denied := access(t, brokers, Security{TLS: ca.trusting(), SASL: wrong})
-				if !strings.HasPrefix(denied.Check, "security.sasl") || !strings.Contains(denied.Check, "User:"+wrong.Username+" by mechanism "+
-					mechanism) {
+				denied := refused(t, brokers, Security{TLS: ca.trusting(), SASL: wrong}, "security.sasl")
+				if !strings.Contains(denied.Check, "User:"+wrong.Username+" by mechanism "+mechanism) {
 					t.Error(denied)
 				}
 			}
@@ -210,20 +204,18 @@ func TestTrust(t *testing.T) {
 		"plain text to mutual TLS": {mutual, secure.TLS{}, "security.tls.enabled: " + mutual[0] + " speaks TLS"},
 		"no user":                  {named, ca.trusting(), "security.sasl: " + named[0]},
 		"a client of another CA": {mutual, with(ca.trusting(), func(t *secure.TLS) {
-			t.Certificate, t.Key = other.file("client.pem"),
-				other.file("client.key")
+			t.Certificate, t.Key = other.file("client.pem"), other.file("client.key")
 		}), "security.tls.certificate"},
 		"a client of the same CA": {mutual, with(ca.trusting(), func(t *secure.TLS) {
-			t.Certificate, t.Key = ca.file("client.pem"),
-				ca.file("client.key")
+			t.Certificate, t.Key = ca.file("client.pem"), ca.file("client.key")
 		}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c.check == "" {
 				openSecured(t, c.brokers, Security{TLS: c.tls})
-			} else if denied := access(t, c.brokers, Security{TLS: c.tls}); !strings.HasPrefix(denied.Check, c.check) {
-				t.Errorf("%v; expected %q", denied, c.check)
+			} else {
+				refused(t, c.brokers, Security{TLS: c.tls}, c.check)
 			}
 		})
 	}
@@ -247,10 +239,7 @@ func TestControllerPort(t *testing.T) {
 		cluster.KeepControl()
 		return nil, errors.New("closed"), true
 	})
-	denied := access(t, brokers, Security{})
-	if want := "brokers: " + brokers[0] + " is the port of a KRaft controller"; !strings.HasPrefix(denied.Check, want) {
-		t.Errorf("%v; expected %q", denied, want)
-	}
+	refused(t, brokers, Security{}, "brokers: "+brokers[0]+" is the port of a KRaft controller")
 }
 
 // When brokers reject the password of an open log, blocked calls end. When a broker only closes the connection it may be
@@ -305,9 +294,7 @@ func TestPermissions(t *testing.T) {
 	l := openSecured(t, brokers, Security{SASL: as(mechanismPlain, "reader", password)})
 	l.unknownTimeout = 0
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	if got, err := read(t, l, "t", 0, 1); err != io.EOF || len(got) != 1 {
-		t.Errorf("%v, %v", texts(got), err)
-	}
+	mustHold(t, l, "t", 0, 1, numbers(0, 1))
 	for what, call := range map[string]func() error{
 		"append": func() error { _, err := l.Append(ctx, "t", 0, numbered(1, 10)); return err },
 		"create": func() error { return l.Create(ctx, Topic{Name: "absent", Partitions: 1}) },
@@ -371,9 +358,7 @@ func TestSecretIsNeverShown(t *testing.T) {
 				t.Errorf("%s: %q appears in …%s", mechanism, form, shown.String()[max(0, at-200):at+len(form)])
 			}
 		}
-		if !strings.Contains(shown.String(), "(secret)") {
-			t.Error("nothing was printed")
-		}
+		arrowtest.True(t, strings.Contains(shown.String(), "(secret)"), "nothing was printed")
 	}
 }
 
@@ -448,10 +433,8 @@ func TestTokens(t *testing.T) {
 	for _, from := range []func(*testing.T, time.Time) secure.SASL{tokenFile, tokenEndpoint} {
 		l := openSecured(t, brokers, Security{SASL: from(t, time.Unix(4_000_000_000, 0))})
 		must(l.Topics(testContext(t), ""))(t)
-		denied := access(t, brokers, Security{SASL: from(t, time.Unix(1_000_000_000, 0))})
-		if want := "security.sasl: the brokers refuse the user in the token by mechanism OAUTHBEARER"; denied.Check != want ||
-			!strings.Contains(denied.Error(), "invalid_token") {
-			t.Errorf("%v, expected %q", denied, want)
-		}
+		denied := refused(t, brokers, Security{SASL: from(t, time.Unix(1_000_000_000, 0))}, "security.sasl")
+		arrowtest.Equal(t, denied.Check, "security.sasl: the brokers refuse the user in the token by mechanism OAUTHBEARER", "what to check")
+		arrowtest.Fails(t, denied, "invalid_token")
 	}
 }

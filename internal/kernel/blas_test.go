@@ -322,9 +322,7 @@ func TestUseForSolves(t *testing.T) {
 				}
 				near := func(what string, got, want mat.Matrix) {
 					t.Helper()
-					if !mat.EqualApprox(got, want, 1e-8) {
-						t.Errorf("%s differs", what)
-					}
+					arrowtest.True(t, mat.EqualApprox(got, want, 1e-8), "%s differs", what)
 				}
 				var cholesky mat.Cholesky
 				if !cholesky.Factorize(&s) {

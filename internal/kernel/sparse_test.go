@@ -62,9 +62,7 @@ func testSparseProducts(t *testing.T) {
 			var want mat.Dense
 			want.Mul(full, matrixOf(w))
 			want.Add(&want, matrixOf(before))
-			if !mat.EqualApprox(matrixOf(scores), &want, 1e-4) {
-				t.Errorf("k = %d, ones %v: the scores differ", k, ones)
-			}
+			arrowtest.True(t, mat.EqualApprox(matrixOf(scores), &want, 1e-4), "k = %d, ones %v: the scores differ", k, ones)
 
 			weights := make([]float32, x.Rows)
 			diagonal := mat.NewDiagDense(x.Rows, nil)

@@ -74,9 +74,7 @@ func TestElementwiseAccuracy(t *testing.T) {
 				for i, v := range x {
 					worst = max(worst, math.Abs(float64(y[i])-f.oracle(float64(v))))
 				}
-				if !(worst <= f.bound) {
-					t.Errorf("%s up to %v is off by %v, more than %v", f.name, limit, worst, f.bound)
-				}
+				arrowtest.True(t, worst <= f.bound, "%s up to %v is off by %v, more than %v", f.name, limit, worst, f.bound)
 			}
 		}
 	})
@@ -136,9 +134,7 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 		SoftmaxRows(x, nil, first)
 		arrowtest.Equal(t, first, make([]int32, 4), "the columns of the maxima, 0 for rows that become NaN, and the first of equal ones")
 		for i, v := range x.Data[:9] {
-			if !isNaN(v) {
-				t.Errorf("softmax %d is %v, want NaN", i, v)
-			}
+			arrowtest.True(t, isNaN(v), "softmax %d is %v, want NaN", i, v)
 		}
 		if x.Data[9] != 0.5 || x.Data[10] > 1e-37 {
 			t.Errorf("softmax of a row with −Inf is %v", x.Row(3))
@@ -227,9 +223,7 @@ func TestCosinePolynomial(t *testing.T) {
 		}
 		floats.Scale(points/floats.Sum(weights), weights)
 	}
-	if worst > 3e-10 {
-		t.Errorf("the largest error is %v", worst)
-	}
+	arrowtest.True(t, worst <= 3e-10, "the largest error is %v", worst)
 	for j := range terms {
 		want := found.AtVec(j)
 		arrowtest.Near(t, float64(cosine(1)[4+j]), want, 1e-6*math.Abs(want), "the coefficient of u^%d", j+1)
@@ -328,9 +322,7 @@ func TestAddParts(t *testing.T) {
 						}
 					}
 				}
-				if !slices.Equal(got, want) {
-					t.Errorf("%d columns of %d values: the sums differ", columns, width)
-				}
+				arrowtest.True(t, slices.Equal(got, want), "%d columns of %d values: the sums differ", columns, width)
 			}
 		}
 	})
@@ -623,8 +615,6 @@ func TestSimplexOfWhatIsNotFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	x := Dense{Rows: 3, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, 2, -inf, 0}}
 	SimplexRows(x, nil)
-	if !isNaN(x.Data[1]) || !isNaN(x.Data[3]) {
-		t.Errorf("a row with a NaN or infinity is not NaN: %v", x.Data)
-	}
+	arrowtest.True(t, isNaN(x.Data[1]) && isNaN(x.Data[3]), "a row with a NaN or infinity is not NaN: %v", x.Data)
 	arrowtest.Equal(t, x.Row(2), []float32{1, 0, 0}, "row with −Inf")
 }

@@ -121,9 +121,7 @@ func TestChainSkips(t *testing.T) {
 	}
 	refuse(damage(first))
 	refuse(messages(t, 0, secondSurvey)[0])
-	if !add(t, c, first) || c.Head() != first.Digest() {
-		t.Error("the weights are not accepted")
-	}
+	arrowtest.True(t, add(t, c, first) && c.Head() == first.Digest(), "the weights are not accepted")
 	arrowtest.Equal(t, arrowtest.Must(c.Add(wire.Message{Headers: []wire.Header{{Key: "kind", Value: "manifest"}, {Key: "run", Value: c.Run}}}))(t), false,
 		"a manifest is accepted")
 }
@@ -136,9 +134,7 @@ func TestSurveyOfAnotherPlan(t *testing.T) {
 	for _, m := range messages(t, 0, newTestRun(plan).survey()) {
 		arrowtest.MustFail(c.Add(m))(t, new(*wire.ShapeError))
 	}
-	if c.Survey != nil || c.Prepared != nil || c.Head() != c.Root {
-		t.Error("it is accepted")
-	}
+	arrowtest.True(t, c.Survey == nil && c.Prepared == nil && c.Head() == c.Root, "it is accepted")
 }
 
 // Read folds the topic from the offset in the plan, and returns the end offset.
@@ -330,9 +326,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("weights %d, final %v, of a learnt link %v, are %v", i, w.Final != nil, learnt, w.Tensors)
 		}
 	}
-	if forgotten == 0 {
-		t.Error("nothing is forgotten")
-	}
+	arrowtest.True(t, forgotten != 0, "nothing is forgotten")
 	arrowtest.Equal(t, len(c.Records(nil)), len(whole.Records(nil)), "records of the version")
 	for i, r := range c.Records(nil) {
 		arrowtest.Equal(t, r.Digest(), whole.Records(nil)[i].Digest(), "record %d of the version", i)
@@ -546,9 +540,7 @@ func TestWarmStart(t *testing.T) {
 // Plans and manifests round-trip, with the run id. Invalid ones are reported as damaged.
 func TestPlansRoundTrip(t *testing.T) {
 	p, run, err := DecodePlan(documents(t, testPlan(1).Messages)[0])
-	if err != nil || run != testPlan(1).Run() || p.Digest() != testPlan(1).Digest() {
-		t.Errorf("%v of run %s, %v", p, run, err)
-	}
+	arrowtest.True(t, err == nil && run == testPlan(1).Run() && p.Digest() == testPlan(1).Digest(), "%v of run %s, %v", p, run, err)
 	for name, change := range map[string]func(*schemas.Plan){
 		"no stages":           func(p *schemas.Plan) { p.Stages = nil },
 		"unknown kind":        func(p *schemas.Plan) { p.Stages[0].Features.Kind = "wavelet" },

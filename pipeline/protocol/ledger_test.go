@@ -52,9 +52,7 @@ func TestLedger(t *testing.T) {
 	if err := l.Add(Message{Message: end.Message(), Offset: 20}); err != nil || l.Next != 21 {
 		t.Errorf("next is %d, %v", l.Next, err)
 	}
-	if len(unfinished(l)) != 1 || l.End(first.Run()) == nil {
-		t.Error("the first run has not ended")
-	}
+	arrowtest.True(t, len(unfinished(l)) == 1 && l.End(first.Run()) != nil, "the first run has not ended")
 	arrowtest.Equal(t, l.Plan(first.Run()).Since.Weights, 0, "where the first run begins")
 	arrowtest.Equal(t, l.Plan(second.Run()).Since.Weights, 9, "where the second run begins, as the first has ended")
 	damaged.Key = "plan/also damaged"

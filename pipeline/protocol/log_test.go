@@ -290,8 +290,6 @@ func TestStill(t *testing.T) {
 		{"unreadable", changedLog{log, failure}, 0, 3, mark, 0, failure},
 	} {
 		found, err := Still(t.Context(), c.log, "t", coverage.Span{From: c.from, To: c.to}, c.mark)
-		if found != c.want || !errors.Is(err, c.err) {
-			t.Errorf("%s: found %d, %v, want %d, %v", c.name, found, err, c.want, c.err)
-		}
+		arrowtest.True(t, found == c.want && errors.Is(err, c.err), "%s: found %d, %v, want %d, %v", c.name, found, err, c.want, c.err)
 	}
 }

@@ -205,9 +205,7 @@ func TestVersionOfAnotherProcessStays(t *testing.T) {
 		t.Fatal("Prune has not looked for old messages")
 	}
 	for _, m := range log[client.Topics.Versions] {
-		if m.Value == nil {
-			t.Errorf("a tombstone of %s", m.Key)
-		}
+		arrowtest.True(t, m.Value != nil, "a tombstone of %s", m.Key)
 	}
 }
 

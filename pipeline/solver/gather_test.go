@@ -518,9 +518,7 @@ func TestFirstRecordCounts(t *testing.T) {
 			t.Errorf("%s: %v counts, expected the first", kind, r)
 		}
 		deliver(t, s, with(1)) // it was reduced already
-		if s.inbox.holds(id) {
-			t.Errorf("%s: a repetition of what was reduced is kept", kind)
-		}
+		arrowtest.True(t, !s.inbox.holds(id), "%s: a repetition of what was reduced is kept", kind)
 	}
 }
 

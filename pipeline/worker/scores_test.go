@@ -330,9 +330,7 @@ func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 		times++
 		return fmt.Errorf("read residuals: %w", visit.ErrUnsealed)
 	})
-	if !errors.Is(err, visit.ErrUnsealed) || times != maxRepetitions+1 {
-		t.Errorf("%d times, %v", times, err)
-	}
+	arrowtest.True(t, errors.Is(err, visit.ErrUnsealed) && times == maxRepetitions+1, "%d times, %v", times, err)
 	other := errors.New("other")
 	times = 0
 	if err := w.withScores(t.Context(), 1, w.shares, func() error { times++; return other }); err != other || times != 1 {

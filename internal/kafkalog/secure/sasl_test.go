@@ -189,9 +189,7 @@ func TestGrant(t *testing.T) {
 		}
 	}
 	arrowtest.Equal(t, e.form, "audience=https%3A%2F%2Fkafka&grant_type=client_credentials&scope=kafka+read", "the form")
-	if strings.Contains(fmt.Sprintf("%+v %#v", m, m), "hunter2") {
-		t.Error("the secret is printed")
-	}
+	arrowtest.True(t, !strings.Contains(fmt.Sprintf("%+v %#v", m, m), "hunter2"), "the secret is printed")
 }
 
 // grantsOf returns the tokens of an endpoint with a test clock.

@@ -188,9 +188,7 @@ func TestGramSample(t *testing.T) {
 		{1 << 39, 1 << 40}} {
 		g := newGramSample(ratio.want, ratio.total)
 		f := float64(ratio.want) / float64(ratio.total)
-		if !g.has(0, 0) {
-			t.Errorf("%v: not the first message", ratio)
-		}
+		arrowtest.True(t, g.has(0, 0), "%v: not the first message", ratio)
 		for _, messages := range []int64{15, 1000} {
 			total := 0
 			const partitions = 200

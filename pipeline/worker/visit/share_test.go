@@ -64,12 +64,8 @@ func TestReserve(t *testing.T) {
 	if !b.Reserve(400) || left(b) != 200 {
 		t.Errorf("%d bytes left, expected 200 without what was idle", left(b))
 	}
-	if b.Gram(0, "a") != nil {
-		t.Error("what was idle is still there")
-	}
-	if b.Reserve(201) || b.tryReserve(1) || b.Has(0) {
-		t.Error("a cache gives more than it has")
-	}
+	arrowtest.True(t, b.Gram(0, "a") == nil, "what was idle is still there")
+	arrowtest.True(t, !b.Reserve(201) && !b.tryReserve(1) && !b.Has(0), "a cache gives more than it has")
 	if b.Give(1001); left(b) != 1000 || !b.tryReserve(1000) {
 		t.Errorf("%d bytes left after all were given back, expected 1000", left(b))
 	}
@@ -188,26 +184,20 @@ func TestBatchesComeBack(t *testing.T) {
 		before.Segments[0].KeepBatches([]*Batch{b}, cache)
 		b.Block(0, 5, &kernel.Dense{}, cache)
 		cache.Leave(before, made, func(int) bool { return test.own })
-		if before.Segments[0].Batches != nil || !cache.Has(budget) {
-			t.Errorf("%s: what was left is not idle", name)
-		}
+		arrowtest.True(t, before.Segments[0].Batches == nil && cache.Has(budget), "%s: what was left is not idle", name)
 		after := NewShare(4, &Part{Span: span})
 		after.Segments[0].counted = test.counted
 		cache.Return(after, test.made, false)
 		got := after.Segments[0].Batches
 		back := len(got) == 1 && got[0] == b
 		arrowtest.Equal(t, back, test.rows, "%s: the batches come back", name)
-		if cache.Has(budget) == test.rows {
-			t.Errorf("%s: the budget has all of its bytes, %v", name, test.rows)
-		}
+		arrowtest.True(t, cache.Has(budget) != test.rows, "%s: the budget has all of its bytes, %v", name, test.rows)
 		if test.rows {
 			_, block := got[0].Block(0, 5, &kernel.Dense{}, cache)
 			arrowtest.Equal(t, block, test.block, "%s: the block comes back", name)
 		}
 		after.Release(cache)
-		if !cache.Has(budget) || cache.Has(budget+1) {
-			t.Errorf("%s: the budget has not its bytes", name)
-		}
+		arrowtest.True(t, cache.Has(budget) && !cache.Has(budget+1), "%s: the budget has not its bytes", name)
 	}
 }
 
@@ -241,9 +231,7 @@ func TestIdleGoes(t *testing.T) {
 	if !comesBack(cache, 0) { // so offset 1 was used first
 		t.Error("what no run needed the memory of is gone")
 	}
-	if !cache.Has(n*bytes) || cache.Has(n*bytes+1) || !cache.tryReserve(1) {
-		t.Error("the memory of what is idle is not given")
-	}
+	arrowtest.True(t, cache.Has(n*bytes) && !cache.Has(n*bytes+1) && cache.tryReserve(1), "the memory of what is idle is not given")
 	for offset, want := range []bool{true, false, true, true} {
 		arrowtest.Equal(t, comesBack(cache, int64(offset)), want, "the batch at offset %d is stored", offset)
 	}
@@ -276,9 +264,7 @@ func TestGramMatricesStay(t *testing.T) {
 		t.Error("expected that the matrix that was used first goes, and the other stays")
 	}
 	cache.Drop(1)
-	if cache.Gram(1, "b") != nil || !cache.Has(40) {
-		t.Error("expected no matrix of a partition that was dropped")
-	}
+	arrowtest.True(t, cache.Gram(1, "b") == nil && cache.Has(40), "expected no matrix of a partition that was dropped")
 	once := NewRunCache(100)
 	if once.KeepGram(1, "a", record); once.Gram(1, "a") != nil || !once.Has(100) {
 		t.Error("expected no matrix of a run that is the only one")
