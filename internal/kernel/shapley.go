@@ -66,11 +66,11 @@ func (t ShapleyTree) Add(sums []float64, codes []uint8, groups, outputs int, scr
 		}
 		for out := range outputs {
 			sums := sums[(group*outputs+out)*places:][:places]
+			scores := all[2*t.Count*size+out*leaves*ShapleyRows:] // a leaf has the number of nodes in its index
 			if hasAVX2() {
-				scores := &all[2*t.Count*size+out*leaves*ShapleyRows] // a leaf has the number of nodes in its index
-				meanOfNodes(&sums[0], &means[0], scores, &reached[0], &t.Nodes[0].Passing[0][0], &t.Points[0], len(t.Nodes), t.Count, stride)
+				meanOfNodes(&sums[0], &means[0], &scores[0], &reached[0], &t.Nodes[0].Passing[0][0], &t.Points[0], len(t.Nodes), t.Count, stride)
 			} else {
-				t.mean(sums, means, t.Leaves[out*leaves:], reached)
+				t.mean(sums, means, scores, reached)
 			}
 		}
 	}
@@ -91,51 +91,57 @@ func (t ShapleyTree) check(columns, places, leaves int) {
 	}
 }
 
+// shapleyRows are the values of a group of rows.
+type shapleyRows = [ShapleyRows]float32
+
 // reach writes the effects of the nodes for a group of rows, and which part of the rows reaches them ((1 + points) × nodes × rows).
 func (t ShapleyTree) reach(reached []float32, codes []uint8) {
-	size := len(t.Nodes) * ShapleyRows
-	for i, node := range t.Nodes {
-		effects := reached[i*ShapleyRows:][:ShapleyRows]
+	size, stride := len(t.Nodes)*ShapleyRows, len(t.Points)/t.Count
+	for i := range t.Nodes {
+		node, effects := &t.Nodes[i], (*shapleyRows)(reached[i*ShapleyRows:])
 		for row, code := range codes[node.Column*ShapleyRows:][:ShapleyRows] {
-			var added [2]float32
-			for side, passing := range node.Passing {
-				if passing[code%8]<<(code/8)>>31 == 1 {
-					added[side] = node.Shares[1-side]
-				}
-			}
-			effects[row] = added[0] - added[1]
+			left, right := int32(node.Passing[0][code%8]<<(code/8))>>31, int32(node.Passing[1][code%8]<<(code/8))>>31 // −1: the row passes
+			effects[row] = node.Shares[0]*float32(right) - node.Shares[1]*float32(left)
 		}
-		for at := size; i > 0 && at < len(reached); at += size {
-			known := t.Points[(at/size-1)*len(t.Points)/t.Count+int(node.AbovePoints)]
-			above := reached[node.Above*ShapleyRows:]
-			for row, effect := range above[:ShapleyRows] {
-				reached[at+i*ShapleyRows+row] = (node.AboveShare + known*effect) * above[at+row]
+		above, share := reached[node.Above*ShapleyRows:], node.AboveShare
+		effects = (*shapleyRows)(above)
+		for point := 0; i > 0 && point < t.Count; point++ {
+			known := t.Points[point*stride+int(node.AbovePoints)]
+			from, to := (*shapleyRows)(above[(1+point)*size:]), (*shapleyRows)(reached[(1+point)*size+i*ShapleyRows:])
+			for row, effect := range effects {
+				to[row] = (share + known*effect) * from[row]
 			}
 		}
 	}
 }
 
-// mean writes the mean scores at the nodes (points × nodes × rows) for a group of rows, and adds to sums.
-func (t ShapleyTree) mean(sums []float64, means, leaves, reached []float32) {
-	size := len(t.Nodes) * ShapleyRows
-	score := func(node int32, point, row int) float32 {
-		if leaf := int(node) - len(t.Nodes); leaf >= 0 {
-			return leaves[leaf]
-		}
-		return means[point*size+int(node)*ShapleyRows+row]
-	}
+// mean writes the mean scores at the nodes (points × nodes × rows) for a group of rows, and adds to sums. scores are those of the leaves
+// (leaves × rows), which begin as far behind the first as the nodes.
+func (t ShapleyTree) mean(sums []float64, means, scores, reached []float32) {
+	size, stride := len(t.Nodes)*ShapleyRows, len(t.Points)/t.Count
 	for i := len(t.Nodes) - 1; i >= 0; i-- {
-		node := &t.Nodes[i]
-		for row, effect := range reached[i*ShapleyRows:][:ShapleyRows] {
-			sum := float32(0)
-			for point := range t.Count {
-				at, points := point*size+i*ShapleyRows+row, t.Points[point*len(t.Points)/t.Count+int(node.Points):]
-				right := score(node.Below[1], point, row)
-				difference := score(node.Below[0], point, row) - right
-				sum += difference * points[2] * reached[size+at]
-				means[at] = (node.Shares[0]+points[0]*effect)*difference + right
+		node, effects := &t.Nodes[i], (*shapleyRows)(reached[i*ShapleyRows:])
+		var below [2][]float32
+		var step [2]int // a leaf has the same score at all points
+		for side, index := range node.Below {
+			if below[side] = scores[index*ShapleyRows:]; int(index) < len(t.Nodes) {
+				below[side], step[side] = means[index*ShapleyRows:], size
 			}
-			sums[int(node.Place)*ShapleyRows+row] += float64(effect * sum)
+		}
+		var sum shapleyRows
+		for point := range t.Count {
+			left, right := (*shapleyRows)(below[0][point*step[0]:]), (*shapleyRows)(below[1][point*step[1]:])
+			at, points := point*size+i*ShapleyRows, t.Points[point*stride+int(node.Points):][:3]
+			to, above := (*shapleyRows)(means[at:]), (*shapleyRows)(reached[size+at:])
+			known, slope, share := points[0], points[2], node.Shares[0]
+			for row, effect := range effects {
+				difference := left[row] - right[row]
+				sum[row] += difference * slope * above[row]
+				to[row] = (share+known*effect)*difference + right[row]
+			}
+		}
+		for row, effect := range effects {
+			sums[int(node.Place)*ShapleyRows+row] += float64(effect * sum[row])
 		}
 	}
 }
