@@ -237,10 +237,32 @@ func (s *Stamps) Unit() (Unit, error) {
 	if len(found) == 2 && (s.min >= excelEpoch || s.fraction) {
 		return UnitExcel, nil
 	}
+	if len(found) == 1 && found[0] == UnitNanoseconds {
+		if err := s.checkTicks(); err != nil {
+			return "", err
+		}
+	}
 	if len(found) == 1 {
 		return found[0], nil
 	}
 	return "", s.undecided(found)
+}
+
+// The seconds before 1970 at which .NET and Windows begin to count ticks of 100 ns.
+const sinceYear1, since1601 = 62135596800, 11644473600
+
+// checkTicks returns an error if the numbers may be nanoseconds since 1970, but rather are ticks of 2000 to 2040: as nanoseconds, all of
+// them would be of a few months of 1990 or 1974.
+func (s *Stamps) checkTicks() error {
+	const from, to, perSecond, perMillisecond = 946684800, 2208988800, 1e7, 1e4
+	for name, epoch := range map[string]float64{".NET": sinceYear1, "Windows": since1601} {
+		if s.min >= (epoch+from)*perSecond && s.max <= (epoch+to)*perSecond {
+			return fmt.Errorf("the numbers from %.0f to %.0f are nanoseconds since 1970 of %s, or rather the ticks of %s, of 100 ns each: write "+
+				"(ticks − %.0f) / %.0f, which are milliseconds. If they are nanoseconds, set the unit under examples.times, as in "+
+				"{parts: [hour], unit: ns}", s.min, s.max, time.Unix(0, int64(s.min)).UTC().Format("2006-01"), name, epoch*perSecond, perMillisecond)
+		}
+	}
+	return nil
 }
 
 // undecided returns the error of a column whose numbers are of no unit, or of one of these.

@@ -292,6 +292,9 @@ func TestUnitsOfNumbers(t *testing.T) {
 		"86399 34200":                                                        "in no unit",
 		"-1262304000000 1119744000000":                                       "in no unit", // birthdays from 1930 in ms
 		"18300 39000":                                                        "in several units: days (2020-02-08 to 2076-10-11), excel (1950-02-06 to 2006-10-10)",
+		"638355968000000000 638700000000000000":                              "of 1990-03, or rather the ticks of .NET, of 100 ns each: write (ticks − 621355968000000000) / 10000, which",
+		"133444736000000000 133800000000000000":                              "of 1974-03, or rather the ticks of Windows, of 100 ns each: write (ticks − 116444736000000000) / 10000",
+		"638355968000000000 1793525415000000000":                             "ns",
 		"1e300":                                                              "in no unit",
 		"29531000":                                                           "in no unit", // minutes since 1970
 		"2460000.5":                                                          "in no unit", // Julian days
