@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -20,7 +20,7 @@ func TestKafkaJSONTopic(t *testing.T) { runKafkaPage(t, "docs/json-topic.md") }
 func TestKafkaProducers(t *testing.T) {
 	folder := runKafkaPage(t, "docs/producers.md")
 	var report schemas.Report
-	arrowtest.NoError(t, json.Unmarshal([]byte(read(t, filepath.Join(folder, "orchard.json"))), &report))
+	assert.NoError(t, json.Unmarshal([]byte(read(t, filepath.Join(folder, "orchard.json"))), &report))
 	if all := report.Rows + report.Splits["holdout"].Rows; all != 600 || report.TrainError != 0 {
 		t.Errorf("%d rows, train error %v, expected 600 rows without errors", all, report.TrainError)
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // All blocks of the page about exports work as they are written, also those in Python, which check what they read.
@@ -24,7 +24,7 @@ func TestPythonYourOwnData(t *testing.T) {
 
 // All blocks of the page about training in Python work as they are written, with the package of this repository.
 func TestPythonTraining(t *testing.T) {
-	packages := arrowtest.Must(filepath.Abs("python/src"))(t)
+	packages := assert.Must(filepath.Abs("python/src"))(t)
 	t.Setenv("PYTHONPATH", packages)
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	runPage(t, read(t, "docs/python.md"), interpreter(t))

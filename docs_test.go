@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 var (
@@ -83,7 +83,7 @@ func TestReadme(t *testing.T) {
 
 // Every link leads to a file of the repository, and to a heading of it.
 func TestLinks(t *testing.T) {
-	pages := arrowtest.Must(filepath.Glob("docs/*.md"))(t)
+	pages := assert.Must(filepath.Glob("docs/*.md"))(t)
 	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "bench/README.md", "python/README.md") {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			file := page
@@ -163,7 +163,7 @@ func TestYourOwnData(t *testing.T) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	return string(arrowtest.Must(os.ReadFile(file))(t))
+	return string(assert.Must(os.ReadFile(file))(t))
 }
 
 // Each metric that operators are told to act on has an alert.

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/pipeline"
 )
 
@@ -21,7 +21,7 @@ func TestMNISTStream(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var report pipeline.Retraining
-	arrowtest.NoError(t, json.Unmarshal([]byte(read(t, ".demo/stream.json")), &report))
+	assert.NoError(t, json.Unmarshal([]byte(read(t, ".demo/stream.json")), &report))
 	var alarms []int64 // the rows that were learnt before them
 	rows := int64(0)
 	for _, u := range report.Updates {

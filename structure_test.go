@@ -16,7 +16,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 const module = "github.com/stagewise/stagewise"
@@ -92,7 +92,7 @@ var rules = []struct {
 	{from: []string{"cmd/stagewise/telemetry"}, trees: append([]string{"pipeline", "model", "serve", "client", "cmd/stagewise/screen"}, verbs...),
 		allowed: []string{"pipeline/event", "pipeline/protocol"},
 		because: "logs and metrics are made of events: they ask nothing else"},
-	{trees: []string{"internal/oracle", "internal/arrowtest"},
+	{trees: []string{"internal/oracle", "internal/assert"},
 		because: "tests compare with definitions and count memory: the program computes with kernels"},
 	{not: []string{"internal/kafkalog", "ingest/format/typed", "examples"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
 		because: "the traps of kafka-go and of the embedded broker are known in one place"},
@@ -153,7 +153,7 @@ func TestStructure(t *testing.T) {
 	documented := map[string]bool{} // of each package, whether a file says what it is for
 	imports := map[string][]string{}
 	for _, file := range sources(t) {
-		parsed := arrowtest.Must(parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments))(t)
+		parsed := assert.Must(parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments))(t)
 		folder := path.Dir(filepath.ToSlash(file))
 		if slices.Contains([]string{"util", "utils", "common", "helpers", "manager"}, path.Base(folder)) {
 			t.Errorf("%s: a package is named for the one thing that it does", folder)
@@ -207,7 +207,7 @@ func sources(t *testing.T) []string {
 func files(t *testing.T, of func(name string) bool) []string {
 	t.Helper()
 	var files []string
-	arrowtest.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+	assert.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		switch name := entry.Name(); {
 		case err != nil:
 			return err
@@ -255,7 +255,7 @@ func TestVariantsAreNotAskedForByName(t *testing.T) {
 	parsed := map[string]*ast.File{}
 	positions := token.NewFileSet()
 	for _, file := range sources(t) {
-		f := arrowtest.Must(parser.ParseFile(positions, file, nil, parser.SkipObjectResolution))(t)
+		f := assert.Must(parser.ParseFile(positions, file, nil, parser.SkipObjectResolution))(t)
 		parsed[filepath.ToSlash(file)] = f
 	}
 	constants := map[string]string{} // of each name's constant, as package.Name, the name
@@ -464,11 +464,11 @@ var wellKnown = []string{"Error", "Unwrap", "Is", "String", "Read", "Write", "Cl
 func TestExportedIdentifiersHaveDocs(t *testing.T) {
 	packages, positions := map[string][]*ast.File{}, token.NewFileSet()
 	for _, file := range sources(t) {
-		parsed := arrowtest.Must(parser.ParseFile(positions, file, nil, parser.ParseComments))(t)
+		parsed := assert.Must(parser.ParseFile(positions, file, nil, parser.ParseComments))(t)
 		packages[path.Dir(filepath.ToSlash(file))] = append(packages[path.Dir(filepath.ToSlash(file))], parsed)
 	}
 	for folder, parsed := range packages {
-		p := arrowtest.Must(doc.NewFromFiles(positions, parsed, module+"/"+folder))(t)
+		p := assert.Must(doc.NewFromFiles(positions, parsed, module+"/"+folder))(t)
 		functions, values := p.Funcs, slices.Concat(p.Consts, p.Vars)
 		check := func(name, text string) {
 			if text == "" && ast.IsExported(name) {
@@ -517,7 +517,7 @@ func TestExportedNamesHaveUsersOutside(t *testing.T) {
 	exported, used := map[string]token.Position{}, map[string]bool{} // by folder.Name
 	positions := token.NewFileSet()
 	for _, file := range files(t, func(name string) bool { return strings.HasSuffix(name, ".go") }) {
-		parsed := arrowtest.Must(parser.ParseFile(positions, file, nil, parser.SkipObjectResolution))(t)
+		parsed := assert.Must(parser.ParseFile(positions, file, nil, parser.SkipObjectResolution))(t)
 		folder, names := path.Dir(filepath.ToSlash(file)), map[string]string{} // of each imported package of ours, its folder
 		for _, i := range parsed.Imports {
 			imported, _ := strconv.Unquote(i.Path.Value) // quoted, as it was parsed

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -78,7 +78,7 @@ func (m moments) check(t *testing.T, sum *Sum, relative float64) {
 			t.Fatalf("%s is %v, expected %d values", name, got.Shape, len(want[0]))
 		}
 		for i, v := range got.Data {
-			arrowtest.Near(t, v, want[0][i], relative*want[1][i], "%s[%d]", name, i)
+			assert.Near(t, v, want[0][i], relative*want[1][i], "%s[%d]", name, i)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestTilesKeepWhatOneFloat32Loses(t *testing.T) {
 	small.block.Data[0] = 1
 	messages := append(slices.Repeat([]message{m}, times), small)
 	sum := accumulated(&Accumulator{BLAS: kernel.Gonum()}, 1, 1, messages...)
-	arrowtest.Equal(t, sum.Field(statistics.FieldGram, 1)[0], times<<24+1, "the sum")
+	assert.Equal(t, sum.Field(statistics.FieldGram, 1)[0], times<<24+1, "the sum")
 }
 
 // A segment has nothing of the one before it, also if that was abandoned.
@@ -169,7 +169,7 @@ func TestEmptySegmentIsZeros(t *testing.T) {
 			}
 		}
 	}
-	arrowtest.Equal(t, len(sum.Tensors()), 1, "fields of an empty segment")
+	assert.Equal(t, len(sum.Tensors()), 1, "fields of an empty segment")
 }
 
 func TestExactAgainstFloat64(t *testing.T) {
@@ -237,7 +237,7 @@ func TestBlockIsGramMatrix(t *testing.T) {
 				}
 				sum := &Sum{Coverage: coverage.Coverage{Spans: coverage.Spans{{From: int64(segment), To: int64(segment) + 1}}}}
 				b.End(sum)
-				arrowtest.NoError(t, total.Merge(sum))
+				assert.NoError(t, total.Merge(sum))
 			}
 			block, _ := total.Tensors().Find(statistics.FieldBlock)
 			before := -1.0
@@ -249,13 +249,13 @@ func TestBlockIsGramMatrix(t *testing.T) {
 				before, want[place] = pairs[0], 0
 			}
 			for place, v := range want {
-				arrowtest.True(t, v == 0, "%d columns, ones %v: the value of place %d is missing", p, ones, place)
+				assert.True(t, v == 0, "%d columns, ones %v: the value of place %d is missing", p, ones, place)
 			}
 		}
 	}
 	misshapen := NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldBlock, []float64{1})})
 	well := NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Matrix(statistics.FieldBlock, 1, 2, []float64{1, 2})})
-	arrowtest.Fails(t, well.Merge(misshapen), new(*wire.ShapeError))
+	assert.Fails(t, well.Merge(misshapen), new(*wire.ShapeError))
 }
 
 // Moments about the mean of the first message keep the variance of a column whose mean is 10,000 times its deviation. About
@@ -282,7 +282,7 @@ func TestMomentsOfAColumnFarFromZero(t *testing.T) {
 		shifted := sum.Field(statistics.FieldCross, 1, 1)[0] / n
 		for name, square := range map[string]float64{"squares": sum.Field(statistics.FieldSquares, 1)[0],
 			"gram": sum.Field(statistics.FieldGram, 1)[0]} {
-			arrowtest.Near(t, square/n-shifted*shifted, want, 1e-5, "about %v the variance from %s", shift, name)
+			assert.Near(t, square/n-shifted*shifted, want, 1e-5, "about %v the variance from %s", shift, name)
 		}
 	}
 }
@@ -319,7 +319,7 @@ func TestSample(t *testing.T) {
 				total.Merge(&split[i])
 			}
 			again := &Sample{}
-			arrowtest.NoError(t, again.MergeRecord(total.Record(wire.Identity{}), nil))
+			assert.NoError(t, again.MergeRecord(total.Record(wire.Identity{}), nil))
 			for _, s := range []*Sample{total, again} {
 				if got := s.Rows(); !slices.Equal(got.Data, want) || got.Rows != min(n, SampleRows) {
 					t.Fatalf("the sample has %d rows of %d, or not those of the smallest hashes", got.Rows, n)
@@ -345,6 +345,6 @@ func TestSampleOfOtherWidth(t *testing.T) {
 	if err := narrow.MergeRecord(wide.Record(wire.Identity{}), nil); !errors.As(err, &shape) {
 		t.Errorf("error %v", err)
 	}
-	arrowtest.Equal(t, narrow.Rows().Data, []float32{1}, "rows")
-	arrowtest.NoError(t, narrow.MergeRecord((&Sample{}).Record(wire.Identity{}), nil))
+	assert.Equal(t, narrow.Rows().Data, []float32{1}, "rows")
+	assert.NoError(t, narrow.MergeRecord((&Sample{}).Record(wire.Identity{}), nil))
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -103,7 +103,7 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 				quality.ECE += math.Abs(b[0]-b[1]) / want.Weight
 			}
 			near := func(what string, got, want float64) {
-				arrowtest.Near(t, got, want, 1e-9*(1+want), "%d classes, %v: %s", k, split, what)
+				assert.Near(t, got, want, 1e-9*(1+want), "%d classes, %v: %s", k, split, what)
 			}
 			got, q := statistics.LossesOf(sum.Tensors())[split], sum.QualityOf(split, k)
 			near("weight", got.Weight, want.Weight)
@@ -115,7 +115,7 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 			near("calibration error", q.ECE, quality.ECE)
 			for c, row := range confusion {
 				for d, n := range row {
-					arrowtest.Equal(t, q.Confusion[c][d], n, "rows of class %d that are predicted as %d", c, d)
+					assert.Equal(t, q.Confusion[c][d], n, "rows of class %d that are predicted as %d", c, d)
 				}
 			}
 		}
@@ -158,8 +158,8 @@ func TestOverflow(t *testing.T) {
 	sum.AddLosses(rows, []float32{0.5, nan, nan}, []int32{0, 0, 0}, probabilities)
 	sum.AddQuality(rows, probabilities, []int32{0, 0, 0})
 	losses := statistics.LossesOf(sum.Tensors())
-	arrowtest.Equal(t, losses[examples.Train], statistics.Losses{Weight: 1, Rows: 2, Loss: 0.5}, "the training rows")
-	arrowtest.True(t, math.IsNaN(losses[examples.Test].Loss), "the test rows are %+v", losses[examples.Test])
+	assert.Equal(t, losses[examples.Train], statistics.Losses{Weight: 1, Rows: 2, Loss: 0.5}, "the training rows")
+	assert.True(t, math.IsNaN(losses[examples.Test].Loss), "the test rows are %+v", losses[examples.Test])
 	if q := sum.QualityOf(examples.Train, 2); math.Abs(q.LogLoss-math.Ln2) > 1e-12 || math.Abs(q.Brier-0.25) > 1e-12 {
 		t.Errorf("the training rows' quality is %+v", q)
 	}
@@ -171,7 +171,7 @@ func TestResidual(t *testing.T) {
 	sum := &Sum{}
 	sum.AddResidual(residual.Slice(0, 3), []float32{2, 0, 0.5})
 	sum.AddResidual(residual.Slice(3, 4), []float32{0})
-	arrowtest.Equal(t, sum.Field(statistics.FieldResidual, 2), []float64{2*25 + 0.5*0.25, 4.25}, "the sums")
+	assert.Equal(t, sum.Field(statistics.FieldResidual, 2), []float64{2*25 + 0.5*0.25, 4.25}, "the sums")
 }
 
 // Distances are those of their definitions, in the units of the numbers, over two messages. Rows without weight or numbers count nowhere.
@@ -205,8 +205,8 @@ func TestDistances(t *testing.T) {
 	if d := each[0]; math.Abs(d.RMSE-want.RMSE) > 1e-9 || math.Abs(d.MAE-want.MAE) > 1e-9 || math.Abs(d.R2-want.R2) > 1e-9 {
 		t.Errorf("%+v, expected %+v", d, want)
 	}
-	arrowtest.Equal(t, each[1], statistics.Distances{R2: 1}, "distances without an error")
-	arrowtest.True(t, math.Abs(all.RMSE-want.RMSE/2) <= 1e-9 && math.Abs(all.R2-(want.R2+1)/2) <= 1e-9, "the means are %+v", all)
+	assert.Equal(t, each[1], statistics.Distances{R2: 1}, "distances without an error")
+	assert.True(t, math.Abs(all.RMSE-want.RMSE/2) <= 1e-9 && math.Abs(all.R2-(want.R2+1)/2) <= 1e-9, "the means are %+v", all)
 	if all, each := sum.DistancesOf(examples.Test, []float32{10, 1}); all != nil || each != nil {
 		t.Errorf("a split without rows has %+v", all)
 	}
@@ -279,7 +279,7 @@ func TestTemperatureOfHoldoutRows(t *testing.T) {
 		weight += w
 	}
 	want /= weight
-	arrowtest.Near(t, loss, want, 1e-5, "loss")
+	assert.Near(t, loss, want, 1e-5, "loss")
 }
 
 // Without holdout rows, or with scores that overflow, there is no temperature.

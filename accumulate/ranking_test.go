@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -33,7 +33,7 @@ func TestGrid(t *testing.T) {
 			at := float32(g.edge(b))
 			probabilities = append(probabilities, at, math.Nextafter32(at, 0), math.Nextafter32(at, 1))
 		}
-		arrowtest.Equal(t, g.edge(g.bins()/2), 0.5, "the middle")
+		assert.Equal(t, g.edge(g.bins()/2), 0.5, "the middle")
 		for _, p := range probabilities {
 			bin := g.bin(p)
 			if bin < 0 || bin >= g.bins() {
@@ -185,7 +185,7 @@ func TestRankingOfParts(t *testing.T) {
 			part := &Sum{Coverage: coverage.Coverage{Spans: coverage.Spans{{Partition: i, From: 0, To: 1}}}}
 			part.AddRanking(p.Rows.Slice(cut, to), p.probabilities.Slice(cut, to), p.class[cut:to], 0.25)
 			part.Pack()
-			arrowtest.NoError(t, merged.Merge(part))
+			assert.NoError(t, merged.Merge(part))
 		}
 		if !reflect.DeepEqual(merged.Tensors(), whole.Tensors()) {
 			t.Errorf("%d classes: the sums of parts are not those of the whole", k)
@@ -208,7 +208,7 @@ func TestMeasuresOfClasses(t *testing.T) {
 	near := func(what string, got, want []float64) {
 		t.Helper()
 		for c := range want {
-			arrowtest.Near(t, got[c], want[c], 1e-12, "%s of class %d", what, c)
+			assert.Near(t, got[c], want[c], 1e-12, "%s of class %d", what, c)
 		}
 	}
 	near("precision", m.Precision, []float64{3 / 3.5, 1.0 / 3, 0})
@@ -216,7 +216,7 @@ func TestMeasuresOfClasses(t *testing.T) {
 	near("F1", m.F1, []float64{0.8, 4.0 / 9, 0})
 	near("balanced error", []float64{*m.BalancedError}, []float64{100 * (1 - (0.75+2.0/3)/3)})
 	near("error of the commonest class", []float64{*m.MajorityError}, []float64{100 * (1 - 1.5/6.5)})
-	arrowtest.Equal(t, sum.MajorityOf(3), 1, "the commonest training class")
+	assert.Equal(t, sum.MajorityOf(3), 1, "the commonest training class")
 	if m := sum.MeasuresOf(examples.Train, 3); m.AUC != nil || *m.MajorityError != 0 {
 		t.Errorf("rows of one class have %+v", m)
 	}
@@ -261,7 +261,7 @@ func TestThreshold(t *testing.T) {
 	}
 	exact := &Sum{}
 	exact.AddRanking(p.Rows, p.probabilities, p.class, 0.3)
-	arrowtest.Equal(t, exact.DecisionAt(examples.Test, 0.3), decide(0.3), "the decision at 0.3 by the sums, and by the rows")
+	assert.Equal(t, exact.DecisionAt(examples.Test, 0.3), decide(0.3), "the decision at 0.3 by the sums, and by the rows")
 	if threshold, ok := sum.ThresholdOf(examples.Holdout, func(statistics.Decision) float64 { return 0 }); ok || threshold != 0.5 {
 		t.Errorf("the threshold of no rows is %v", threshold)
 	}

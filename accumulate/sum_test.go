@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -53,7 +53,7 @@ func clone(s *Sum) *Sum {
 func mustMerge(t *testing.T, into *Sum, sums ...*Sum) *Sum {
 	t.Helper()
 	for _, s := range sums {
-		arrowtest.NoError(t, into.Merge(clone(s)))
+		assert.NoError(t, into.Merge(clone(s)))
 	}
 	return into
 }
@@ -95,7 +95,7 @@ func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
 		for _, name := range []string{statistics.FieldCross, statistics.FieldGram} {
 			a, b := got.Field(name, 3, 2), want.Field(name, 3, 2)
 			for i, size := range magnitudes(sums, name) {
-				arrowtest.Near(t, a[i], b[i], 1e-14*size, "seed %d: %s[%d], and in order", seed, name, i)
+				assert.Near(t, a[i], b[i], 1e-14*size, "seed %d: %s[%d], and in order", seed, name, i)
 			}
 		}
 		again := mustMerge(t, &Sum{}, sums...)
@@ -167,12 +167,12 @@ func TestFields(t *testing.T) {
 	if _, ok := s.Take(statistics.FieldCross); ok {
 		t.Error("a field was taken twice")
 	}
-	arrowtest.Equal(t, s.Field(statistics.FieldCross, 2, 2), []float64{0, 0, 0, 0}, "an absent field")
+	assert.Equal(t, s.Field(statistics.FieldCross, 2, 2), []float64{0, 0, 0, 0}, "an absent field")
 	if again := NewSum(s.Coverage, s.Tensors()); !again.Same(s.Coverage) || len(again.Tensors()) != 1 {
 		t.Errorf("the sum of its own tensors is %+v", again)
 	}
 	defer func() {
-		arrowtest.True(t, recover() != nil, "a field was returned in another shape")
+		assert.True(t, recover() != nil, "a field was returned in another shape")
 	}()
 	s.Field(statistics.FieldCross, 3)
 }
@@ -210,13 +210,13 @@ func TestParts(t *testing.T) {
 		part.Field("a", 2)[1]++
 		part.Field("b", 1)[0] = float64(i)
 		one.SetPart("part", part)
-		arrowtest.NoError(t, sum.Merge(one))
+		assert.NoError(t, sum.Merge(one))
 	}
 	part := sum.Part("part")
 	if got := part.Field("a", 2); !slices.Equal(got, []float64{0, 3}) || part.Field("b", 1)[0] != 3 || len(part.Tensors()) != 2 {
 		t.Errorf("the part is %v", part.Tensors())
 	}
-	arrowtest.Equal(t, sum.Field("a", 2), []float64{3, 0}, "the field beside it")
+	assert.Equal(t, sum.Field("a", 2), []float64{3, 0}, "the field beside it")
 	if none := sum.Part("other"); len(none.Tensors()) > 0 {
 		t.Errorf("a part that was not set is %v", none.Tensors())
 	}

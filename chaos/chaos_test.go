@@ -19,7 +19,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -54,7 +54,7 @@ func through(p *proxy) (client, broker net.Conn) {
 
 func send(t *testing.T, c net.Conn, frame []byte) {
 	t.Helper()
-	arrowtest.Must(c.Write(frame))(t)
+	assert.Must(c.Write(frame))(t)
 }
 
 func expect(t *testing.T, c net.Conn, frame []byte) {
@@ -74,7 +74,7 @@ func passes(t *testing.T, from, to net.Conn, frame []byte) {
 		sent <- err
 	}()
 	expect(t, to, frame)
-	arrowtest.NoError(t, <-sent)
+	assert.NoError(t, <-sent)
 }
 
 func expectBroken(t *testing.T, c net.Conn) {
@@ -93,7 +93,7 @@ func TestFramesPass(t *testing.T) {
 			passes(t, client, broker, request(produceKey, uint32(i), content))
 			passes(t, broker, client, answer(uint32(i), content))
 		}
-		arrowtest.Equal(t, time.Since(began), 0, "time that was taken")
+		assert.Equal(t, time.Since(began), 0, "time that was taken")
 		broker.Close()
 		expectBroken(t, client)
 		p.group.Wait()
@@ -109,7 +109,7 @@ func TestDelay(t *testing.T) {
 			began := time.Now()
 			passes(t, client, broker, request(fetchKey, 1, "which"))
 			passes(t, broker, client, answer(1, "this"))
-			arrowtest.Equal(t, time.Since(began), 2*latency, "the round trip")
+			assert.Equal(t, time.Since(began), 2*latency, "the round trip")
 		}
 		// A reset does not wait for delayed frames.
 		p.Delay(time.Hour)
@@ -118,7 +118,7 @@ func TestDelay(t *testing.T) {
 		p.Reset()
 		expectBroken(t, broker)
 		p.group.Wait()
-		arrowtest.Equal(t, time.Since(began), 0, "the time of a reset")
+		assert.Equal(t, time.Since(began), 0, "the time of a reset")
 	})
 }
 
@@ -128,12 +128,12 @@ func TestResetBreaksEveryConnection(t *testing.T) {
 		client, broker := through(p)
 		otherClient, otherBroker := through(p)
 		synctest.Wait()
-		arrowtest.Equal(t, p.Reset(), 2, "connections")
+		assert.Equal(t, p.Reset(), 2, "connections")
 		for _, c := range []net.Conn{client, broker, otherClient, otherBroker} {
 			expectBroken(t, c)
 		}
 		p.group.Wait()
-		arrowtest.Equal(t, p.Reset(), 0, "connections that are left")
+		assert.Equal(t, p.Reset(), 0, "connections that are left")
 		client, broker = through(p)
 		passes(t, client, broker, request(fetchKey, 1, ""))
 		client.Close()
@@ -165,17 +165,17 @@ func TestLostAnswer(t *testing.T) {
 
 // On sockets, clients see a reset connection, also when the broker is down; after Close nothing listens.
 func TestProxyOnSockets(t *testing.T) {
-	broker := arrowtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := arrowtest.Must(newProxy())(t)
+	broker := assert.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	p := assert.Must(newProxy())(t)
 	p.Serve(func() (net.Conn, error) { return net.Dial("tcp", broker.Addr().String()) })
-	client := arrowtest.Must(net.Dial("tcp", p.Addr()))(t)
+	client := assert.Must(net.Dial("tcp", p.Addr()))(t)
 	defer client.Close()
-	accepted := arrowtest.Must(broker.Accept())(t)
+	accepted := assert.Must(broker.Accept())(t)
 	defer accepted.Close()
 	send(t, client, request(fetchKey, 1, "which"))
 	expect(t, accepted, request(fetchKey, 1, "which"))
-	arrowtest.Equal(t, p.Reset(), 1, "connections")
-	arrowtest.MustFail(client.Read(make([]byte, 1)))(t, syscall.ECONNRESET)
+	assert.Equal(t, p.Reset(), 1, "connections")
+	assert.MustFail(client.Read(make([]byte, 1)))(t, syscall.ECONNRESET)
 	broker.Close()
 	if c, err := net.Dial("tcp", p.Addr()); err == nil { // Dial may see the reset already
 		expectBroken(t, c)
@@ -219,7 +219,7 @@ func TestScheduleLaws(t *testing.T) {
 		if early < minFaults || len(faults) > maxFaults+1 {
 			t.Errorf("seed %d: %d faults, %d before the last record", seed, len(faults), early)
 		}
-		arrowtest.True(t, brokers <= 1, "seed %d: brokers fail %d times", seed, brokers)
+		assert.True(t, brokers <= 1, "seed %d: brokers fail %d times", seed, brokers)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestSchedulesReachEverything(t *testing.T) {
 			if k.weight == 0 || at == records && k.kind.ofBrokers() { // the run would end before the broker's failure has an effect
 				continue
 			}
-			arrowtest.True(t, seen[where{k.kind, at}] != 0, "%s never comes in part %d", k.kind, at)
+			assert.True(t, seen[where{k.kind, at}] != 0, "%s never comes in part %d", k.kind, at)
 		}
 	}
 	if longStops < seeds/10 || killed < seeds/2 {
@@ -280,12 +280,12 @@ func TestCheckVersions(t *testing.T) {
 
 func TestSameVersions(t *testing.T) {
 	want := []version{{1, false, "[0]", "a"}, {2, true, "[1]", "b"}}
-	arrowtest.NoError(t, sameVersions(want, []version{want[0], want[1]}))
+	assert.NoError(t, sameVersions(want, []version{want[0], want[1]}))
 	for name, got := range map[string][]version{
 		"missing": want[:1], "more": {want[0], want[1], {3, true, "[2]", "c"}}, "digest": {want[0], {2, true, "[1]", "c"}},
 		"spans": {want[0], {2, true, "[2]", "b"}}, "kind": {want[0], {2, false, "[1]", "b"}}, "none": nil,
 	} {
-		arrowtest.True(t, sameVersions(want, got) != nil, "%s: not seen", name)
+		assert.True(t, sameVersions(want, got) != nil, "%s: not seen", name)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestCompare(t *testing.T) {
 		"loss":      func(r *schemas.Report) { r.Stages[0].TrainLoss = 0.51 },
 		"confusion": func(r *schemas.Report) { r.Splits["train"].Confusion[0][1] = 1 },
 	} {
-		arrowtest.True(t, compare(base, of(change)) != nil, "compare does not see another %s", name)
+		assert.True(t, compare(base, of(change)) != nil, "compare does not see another %s", name)
 	}
 }
 
@@ -337,16 +337,16 @@ func TestCircumstances(t *testing.T) {
 			}
 			if f.kind == electBehind {
 				elected++
-				arrowtest.True(t, f.lasts >= minBehind && f.lasts <= maxBehind && f.at < records*2/3, "seed %d: %v", seed, f)
+				assert.True(t, f.lasts >= minBehind && f.lasts <= maxBehind && f.at < records*2/3, "seed %d: %v", seed, f)
 			}
 			if f.kind.ofBrokers() {
 				brokers++
 			}
 		}
-		arrowtest.True(t, elected > 0 == in.behind && brokers <= 1, "seed %d: %+v with %v", seed, in, faults)
+		assert.True(t, elected > 0 == in.behind && brokers <= 1, "seed %d: %+v with %v", seed, in, faults)
 	}
 	for _, k := range []kind{skewClocks, electBehind} {
-		arrowtest.True(t, counts[k] >= seeds/10, "%s comes in %d of %d chains", k, counts[k], seeds)
+		assert.True(t, counts[k] >= seeds/10, "%s comes in %d of %d chains", k, counts[k], seeds)
 	}
 }
 
@@ -355,7 +355,7 @@ func shell(t *testing.T, script string) *fleet {
 	t.Helper()
 	folder := t.TempDir()
 	program := folder + "/program"
-	arrowtest.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	assert.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	f := newFleet(folder, program, "", nil, map[role]int{})
 	t.Cleanup(f.close)
 	return f
@@ -363,14 +363,14 @@ func shell(t *testing.T, script string) *fleet {
 
 func started(t *testing.T, f *fleet) *process {
 	t.Helper()
-	arrowtest.NoError(t, f.start(worker))
+	assert.NoError(t, f.start(worker))
 	all := f.all(worker)
 	return all[len(all)-1]
 }
 
 func TestProcessesThatEndOnTheirOwnAreReported(t *testing.T) {
 	f := shell(t, "exit 3")
-	arrowtest.NoError(t, f.start(worker))
+	assert.NoError(t, f.start(worker))
 	if p := <-f.unexpected; p.err == nil || len(f.all(worker)) != 0 {
 		t.Errorf("%v, %d are left", p.err, len(f.all(worker)))
 	}
@@ -381,13 +381,13 @@ func TestHeldProcesses(t *testing.T) {
 	f := shell(t, "while :; do :; done")
 	p := started(t, f)
 	p.hold()
-	arrowtest.True(t, f.take(worker, 0) == nil, "take returns a held process")
+	assert.True(t, f.take(worker, 0) == nil, "take returns a held process")
 	p.release()
-	arrowtest.True(t, f.take(worker, 0) == p, "take does not return a released process")
+	assert.True(t, f.take(worker, 0) == p, "take does not return a released process")
 	p.hold()
 	f.kill(p)
 	p.release() // the process has ended
-	arrowtest.Equal(t, len(f.unexpected), 0, "killed processes that are reported")
+	assert.Equal(t, len(f.unexpected), 0, "killed processes that are reported")
 }
 
 func TestLeaving(t *testing.T) {
@@ -398,7 +398,7 @@ func TestLeaving(t *testing.T) {
 		f := shell(t, script)
 		p := started(t, f)
 		for ready := false; !ready; {
-			content := arrowtest.Must(os.ReadFile(p.log))(t)
+			content := assert.Must(os.ReadFile(p.log))(t)
 			ready = len(content) > 0
 		}
 		err := f.leave(p)
@@ -411,20 +411,20 @@ func TestLeaving(t *testing.T) {
 // watched returns a client of a pipeline on an embedded broker, which has a run, and a watch of what comes.
 func watched(t *testing.T) (*protocol.Client, *watch) {
 	t.Helper()
-	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
-	t.Cleanup(func() { arrowtest.NoError(t, log.Close()) })
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
+	t.Cleanup(func() { assert.NoError(t, log.Close()) })
 	client := protocol.NewClient(log, "test", nil)
 	for _, topic := range []string{client.Topics.Plans, client.Topics.Weights} {
-		arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}))
+		assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}))
 	}
 	publish(t, client, client.Topics.Plans, planOf(t, 1)...)
-	w := arrowtest.Must(newWatch(t.Context(), log, "test"))(t)
+	w := assert.Must(newWatch(t.Context(), log, "test"))(t)
 	return client, w
 }
 
 func publish(t *testing.T, client *protocol.Client, topic string, messages ...wire.Message) {
 	t.Helper()
-	arrowtest.Must(client.Log.Append(t.Context(), topic, 0, messages...))(t)
+	assert.Must(client.Log.Append(t.Context(), topic, 0, messages...))(t)
 }
 
 func plan(seed uint64) *schemas.Plan {
@@ -438,7 +438,7 @@ func plan(seed uint64) *schemas.Plan {
 
 func planOf(t *testing.T, seed uint64) []wire.Message {
 	t.Helper()
-	messages := arrowtest.Must(plan(seed).Messages())(t)
+	messages := assert.Must(plan(seed).Messages())(t)
 	return messages
 }
 
@@ -484,8 +484,8 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	publish(t, client, weights, record(schemas.KindWeights, 2, 0, 2, final))
 	await(3)
 	publish(t, client, client.Topics.Plans, ended(1, schemas.Done, 1), ended(2, schemas.Failed, 0))
-	arrowtest.True(t, !w.await(t.Context(), 9), "await returns true after the end of the run")
-	arrowtest.NoError(t, following.Wait())
+	assert.True(t, !w.await(t.Context(), 9), "await returns true after the end of the run")
+	assert.NoError(t, following.Wait())
 	if run, end := w.state(); end.State != schemas.Failed || run != plan(2).Run() {
 		t.Errorf("run %s, %+v", run, end)
 	}

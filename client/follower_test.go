@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -28,8 +28,8 @@ import (
 // follow follows until the end of the test.
 func follow(t testing.TB, o Options) *Follower {
 	t.Helper()
-	f := arrowtest.Must(Follow(t.Context(), o))(t)
-	t.Cleanup(func() { arrowtest.NoError(t, f.Close()) })
+	f := assert.Must(Follow(t.Context(), o))(t)
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
 	return f
 }
 
@@ -64,7 +64,7 @@ func awaitStatus(t testing.TB, f *Follower, is func(Status) bool) Status {
 		if s := f.Status(); is(s) {
 			return s
 		}
-		arrowtest.NoError(t, protocol.Pause(t.Context(), time.Millisecond))
+		assert.NoError(t, protocol.Pause(t.Context(), time.Millisecond))
 	}
 }
 
@@ -121,7 +121,7 @@ func TestFollowedModelIsTheVersion(t *testing.T) {
 		}
 		number := p.publish()
 		await(t, f, number)
-		whole := arrowtest.Must(p.Model(t.Context(), fmt.Sprint(number)))(t)
+		whole := assert.Must(p.Model(t.Context(), fmt.Sprint(number)))(t)
 		row, got, want := []float32{1, 2, 3}, make([]float32, 2), make([]float32, 2)
 		if f.Model().Predict(row, got) != whole.Predict(row, want) || got[0] != want[0] || f.Model().Digest() != whole.Digest() {
 			t.Errorf("version %d predicts %v, read by itself %v", number, got, want)
@@ -137,7 +137,7 @@ func TestFollowOneVersion(t *testing.T) {
 	f := follow(t, o)
 	p.publish()
 	s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
-	arrowtest.True(t, errors.As(s.Err, new(*protocol.NoVersionError)) && s.Version == 0, "the status is %+v", s)
+	assert.True(t, errors.As(s.Err, new(*protocol.NoVersionError)) && s.Version == 0, "the status is %+v", s)
 	p.publish()
 	await(t, f, 2)
 	byRun := o
@@ -173,16 +173,16 @@ func TestDamagedVersionIsNotOffered(t *testing.T) {
 				}
 				p.publish()
 				s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
-				arrowtest.Equal(t, s.Version, 1, "%s: the follower's version", kind)
+				assert.Equal(t, s.Version, 1, "%s: the follower's version", kind)
 				late := follow(t, p.options(cluster)) // as a server that starts now
 				await(t, late, 1)
 				s = awaitStatus(t, late, func(s Status) bool { return s.Err != nil })
-				arrowtest.Equal(t, s.Version, 1, "%s: the version of a follower that starts", kind)
+				assert.Equal(t, s.Version, 1, "%s: the version of a follower that starts", kind)
 				p.damage = nil
 				p.publish()
 				await(t, f, 3)
 				s = awaitStatus(t, f, func(s Status) bool { return s.Err == nil })
-				arrowtest.Equal(t, s.Version, 3, "%s: the follower's version", kind)
+				assert.Equal(t, s.Version, 3, "%s: the follower's version", kind)
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestFollowerOutlivesTrouble(t *testing.T) {
 		t.Errorf("stale: %v; the status is %+v", err, s)
 	}
 	p.publish()
-	arrowtest.Equal(t, version(f), 1, "the follower's version")
+	assert.Equal(t, version(f), 1, "the follower's version")
 	outage.Remove()
 	await(t, f, 2)
 	awaitStatus(t, f, func(s Status) bool { return s.Silence < o.MaxSilence && s.Err == nil })
@@ -220,8 +220,8 @@ func TestFollowerListsAnew(t *testing.T) {
 	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: p.Topics.Plans, Err: kerr.NotLeaderForPartition, Count: -1})
 	awaitStatus(t, f, func(s Status) bool { return s.Silence > o.MaxSilence })
 	_, end, err := p.Client.Log.Bounds(t.Context(), p.Topics.Plans, 0)
-	arrowtest.NoError(t, err)
-	arrowtest.NoError(t, p.Client.Log.DeleteBefore(t.Context(), p.Topics.Plans, 0, end))
+	assert.NoError(t, err)
+	assert.NoError(t, p.Client.Log.DeleteBefore(t.Context(), p.Topics.Plans, 0, end))
 	outage.Remove()
 	await(t, f, 0)
 	p.number = 7
@@ -234,11 +234,11 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a long test")
 	}
-	cluster := arrowtest.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	cluster := assert.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	defer cluster.Close()
-	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalogOptions(cluster)))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalogOptions(cluster)))(t)
 	defer log.Close()
-	f := arrowtest.Must(FollowOn(t.Context(), log, Options{Name: "p", MaxSilence: 40 * time.Millisecond}))(t)
+	f := assert.Must(FollowOn(t.Context(), log, Options{Name: "p", MaxSilence: 40 * time.Millisecond}))(t)
 	defer f.Close()
 	s := awaitStatus(t, f, func(s Status) bool { return errors.As(s.Err, new(*protocol.NoPipelineError)) })
 	if s.Version != 0 || f.Stale() == nil || !strings.HasPrefix(f.Stale().Error(), "there is no version: read p.plans: unknown topic") {
@@ -249,7 +249,7 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 		p.publish()
 		p.publish()
 		await(t, f, 2)
-		arrowtest.NoError(t, p.delete())
+		assert.NoError(t, p.delete())
 		awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
 	}
 }
@@ -272,7 +272,7 @@ func TestPipelineThatIsNotThere(t *testing.T) {
 			t.Errorf("got %v, expected %s", err, want)
 		}
 	}
-	arrowtest.MustFail(os.Stat(dir))(t, os.ErrNotExist)
+	assert.MustFail(os.Stat(dir))(t, os.ErrNotExist)
 	f := follow(t, p.options(cluster))
 	p.publish()
 	await(t, f, 1)
@@ -304,7 +304,7 @@ func TestStale(t *testing.T) {
 		if err := f.Stale(); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
 			t.Errorf("after %v: %v, expected %q", c.elapsed, err, c.want)
 		}
-		arrowtest.NoError(t, f.Close())
+		assert.NoError(t, f.Close())
 	}
 }
 
@@ -340,6 +340,6 @@ func TestFollowerKeepsOneModel(t *testing.T) {
 			alive++
 		}
 	}
-	arrowtest.True(t, alive <= 1, "%d models are alive, expected that of the newest version", alive)
+	assert.True(t, alive <= 1, "%d models are alive, expected that of the newest version", alive)
 	runtime.KeepAlive(f)
 }

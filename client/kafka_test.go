@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
@@ -23,7 +23,7 @@ func TestKafkaOffersSoon(t *testing.T) {
 	o := Options{Name: fmt.Sprintf("test-%d", time.Now().UnixNano()), Brokers: strings.Split(addresses, ",")}
 	p := largeVersions(newPublisherOf(t, kafkalog.Options{Brokers: o.Brokers}, o.Name))
 	defer func() {
-		arrowtest.NoError(t, p.delete())
+		assert.NoError(t, p.delete())
 	}()
 	f := follow(t, o)
 	var took []time.Duration
@@ -41,7 +41,7 @@ func TestKafkaOffersSoon(t *testing.T) {
 	slices.Sort(took)
 	median := took[len(took)/2]
 	t.Logf("a version is offered after %v (median), %v at most", median, took[len(took)-1])
-	arrowtest.True(t, median <= 200*time.Millisecond, "a version is offered after %v, expected at most 200ms", median)
+	assert.True(t, median <= 200*time.Millisecond, "a version is offered after %v, expected at most 200ms", median)
 }
 
 // largeVersions makes the versions of a publisher ten blocks of 1024 features of 50 inputs, with ten classes.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
@@ -40,7 +40,7 @@ type publisher struct {
 // brokers starts a cluster of one broker, with the topics of a pipeline, and returns a publisher on it.
 func brokers(t testing.TB) (*publisher, *kfake.Cluster) {
 	t.Helper()
-	cluster := arrowtest.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	cluster := assert.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	return newPublisher(t, kafkalog.Options{Brokers: cluster.ListenAddrs()}), cluster
 }
@@ -53,8 +53,8 @@ func newPublisher(t testing.TB, o kafkalog.Options) *publisher {
 
 func newPublisherOf(t testing.TB, o kafkalog.Options, name string) *publisher {
 	t.Helper()
-	log := arrowtest.Must(kafkalog.Open(t.Context(), o))(t)
-	t.Cleanup(func() { arrowtest.NoError(t, log.Close()) })
+	log := assert.Must(kafkalog.Open(t.Context(), o))(t)
+	t.Cleanup(func() { assert.NoError(t, log.Close()) })
 	topics := protocol.TopicsOf(name)
 	if err := log.Create(t.Context(), kafkalog.Topic{Name: topics.Plans, Partitions: 1}, kafkalog.Topic{Name: topics.Versions, Partitions: 1},
 		kafkalog.Topic{Name: topics.Examples, Partitions: 1}); err != nil {
@@ -71,7 +71,7 @@ func (p *publisher) options(cluster *kfake.Cluster) Options {
 
 func (p *publisher) append(topic string, messages ...wire.Message) {
 	p.Helper()
-	arrowtest.Must(p.Client.Log.Append(p.Context(), topic, 0, messages...))(p.TB)
+	assert.Must(p.Client.Log.Append(p.Context(), topic, 0, messages...))(p.TB)
 }
 
 // plan returns the plan of the next version.
@@ -120,10 +120,10 @@ func (p *publisher) write() *schemas.Place {
 	}
 	p.number++
 	p.last = plan.Run()
-	messages := arrowtest.Must(plan.Messages())(p.TB)
+	messages := assert.Must(plan.Messages())(p.TB)
 	p.append(p.Topics.Plans, messages...)
 	manifest, records := p.version(plan)
-	place := arrowtest.Must(p.publishRecords(manifest, records))(p.TB)
+	place := assert.Must(p.publishRecords(manifest, records))(p.TB)
 	p.places[place.Version] = *place
 	return place
 }
@@ -183,7 +183,7 @@ func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*wire.Reco
 		records, weights = append(records, record), append(weights, []*schemas.Weights{w})
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Visit: 1, Digest: record.Digest()})
 	}
-	m := arrowtest.Must(model.New(manifest, survey.Preparation, weights))(p.TB)
+	m := assert.Must(model.New(manifest, survey.Preparation, weights))(p.TB)
 	manifest.WeightsDigest = m.Digest()
 	return manifest, records
 }
@@ -196,7 +196,7 @@ func (p *publisher) pin(version int) {
 
 func (p *publisher) remove(version int) {
 	p.Helper()
-	arrowtest.NoError(p.TB, p.RemoveVersion(p.Context(), p.places[version]))
+	assert.NoError(p.TB, p.RemoveVersion(p.Context(), p.places[version]))
 }
 
 // delete deletes the topics of the pipeline.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/link"
@@ -36,7 +36,7 @@ func archives(t testing.TB) map[string]*txtar.Archive {
 	}
 	all := map[string]*txtar.Archive{}
 	for _, path := range paths {
-		all[path] = arrowtest.Must(txtar.ParseFile(path))(t)
+		all[path] = assert.Must(txtar.ParseFile(path))(t)
 	}
 	return all
 }
@@ -118,22 +118,22 @@ func TestWrongBytes(t *testing.T) {
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {
-		arrowtest.NoError(t, os.WriteFile(name, []byte(got), 0o644))
+		assert.NoError(t, os.WriteFile(name, []byte(got), 0o644))
 	}
-	want := arrowtest.Must(os.ReadFile(name))(t)
+	want := assert.Must(os.ReadFile(name))(t)
 	if got != string(want) {
 		t.Errorf("got\n%s\nexpected\n%s", got, want)
 	}
 }
 
 func TestMissingFile(t *testing.T) {
-	arrowtest.MustFail(Load(filepath.Join(t.TempDir(), "none.yaml"), nil))(t, fs.ErrNotExist)
+	assert.MustFail(Load(filepath.Join(t.TempDir(), "none.yaml"), nil))(t, fs.ErrNotExist)
 }
 
 func loaded(t *testing.T, file string, environ, set []string) *Config {
 	t.Helper()
-	content := arrowtest.Must(os.ReadFile(filepath.Join("testdata/good", file)))(t)
-	c := arrowtest.Must(load(file, content, environ, set))(t)
+	content := assert.Must(os.ReadFile(filepath.Join("testdata/good", file)))(t)
+	c := assert.Must(load(file, content, environ, set))(t)
 	return c
 }
 
@@ -169,7 +169,7 @@ func TestFileWithOnlyAName(t *testing.T) {
 	c := loaded(t, "empty.yaml", nil, nil)
 	want := Defaults()
 	want.Name, want.untuned, want.unlinked = "a", true, true
-	arrowtest.Equal(t, c, want, "got")
+	assert.Equal(t, c, want, "got")
 	if c = loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 2}]"}); len(c.Job().Stages) != 2 {
 		t.Errorf("stages %+v", c.Job().Stages)
 	}
@@ -283,7 +283,7 @@ security:
 		s.environment(environ)
 		s.commandLine("--set", set)
 		c, err := s.config()
-		arrowtest.NoError(t, errors.Join(err, s.failure()))
+		assert.NoError(t, errors.Join(err, s.failure()))
 		return c
 	}
 	c := read(nil, nil)
@@ -320,7 +320,7 @@ func TestPassesOfTheLastStage(t *testing.T) {
 		for _, s := range c.Job().Stages {
 			got = append(got, s.Passes)
 		}
-		arrowtest.Equal(t, got, want, "%s: passes", set)
+		assert.Equal(t, got, want, "%s: passes", set)
 	}
 	// an entry that is equal for all its stages stays one
 	if c := loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 3, link: calibrated}]"}); len(c.Stages) != 1 {
@@ -407,9 +407,9 @@ func TestKubernetesServiceVariables(t *testing.T) {
 // Any bytes are either a valid configuration, whose job can be made, or a list of problems of one line each.
 func FuzzLoad(f *testing.F) {
 	add := func(content []byte) { f.Add(content, "stages.0.features.size", "7", "STAGEWISE_SEED=1") }
-	files := arrowtest.Must(filepath.Glob("testdata/good/*.yaml"))(f)
+	files := assert.Must(filepath.Glob("testdata/good/*.yaml"))(f)
 	for _, file := range files {
-		content := arrowtest.Must(os.ReadFile(file))(f)
+		content := assert.Must(os.ReadFile(file))(f)
 		add(content)
 	}
 	for _, a := range archives(f) {
@@ -442,7 +442,7 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 		t.Fatalf("files %v: %v", files, err)
 	}
 	for _, file := range files {
-		content := arrowtest.Must(os.ReadFile(file))(t)
+		content := assert.Must(os.ReadFile(file))(t)
 		var environ []string
 		if strings.Contains(string(content), "sasl") {
 			environ = []string{"STAGEWISE_SECURITY_SASL_PASSWORD=hunter2"}
@@ -453,8 +453,8 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 				"prepare.hash={columns: 2^10, cross: [[c, d]]}", "examples.categorical=c,d", "threshold={cost: {fp: 1, fn: 20}}", "memory=1GiB",
 				"examples.missing_values=[]"}
 		}
-		c := arrowtest.Must(load(file, content, environ, set))(t)
-		text := arrowtest.Must(json.Marshal(c))(t)
+		c := assert.Must(load(file, content, environ, set))(t)
+		text := assert.Must(json.Marshal(c))(t)
 		if strings.Contains(string(text), "hunter2") || strings.Contains(string(text), "security") {
 			t.Errorf("%s: security is in %s", file, text)
 		}
@@ -462,7 +462,7 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v in %s", file, err, text)
 		}
-		more := arrowtest.Must(json.Marshal(again))(t)
+		more := assert.Must(json.Marshal(again))(t)
 		if string(more) != string(text) {
 			t.Errorf("%s: %s resolves to %s", file, text, more)
 		}
@@ -477,7 +477,7 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 func lacking(t *testing.T, text []byte) string {
 	t.Helper()
 	var root any
-	arrowtest.NoError(t, json.Unmarshal(text, &root))
+	assert.NoError(t, json.Unmarshal(text, &root))
 	for _, k := range Keys() {
 		if strings.HasPrefix(k.Name, withheld) || strings.HasPrefix(k.Name, "stages.") || k.Name == "examples.header" {
 			continue
@@ -498,14 +498,14 @@ func lacking(t *testing.T, text []byte) string {
 // An archive without a topic stays one: what its files say is not written.
 func TestResolvedArchiveHasNoTopic(t *testing.T) {
 	folder := t.TempDir()
-	arrowtest.NoError(t, os.WriteFile(filepath.Join(folder, "clicks+0+0000000000.json"), []byte("{\"a\": 1, \"label\": 0}\n"), 0o600))
+	assert.NoError(t, os.WriteFile(filepath.Join(folder, "clicks+0+0000000000.json"), []byte("{\"a\": 1, \"label\": 0}\n"), 0o600))
 	content := []byte("name: a\nexamples: {columns: {use: [a]}, archive: {files: \"" + folder + "\", layout: confluent}}\n")
 	for range 2 {
 		c, err := load("archive.yaml", content, nil, nil)
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		if !c.Examples.Archive.Alone {
 			t.Errorf("%s: the archive is not alone", content)
 		}
-		content = arrowtest.Must(json.Marshal(c))(t)
+		content = assert.Must(json.Marshal(c))(t)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
@@ -28,7 +28,7 @@ const (
 
 // The table in docs/configuration.md is the generated one. With -update the test writes it.
 func TestReference(t *testing.T) {
-	page := arrowtest.Must(os.ReadFile(referencePage))(t)
+	page := assert.Must(os.ReadFile(referencePage))(t)
 	before, rest, begins := strings.Cut(string(page), referenceBegin)
 	_, after, ends := strings.Cut(rest, referenceEnd)
 	if !begins || !ends {
@@ -166,28 +166,28 @@ func typeName(t reflect.Type) string {
 
 // docs/configuration.schema.json is the generated one. With -update the test writes it.
 func TestSchema(t *testing.T) {
-	text := arrowtest.Must(json.MarshalIndent(jsonSchema(), "", " "))(t)
+	text := assert.Must(json.MarshalIndent(jsonSchema(), "", " "))(t)
 	golden(t, "../docs/configuration.schema.json", string(text)+"\n")
 }
 
 // The schema accepts every valid configuration, and rejects misspelt keys and values of the wrong type.
 func TestSchemaAgreesWithLoad(t *testing.T) {
-	text := arrowtest.Must(json.Marshal(jsonSchema()))(t)
+	text := assert.Must(json.Marshal(jsonSchema()))(t)
 	var s jsonschema.Schema
-	arrowtest.NoError(t, json.Unmarshal(text, &s))
-	schema := arrowtest.Must(s.Resolve(nil))(t)
+	assert.NoError(t, json.Unmarshal(text, &s))
+	schema := assert.Must(s.Resolve(nil))(t)
 	validate := func(content []byte) error {
 		var value any
-		arrowtest.NoError(t, yaml.Unmarshal(content, &value))
+		assert.NoError(t, yaml.Unmarshal(content, &value))
 		return schema.Validate(value)
 	}
 	var files []string
 	for _, pattern := range []string{"testdata/good/*.yaml", "../examples/*.yaml", "../examples/*/*.yaml"} {
-		found := arrowtest.Must(filepath.Glob(pattern))(t)
+		found := assert.Must(filepath.Glob(pattern))(t)
 		files = append(files, found...)
 	}
 	for _, file := range files {
-		content := arrowtest.Must(os.ReadFile(file))(t)
+		content := assert.Must(os.ReadFile(file))(t)
 		if strings.TrimSpace(string(content)) == "" {
 			continue
 		}

@@ -21,7 +21,7 @@ import (
 	formatparquet "github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -245,7 +245,7 @@ func TestParquetLists(t *testing.T) {
 		if got == "" {
 			got = fmt.Sprint(rows.Floats)
 		}
-		arrowtest.Equal(t, got, want, "%s", lists)
+		assert.Equal(t, got, want, "%s", lists)
 	}
 	of := parquet.NewSchema("rows", parquet.Group{"label": parquet.String(),
 		"features": parquet.Optional(parquet.List(parquet.Optional(parquet.Leaf(parquet.DoubleType))))})
@@ -353,5 +353,5 @@ func TestPandasFrame(t *testing.T) {
 	}
 	packed := f.write(t, "frame.parquet.gz", []byte(gzipped(t, string(pandasFrame(t)))))
 	o.Train = []string{packed}
-	arrowtest.MustFail(Sources(t.Context(), o))(t, "a Parquet file compressed with gzip")
+	assert.MustFail(Sources(t.Context(), o))(t, "a Parquet file compressed with gzip")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -110,7 +110,7 @@ func TestCSV(t *testing.T) {
 				o.Missing.Mode = layout.MissingError
 			}
 			o.Train = []string{f.write(t, "file.csv", []byte(test.Content))}
-			arrowtest.Equal(t, f.first(t, o), test.want, "got")
+			assert.Equal(t, f.first(t, o), test.want, "got")
 		})
 	}
 }

@@ -20,7 +20,7 @@ import (
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -65,7 +65,7 @@ func TestFolderOfTables(t *testing.T) {
 		"images": {"images"},
 		"cs*":    {"csv/2024/a.csv", "csv/2025/b.csv", "csv/c.csv.gz"},
 	} {
-		arrowtest.Equal(t, f.expanded(t, name), want, "%s", name)
+		assert.Equal(t, f.expanded(t, name), want, "%s", name)
 	}
 	_, err := Files([]string{f.path("parts-in-csv")})
 	if want := `parts-in-csv: folders such as kind=x hold the values of the column "kind", which only Parquet and Arrow support: write the table without partitions`; f.text(err) != want {
@@ -336,7 +336,7 @@ func TestHiddenNames(t *testing.T) {
 		"t/2025/*":      {"t/2025/a.parquet"},
 		"t/_com*":       {"t/_committed_1.json"},
 	} {
-		arrowtest.Equal(t, f.expanded(t, pattern), want, "%s", pattern)
+		assert.Equal(t, f.expanded(t, pattern), want, "%s", pattern)
 	}
 }
 
@@ -373,7 +373,7 @@ func TestFiles(t *testing.T) {
 		"[a.csv": "[a.csv: no such file, nor a valid pattern: [ without ]",
 	} {
 		_, err := Files([]string{name})
-		arrowtest.Equal(t, errorText(err), want, "%s", name)
+		assert.Equal(t, errorText(err), want, "%s", name)
 	}
 }
 
@@ -440,7 +440,7 @@ func TestRowsWithoutTheirList(t *testing.T) {
 		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(first)}); err != nil {
 			t.Fatalf("%s: %v", first, err)
 		}
-		arrowtest.MustFail(v.Add(t.Context(), TopicMessage{Value: []byte(later)}))(t, `column "v"`)
+		assert.MustFail(v.Add(t.Context(), TopicMessage{Value: []byte(later)}))(t, `column "v"`)
 		f := newFolder(t)
 		o = Defaults()
 		o.Columns.Use, o.Missing.Mode = []string{"v"}, layout.MissingMean

@@ -14,7 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -61,7 +61,7 @@ func TestLIBSVM(t *testing.T) {
 			f := newFolder(t)
 			o := Defaults()
 			o.Classes, o.Train = test.classes, []string{f.write(t, "rows.libsvm", []byte(test.Content))}
-			arrowtest.Equal(t, f.first(t, o), test.want, "got")
+			assert.Equal(t, f.first(t, o), test.want, "got")
 		})
 	}
 }
@@ -79,7 +79,7 @@ func TestLIBSVMOfSeveralLabels(t *testing.T) {
 		f := newFolder(t)
 		o := Defaults()
 		o.Labels, o.Train = layout.LabelsSeveral, []string{f.write(t, "rows.libsvm", []byte(content))}
-		arrowtest.Equal(t, f.first(t, o), want, "%q", content)
+		assert.Equal(t, f.first(t, o), want, "%q", content)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestIDX(t *testing.T) {
 			o.BatchRows = 2
 			o.Classes = test.classes
 			o.Train = []string{f.write(t, "images.idx", test.images), f.write(t, "labels.idx", test.labels)}
-			arrowtest.Equal(t, f.first(t, o), test.want, "got")
+			assert.Equal(t, f.first(t, o), test.want, "got")
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -113,7 +113,7 @@ func TestImagesThatAreWrong(t *testing.T) {
 				test.set(&o)
 			}
 			_, err := readSources(o)
-			arrowtest.Fails(t, err, test.want)
+			assert.Fails(t, err, test.want)
 		})
 	}
 }
@@ -130,7 +130,7 @@ func TestImagesToPredict(t *testing.T) {
 			noError(t, err)
 			got = append(got, rows.Bytes...)
 		}
-		arrowtest.Equal(t, got, want, "%s", input)
+		assert.Equal(t, got, want, "%s", input)
 	}
 }
 

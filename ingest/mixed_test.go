@@ -13,7 +13,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -191,7 +191,7 @@ func TestCountedVocabulary(t *testing.T) {
 		sources := must(Sources(t.Context(), o))(t)
 		var got []string
 		for _, s := range sources {
-			arrowtest.Equal(t, s.Vocabulary, want, "%d columns: the vocabulary", c.columns)
+			assert.Equal(t, s.Vocabulary, want, "%d columns: the vocabulary", c.columns)
 			rows, _, err := readRows(s.batches(t.Context(), nil))
 			noError(t, err)
 			var texts []string
@@ -205,7 +205,7 @@ func TestCountedVocabulary(t *testing.T) {
 			}
 			got = append(got, "["+strings.TrimSpace(strings.Join(texts, " | "))+"]")
 		}
-		arrowtest.Equal(t, strings.Join(got, " "), c.rows, "%d columns, phrases of %d", c.columns, c.phrases)
+		assert.Equal(t, strings.Join(got, " "), c.rows, "%d columns, phrases of %d", c.columns, c.phrases)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -294,7 +294,7 @@ func TestSourcesFormats(t *testing.T) {
 			}
 			o.Train = append(o.Train, f.write(t, name, content))
 		}
-		arrowtest.Equal(t, f.first(t, o), test.want, "%v", test.files)
+		assert.Equal(t, f.first(t, o), test.want, "%v", test.files)
 	}
 }
 
@@ -336,7 +336,7 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 	o := Defaults()
 	o.Train = []string{f.path("none.csv")}
-	arrowtest.MustFail(Sources(context.Background(), o))(t, fs.ErrNotExist)
+	assert.MustFail(Sources(context.Background(), o))(t, fs.ErrNotExist)
 	o.BatchRows = 0
 	_, err := Sources(context.Background(), o)
 	if want := (option.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"}); err != want {
@@ -345,7 +345,7 @@ func TestSourcesRefuse(t *testing.T) {
 	// an example belongs to one split only
 	o = Defaults()
 	o.Train, o.Test = []string{f.path("one.csv")}, []string{f.path("one.csv")}
-	arrowtest.MustFail(Sources(context.Background(), o))(t, "can't count twice")
+	assert.MustFail(Sources(context.Background(), o))(t, "can't count twice")
 }
 
 // All batches except the last have batch_rows rows, and each continues where the previous one ended.
@@ -403,7 +403,7 @@ func TestBatchesFitMessages(t *testing.T) {
 	}
 	encodedSize := func(rows *examples.Rows) int {
 		t.Helper()
-		mem := arrowtest.Allocator(t)
+		mem := assert.Allocator(t)
 		record := rows.Record(mem)
 		defer record.Release()
 		return len(must(examples.Encode(record, mem))(t))
@@ -492,7 +492,7 @@ func TestBatchesEndWithContext(t *testing.T) {
 	if batches != 2 || !errors.Is(err, context.Canceled) {
 		t.Errorf("%d batches, %v", batches, err)
 	}
-	arrowtest.MustFail(Sources(ctx, o))(t, context.Canceled)
+	assert.MustFail(Sources(ctx, o))(t, context.Canceled)
 }
 
 func TestFile(t *testing.T) {
@@ -537,22 +537,22 @@ func TestFile(t *testing.T) {
 			if err != nil {
 				got = f.text(err)
 			}
-			arrowtest.Equal(t, got, test.want, "got")
+			assert.Equal(t, got, test.want, "got")
 		})
 	}
 	f := newFolder(t)
 	_, _, err := readRows(File(context.Background(), f.path("none.csv"), Defaults(), layout.Features{Width: 2}))
-	arrowtest.Fails(t, err, fs.ErrNotExist)
+	assert.Fails(t, err, fs.ErrNotExist)
 	if _, _, err := readRows(File(context.Background(), f.path("none.csv"), Options{}, layout.Features{Width: 2})); err == nil {
 		t.Error("unchecked options are used")
 	}
 }
 
 // noError ends the test if err is not nil.
-var noError = arrowtest.NoError
+var noError = assert.NoError
 
 // must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
+func must[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
 
 // The standard input has the ID and the rows of a file with the same bytes, in every format recognised by its first bytes
 // or its end.
@@ -580,7 +580,7 @@ func TestStandardInputIsAFile(t *testing.T) {
 		if wantID, wantRows := read(named); id != wantID || rows != wantRows || rows == 0 {
 			t.Errorf("%s: %d rows of %s, expected %d of %s", format, rows, id, wantRows, wantID)
 		}
-		arrowtest.Fails(t, remove(), nil)
+		assert.Fails(t, remove(), nil)
 	}
 }
 
@@ -621,7 +621,7 @@ func TestSourceIDGolden(t *testing.T) {
 		o := Defaults()
 		test.change(&o) // both csv cases read the same columns
 		found := must(Sources(context.Background(), o))(t)
-		arrowtest.Equal(t, found[0].ID, test.want, "%s", test.name)
+		assert.Equal(t, found[0].ID, test.want, "%s", test.name)
 	}
 }
 
@@ -835,6 +835,6 @@ func TestCheck(t *testing.T) {
 		for _, problem := range o.Check() {
 			keys = append(keys, problem.Key)
 		}
-		arrowtest.Equal(t, strings.Join(keys, " "), want, "problems of")
+		assert.Equal(t, strings.Join(keys, " "), want, "problems of")
 	}
 }

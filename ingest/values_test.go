@@ -20,7 +20,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -281,7 +281,7 @@ func TestArrowMessagesThatCantBeUsed(t *testing.T) {
 		{func(*Options) {}, []byte(`{"kind":"a"}`), "JSON: set examples.format: json"},
 	} {
 		o := ofTopic("arrow", func(o *Options) { o.Columns.Use = []string{"w"}; test.change(o) })
-		arrowtest.MustFail(valuesOf(t, o).Add(t.Context(), TopicMessage{Value: test.value}))(t, test.want)
+		assert.MustFail(valuesOf(t, o).Add(t.Context(), TopicMessage{Value: test.value}))(t, test.want)
 	}
 	o := ofTopic("arrow", func(o *Options) { o.Columns.Use, o.Registry.URL = []string{"w"}, "http://registry" })
 	if got := o.Check(); len(got) != 1 || got[0].Want != "no registry: values in arrow have no schema there" {
@@ -471,7 +471,7 @@ func TestServedIsRead(t *testing.T) {
 		{`{"answer":{"version":1.5},"features":{"age":1,"version":2,"label":"x"}}`, "version \"1.5\""},
 		{`{"prediction":{"label":{}},"features":{"age":1,"version":2,"label":"x"}}`, "column \"prediction.label\""},
 	} {
-		arrowtest.MustFail(v.Add(t.Context(), TopicMessage{Value: []byte(c.value)}))(t, c.want)
+		assert.MustFail(v.Add(t.Context(), TopicMessage{Value: []byte(c.value)}))(t, c.want)
 	}
 }
 

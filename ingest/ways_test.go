@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -413,7 +413,7 @@ func TestRowsAreTheSameInEveryWay(t *testing.T) {
 				rows.Words = append(rows.Words, strconv.FormatInt(n, 10))
 			}
 			rows.Numbers = nil
-			arrowtest.Equal(t, show(*rows), test.want, "%s in a %s", name, way)
+			assert.Equal(t, show(*rows), test.want, "%s in a %s", name, way)
 		})
 	}
 }

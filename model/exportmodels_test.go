@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/oracle"
@@ -367,7 +367,7 @@ func write(t testing.TB, format string, m *Model) string {
 		t.Fatalf("there is no format %s", format)
 	}
 	var b strings.Builder
-	arrowtest.NoError(t, f.Write(&b, m))
+	assert.NoError(t, f.Write(&b, m))
 	return b.String()
 }
 
@@ -382,7 +382,7 @@ func TestSafetensorsLayout(t *testing.T) {
 			t.Fatalf("%v: a header of %d bytes that begins with %q", r, length, header[0])
 		}
 		var parts map[string]json.RawMessage
-		arrowtest.NoError(t, json.Unmarshal([]byte(header), &parts))
+		assert.NoError(t, json.Unmarshal([]byte(header), &parts))
 		end := 0
 		for _, want := range m.Tensors() {
 			part, ok := parts[want.Name]

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -38,7 +38,7 @@ func exampleModel(t *testing.T) *Model {
 	}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels,
 		Blocks: []schemas.BlockDigest{{}, {Stage: 1, Passes: 1}}}
-	m := arrowtest.Must(New(manifest, wire.Tensors[float32]{
+	m := assert.Must(New(manifest, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{1, 2}), wire.Vector(statistics.TensorScale, []float32{0.5, 1}),
 		wire.Vector(statistics.TensorSpread, []float32{4}), wire.Words[float32](statistics.TensorLabels, labels),
 	}, [][]*schemas.Weights{
@@ -154,14 +154,14 @@ func workedExample(t *testing.T, m *Model) string {
 func TestFormatExample(t *testing.T) {
 	const path = "../schemas/FORMAT.md"
 	if *update {
-		arrowtest.NoError(t, os.WriteFile("testdata/example.arrow", file(t, exampleModel(t)), 0o644))
+		assert.NoError(t, os.WriteFile("testdata/example.arrow", file(t, exampleModel(t)), 0o644))
 	}
-	content := arrowtest.Must(os.ReadFile("testdata/example.arrow"))(t)
-	m := arrowtest.Must(Read(bytes.NewReader(content)))(t)
+	content := assert.Must(os.ReadFile("testdata/example.arrow"))(t)
+	m := assert.Must(Read(bytes.NewReader(content)))(t)
 	if m.Digest() != exampleModel(t).Digest() {
 		t.Error("testdata/example.arrow is not the model of the example: test with -update")
 	}
-	text := arrowtest.Must(os.ReadFile(path))(t)
+	text := assert.Must(os.ReadFile(path))(t)
 	section := regexp.MustCompile(`(?s)(<!-- example:[^>]*-->\n)(.*?)(<!-- end -->)`)
 	parts := section.FindSubmatch(text)
 	if parts == nil {
@@ -169,7 +169,7 @@ func TestFormatExample(t *testing.T) {
 	}
 	shown := "\n" + workedExample(t, m) + "\n"
 	if *update {
-		arrowtest.NoError(t, os.WriteFile(path, section.ReplaceAll(text, []byte("${1}"+shown+"${3}")), 0o644))
+		assert.NoError(t, os.WriteFile(path, section.ReplaceAll(text, []byte("${1}"+shown+"${3}")), 0o644))
 		return
 	}
 	checkNumbers(t, string(parts[2]), shown)
@@ -177,7 +177,7 @@ func TestFormatExample(t *testing.T) {
 
 // FORMAT.md says what probabilities each link makes of a score.
 func TestFormatHasAllLinks(t *testing.T) {
-	text := arrowtest.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
+	text := assert.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
 	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
 	for _, name := range link.Names() {
 		if !strings.Contains(page, "\n| `"+name+"` | ") {
@@ -198,7 +198,7 @@ func checkNumbers(t *testing.T, got, want string) {
 	shown, right := number.FindAllString(got, -1), number.FindAllString(want, -1)
 	for i := range shown {
 		var a, b float64
-		arrowtest.Must(fmt.Sscan(shown[i]+" "+right[i], &a, &b))(t)
+		assert.Must(fmt.Sscan(shown[i]+" "+right[i], &a, &b))(t)
 		if math.Abs(a-b) > 1e-6*max(1, math.Abs(b)) {
 			t.Errorf("FORMAT.md shows %s, expected %s. Test with -update", shown[i], right[i])
 		}

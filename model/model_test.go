@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/oracle"
@@ -96,9 +96,9 @@ func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table ora
 func (p *parts) fit(t testing.TB, random *rand.Rand, table oracle.Table) *Model {
 	t.Helper()
 	draw, plan, k := normals(random), p.manifest.Plan, len(p.manifest.Labels)
-	prepared := arrowtest.Must(stages.NewPreparation(plan.Prepare, p.preparation))(t)
+	prepared := assert.Must(stages.NewPreparation(plan.Prepare, p.preparation))(t)
 	for i := range plan.Stages {
-		stage := arrowtest.Must(NewStage(plan, i, prepared))(t)
+		stage := assert.Must(NewStage(plan, i, prepared))(t)
 		var list []*schemas.Weights
 		if leaves := stage.Features.Leaves(); leaves > 0 {
 			list = append(list, &schemas.Weights{Identity: wire.Identity{Kind: schemas.KindStructure, Run: "run", Stage: i},
@@ -122,7 +122,7 @@ func (p *parts) fit(t testing.TB, random *rand.Rand, table oracle.Table) *Model 
 		p.weights = append(p.weights, list)
 		p.manifest.Blocks = append(p.manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: passes})
 	}
-	m := arrowtest.Must(p.model())(t)
+	m := assert.Must(p.model())(t)
 	p.manifest.WeightsDigest = m.Digest()
 	return m
 }
@@ -156,8 +156,8 @@ func file(t testing.TB, m *Model) []byte {
 
 // The committed file of a model stays readable.
 func TestReadGolden(t *testing.T) {
-	written := arrowtest.Must(os.ReadFile("testdata/digits.arrow"))(t)
-	m := arrowtest.Must(Read(bytes.NewReader(written)))(t)
+	written := assert.Must(os.ReadFile("testdata/digits.arrow"))(t)
+	m := assert.Must(Read(bytes.NewReader(written)))(t)
 	if want := wire.Digest("772a6ec60e6e861eff9ceaf47ae6a6d278791d9642d2e0dd16c62d6b9ae1d202"); m.Digest() != want {
 		t.Errorf("digest %s, expected %s", m.Digest(), want)
 	}
@@ -169,7 +169,7 @@ func TestReadGolden(t *testing.T) {
 // A changed bit is an error, or changes nothing that the digest is over. So is a cut, but for that of the eight bytes that end
 // an Arrow stream.
 func TestDamagedFile(t *testing.T) {
-	m := arrowtest.Must(synthetic(t, "rff", 3, 0, link.Softmax, link.Calibrated).model())(t)
+	m := assert.Must(synthetic(t, "rff", 3, 0, link.Softmax, link.Calibrated).model())(t)
 	written := file(t, m)
 	for i := 0; i < len(written); i += 7 {
 		damaged := bytes.Clone(written)
@@ -190,12 +190,12 @@ func TestDamagedFile(t *testing.T) {
 		}
 	}
 	full := errors.New("full")
-	arrowtest.MustFail(Read(io.MultiReader(bytes.NewReader(written[:8]), failing{full})))(t, full)
+	assert.MustFail(Read(io.MultiReader(bytes.NewReader(written[:8]), failing{full})))(t, full)
 	if n, err := m.WriteTo(failing{full}); n != 0 || !errors.Is(err, full) {
 		t.Errorf("a writer that fails: %d bytes, %v", n, err)
 	}
 	m.Manifest.WeightsDigest = "other"
-	arrowtest.MustFail(Read(bytes.NewReader(file(t, m))))(t, wire.ErrDamaged, "digest")
+	assert.MustFail(Read(bytes.NewReader(file(t, m))))(t, wire.ErrDamaged, "digest")
 }
 
 // failing is a reader and a writer that fail.
@@ -267,11 +267,11 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 // Passes of a learnt link that do not count are no part of the model.
 func TestPassesThatCount(t *testing.T) {
 	p := synthetic(t, "rff", 3, 0, link.Calibrated)
-	all := arrowtest.Must(p.model())(t)
+	all := assert.Must(p.model())(t)
 	p.weights[0][1].Final = &schemas.Final{Passes: 1}
-	counted := arrowtest.Must(p.model())(t)
+	counted := assert.Must(p.model())(t)
 	p.weights[0] = p.weights[0][:1]
-	first := arrowtest.Must(p.model())(t)
+	first := assert.Must(p.model())(t)
 	if counted.Digest() != first.Digest() || counted.Digest() == all.Digest() {
 		t.Errorf("digests: of both passes %s, of the first that counts %s, of the first alone %s", all.Digest(), counted.Digest(), first.Digest())
 	}
@@ -280,10 +280,10 @@ func TestPassesThatCount(t *testing.T) {
 // Probabilities are probabilities, whichever link is last. Those of a row do not depend on the rows after its tile, and those
 // of one row are what Predict returns, to the bit if the row has a tile of its own.
 func TestProbabilitiesOfTiles(t *testing.T) {
-	blas := arrowtest.Must(kernel.Open(""))(t)
+	blas := assert.Must(kernel.Open(""))(t)
 	const d = 4
 	for _, links := range everyLink {
-		m := arrowtest.Must(synthetic(t, "rff", d, 0, links...).model())(t)
+		m := assert.Must(synthetic(t, "rff", d, 0, links...).model())(t)
 		rows := func(n int) kernel.Dense {
 			x := raw(129, d)
 			return x.Slice(0, n)
@@ -338,7 +338,7 @@ func TestProbabilitiesOfTiles(t *testing.T) {
 // A missing feature counts as the mean of the feature, and Predict leaves its argument alone.
 func TestMissingFeatureIsTheMean(t *testing.T) {
 	p := synthetic(t, "rff", 3, 0, link.Softmax)
-	m := arrowtest.Must(p.model())(t)
+	m := assert.Must(p.model())(t)
 	center, _ := p.preparation.Find(statistics.TensorCenter)
 	predictor := m.Predictor(nil)
 	row := []float32{1, float32(math.NaN()), 2}
@@ -366,14 +366,14 @@ func addChanged(f *testing.F, written []byte) {
 // Any bytes are a model that predicts, or an error. The digest is not checked, as no change would pass.
 func FuzzRead(f *testing.F) {
 	for _, links := range everyLink {
-		m := arrowtest.Must(synthetic(f, "columns", 2, 0, links...).model())(f)
+		m := assert.Must(synthetic(f, "columns", 2, 0, links...).model())(f)
 		addChanged(f, file(f, m))
 	}
 	for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
 		table := oracle.NewTable(rand.New(rand.NewPCG(1, 1)), 1, 3)
 		m, err := syntheticStages(f, &schemas.Plan{Intercept: true, Prepare: schemas.Prepare{Scale: stages.ScaleNone}}, 4, 1, table,
 			[]schemas.Stage{{Features: treesOf(4, 3), Link: l}}).model()
-		arrowtest.NoError(f, err)
+		assert.NoError(f, err)
 		addChanged(f, file(f, m))
 	}
 	f.Fuzz(func(t *testing.T, written []byte) {
@@ -412,10 +412,10 @@ func TestAverageOfMembers(t *testing.T) {
 	for _, links := range everyLink {
 		for _, members := range []int{2, 3} {
 			p := syntheticMembers(t, "columns", d, 0, members, links...)
-			m := arrowtest.Must(p.model())(t)
+			m := assert.Must(p.model())(t)
 			want := kernel.NewDense(n, 3)
 			for i := range members {
-				one := arrowtest.Must(p.member(i).model())(t)
+				one := assert.Must(p.member(i).model())(t)
 				for j, v := range one.Predictor(nil).Probabilities(raw(n, d)).Data {
 					want.Data[j] += v
 				}
@@ -434,7 +434,7 @@ func TestAverageOfMembers(t *testing.T) {
 			if !slices.Equal(measured.Data, want.Data) || slices.Min(losses) < 0 || slices.Max(losses) == 0 {
 				t.Errorf("%d members of %v: measured other predictions, or losses %v", members, links, losses)
 			}
-			read := arrowtest.Must(Read(bytes.NewReader(file(t, m))))(t)
+			read := assert.Must(Read(bytes.NewReader(file(t, m))))(t)
 			if got := read.Predictor(nil).Probabilities(raw(n, d)); !slices.Equal(got.Data, want.Data) {
 				t.Errorf("%d members of %v: the file predicts otherwise", members, links)
 			}
@@ -464,7 +464,7 @@ func TestPlanHasPossibleTemperatures(t *testing.T) {
 // Many goroutines that predict with one model get what one predictor gives, and leave their rows as they were.
 func TestPredictFromManyGoroutines(t *testing.T) {
 	for _, links := range everyLink {
-		m := arrowtest.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
+		m := assert.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
 		rows, k := raw(100, 4), len(m.Labels())
 		want := make([]float32, 0, rows.Rows*k)
 		var labels []string
@@ -487,7 +487,7 @@ func TestPredictFromManyGoroutines(t *testing.T) {
 				return nil
 			})
 		}
-		arrowtest.Fails(t, goroutines.Wait(), nil)
+		assert.Fails(t, goroutines.Wait(), nil)
 		if !equalBits(rows.Data, before) {
 			t.Errorf("%v: the rows have changed", links)
 		}
@@ -500,7 +500,7 @@ func equalBits(a, b []float32) bool {
 
 func TestPredictAllocatesNothing(t *testing.T) {
 	for _, links := range everyLink {
-		m := arrowtest.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
+		m := assert.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
 		row, probabilities := raw(1, 4).Data, make([]float32, 3)
 		m.Predict(row, probabilities)
 		if n := testing.AllocsPerRun(100, func() { m.Predict(row, probabilities) }); n > 0 {
@@ -516,7 +516,7 @@ func sparsePreparation(t *testing.T, columns []int32) *stages.Preparation {
 	for range columns {
 		factors.Values = append(factors.Values, 1)
 	}
-	p := arrowtest.Must(stages.NewPreparation(schemas.Prepare{}, append(factors.Tensors(false), labels)))(t)
+	p := assert.Must(stages.NewPreparation(schemas.Prepare{}, append(factors.Tensors(false), labels)))(t)
 	return p
 }
 
@@ -555,12 +555,12 @@ func TestWeightsOnMoreColumns(t *testing.T) {
 func TestFittedLeavesInitialWeights(t *testing.T) {
 	prepared := sparsePreparation(t, []int32{1, 4, 9, 16})
 	plan := &schemas.Plan{Seed: 1, Stages: []schemas.Stage{{Features: schemas.Features{Kind: stages.Columns}, Link: "softmax"}}}
-	s := arrowtest.Must(NewStage(plan, 0, prepared))(t)
+	s := assert.Must(NewStage(plan, 0, prepared))(t)
 	initial := []float32{1, 2, 3, 4, 5, 6, 7, 8}
 	published := []*schemas.Weights{{Tensors: wire.Tensors[float32]{statistics.InputsTensor(statistics.TensorOccurring, []int32{0, 2}),
 		wire.Matrix(statistics.TensorRows, 2, 2, []float32{10, 20, 30, 40}), wire.Vector(statistics.TensorShift, []float32{0.5, -0.5})}}}
 	for range 2 {
-		f := arrowtest.Must(s.Fitted(initial, published))(t)
+		f := assert.Must(s.Fitted(initial, published))(t)
 		if want := []float32{10, 20, 3.5, 3.5, 30, 40, 7.5, 7.5}; !slices.Equal(f.W.Data, want) {
 			t.Fatalf("got %v, want %v", f.W.Data, want)
 		}
@@ -577,7 +577,7 @@ func checkContributions(t *testing.T, what string, m *Model, raw kernel.Dense) (
 	p, rows := m.Predictor(kernel.Gonum()), &examples.Rows{Rows: raw.Rows, Cols: raw.Cols, Floats: raw.Data}
 	probabilities := kernel.NewDense(raw.Rows, len(m.Labels()))
 	m.Probabilities(probabilities.Data, rows)
-	arrowtest.NoError(t, p.Contributions(rows, math.MaxInt, func(row int, scores []Contributions) {
+	assert.NoError(t, p.Contributions(rows, math.MaxInt, func(row int, scores []Contributions) {
 		predicted := kernel.NewDense(1, len(scores))
 		var copies []Contributions
 		for out, s := range scores {
@@ -604,7 +604,7 @@ func checkContributions(t *testing.T, what string, m *Model, raw kernel.Dense) (
 		}
 		all = append(all, copies)
 	}))
-	arrowtest.NoError(t, p.Contributions(rows, 1, func(row int, scores []Contributions) {
+	assert.NoError(t, p.Contributions(rows, 1, func(row int, scores []Contributions) {
 		for out, s := range scores {
 			if want := all[row][out].Columns[:1]; !slices.Equal(s.Columns, want) {
 				t.Errorf("%s, row %d: the largest contribution is %v, want %v", what, row, s.Columns, want)
@@ -638,8 +638,8 @@ func TestNoContributionsWithoutCovers(t *testing.T) {
 	p := syntheticStages(t, &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleNone}}, table.Width(), 1, table, []schemas.Stage{{Features: treesOf(5, 7), Link: schemas.Link(link.Softmax)}})
 	structure := &p.weights[0][0].Tensors
 	*structure = (*structure)[:len(*structure)-1]
-	m := arrowtest.Must(p.model())(t)
-	arrowtest.Fails(t, m.CheckContributions(), "covers")
+	m := assert.Must(p.model())(t)
+	assert.Fails(t, m.CheckContributions(), "covers")
 	if m.Digest() != p.manifest.WeightsDigest {
 		t.Error("the digest of the weights depends on covers")
 	}
@@ -657,7 +657,7 @@ func TestContributionsOfSlopes(t *testing.T) {
 			list := slices.Repeat([]schemas.Stage{{Features: f, Link: schemas.Link(link.Softmax)}}, 2)
 			list[1].Temperature = 2
 			plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: components}, Intercept: true}
-			m := arrowtest.Must(syntheticStages(t, plan, 5, 1, oracle.Table{}, list).model())(t)
+			m := assert.Must(syntheticStages(t, plan, 5, 1, oracle.Table{}, list).model())(t)
 			raw := kernel.NewDense(4, 5)
 			for i := range raw.Data {
 				raw.Data[i] = float32(i%7)/7 - 0.4
@@ -698,7 +698,7 @@ func TestContributionsOfSparseRows(t *testing.T) {
 			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, len(data)/2, 2, data)}}})
 		p.manifest.Blocks = append(p.manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: 1})
 	}
-	m := arrowtest.Must(p.model())(t)
+	m := assert.Must(p.model())(t)
 	raw := kernel.NewDense(3, m.Width())
 	raw.Row(0)[4], raw.Row(0)[2], raw.Row(1)[1], raw.Row(1)[7] = 3, 5, 1, -2 // column 2 has no factor
 	all := checkContributions(t, "sparse rows", m, raw.Slice(0, 2))

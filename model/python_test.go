@@ -16,7 +16,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -119,10 +119,10 @@ func writeCase(t *testing.T, path, name string, m *Model, x kernel.Dense) {
 			known.Probabilities = append(known.Probabilities, probabilities.Row(i))
 		}
 	}
-	content := arrowtest.Must(json.Marshal(known))(t)
+	content := assert.Must(json.Marshal(known))(t)
 	for extension, text := range map[string]string{".json": string(content), ".onnx": write(t, "onnx", m), ".safetensors": write(t,
 		"safetensors", m)} {
-		arrowtest.NoError(t, os.WriteFile(path+extension, []byte(text), 0o644))
+		assert.NoError(t, os.WriteFile(path+extension, []byte(text), 0o644))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/oracle"
@@ -65,7 +65,7 @@ func everyGrown(t *testing.T, do func(what string, p *parts, m *Model)) {
 			for _, members := range []int{1, 2} {
 				plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleUnit, PCA: 2}, Intercept: intercept}
 				p := syntheticStages(t, plan, table.Width(), members, table, slices.Clone(list))
-				m := arrowtest.Must(p.model())(t)
+				m := assert.Must(p.model())(t)
 				what := fmt.Sprintf("%d members, intercept %v", members, intercept)
 				for _, s := range list {
 					what += fmt.Sprintf(", %s of %s", s.Link, stages.Describe(s.Features))
@@ -160,10 +160,10 @@ func TestSuccessorHasItsTrees(t *testing.T) {
 		return p
 	}
 	first, other := build(1), build(2)
-	m := arrowtest.Must(first.model())(t)
+	m := assert.Must(first.model())(t)
 	for _, p := range []*parts{first, other} {
-		want := arrowtest.Must(p.model())(t)
-		got := arrowtest.Must(m.Successor(p.manifest, p.preparation, p.weights))(t)
+		want := assert.Must(p.model())(t)
+		got := assert.Must(m.Successor(p.manifest, p.preparation, p.weights))(t)
 		if shares := got.Stage(0) == m.Stage(0); shares != (p == first) || got.Digest() != want.Digest() {
 			t.Errorf("shares the trees: %v; digest %s, expected %s", shares, got.Digest(), want.Digest())
 		}

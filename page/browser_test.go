@@ -24,7 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -203,7 +203,7 @@ func TestPageHasRoundTicks(t *testing.T) {
 		`ticks(1, 2, 6, 1)`: "1,2", `ticks(1, 14, 6, 1)`: "5,10", `ticks(0, 97, 5)`: "0,20,40,60,80", `ticks(0, 0.7, 5)`: "0,0.2,0.4,0.6",
 		`ticks(0, 33, 5)`: "0,10,20,30",
 	} {
-		arrowtest.Equal(t, value[string](t, ctx, script+`.map(short).join(",")`), want, "%s", script)
+		assert.Equal(t, value[string](t, ctx, script+`.map(short).join(",")`), want, "%s", script)
 	}
 	if hidden := value[bool](t, ctx, `document.getElementById("more-versions").getClientRects().length === 0`); !hidden {
 		t.Error("two versions have buttons for more of them")
@@ -298,7 +298,7 @@ func TestPageSaysThatItIsOld(t *testing.T) {
 	board.Put(simulated(t, 10, 1, 1))
 	defer serve()()
 	awaitVersion(t, ctx, 11)
-	arrowtest.Equal(t, value[string](t, ctx, `document.getElementById("verdict").textContent`), board.State().Summary.Verdict, "the page")
+	assert.Equal(t, value[string](t, ctx, `document.getElementById("verdict").textContent`), board.State().Summary.Verdict, "the page")
 }
 
 // A page of one run, of two and of many fits its window, wide or narrow, in light and dark. A person looks at what this writes with -shots.

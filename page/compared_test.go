@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -58,7 +58,7 @@ func TestDifferences(t *testing.T) {
 		for _, row := range Differences(runs) {
 			got = append(got, row.Name+" "+strings.Join(row.Values, " "))
 		}
-		arrowtest.Equal(t, got, want, "differences")
+		assert.Equal(t, got, want, "differences")
 	}
 	expect([]Compared{b, c})
 	expect([]Compared{a, b, c}, "stages.*.ridge 0.001 0.25 0.25")
@@ -94,7 +94,7 @@ func TestMeasures(t *testing.T) {
 		"state": {"done", "failed"}, "test error": {"50.00 %", None}, "train rows": {"80", None}, "passes": {"2", None},
 		"temperature": {"1.35", None}, "weights digest": {"0123456789ab", None}, "holdout error": nil,
 	} {
-		arrowtest.Equal(t, find(name), want, "%s", name)
+		assert.Equal(t, find(name), want, "%s", name)
 	}
 }
 

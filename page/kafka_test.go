@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
@@ -28,7 +28,7 @@ func TestKafkaProcessesAreShown(t *testing.T) {
 			t.Error(err)
 		}
 		for _, topic := range topics {
-			arrowtest.Fails(t, log.Delete(context.Background(), topic.Name), nil)
+			assert.Fails(t, log.Delete(context.Background(), topic.Name), nil)
 		}
 	})
 	processesAreShown(t, brokers, name)

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -42,7 +42,7 @@ func openOn(t *testing.T, o kafkalog.Options) *kafkalog.Log {
 	t.Helper()
 	log := must(kafkalog.Open(t.Context(), o))(t)
 	t.Cleanup(func() {
-		arrowtest.Fails(t, log.Close(), nil)
+		assert.Fails(t, log.Close(), nil)
 	})
 	return log
 }
@@ -313,7 +313,7 @@ func TestManyVersionsAreRead(t *testing.T) {
 	if v := list[9]; v.ServedRows != 16 || v.ServedError == nil || *v.ServedError != 20 {
 		t.Errorf("version 10, for which the two after it say what it served: %+v", v)
 	}
-	arrowtest.Equal(t, r.topics.learnt[0], versions, "the versions have learnt to offset")
+	assert.Equal(t, r.topics.learnt[0], versions, "the versions have learnt to offset")
 }
 
 // A reader keeps what the browser may ask for, and no more.
@@ -343,7 +343,7 @@ func TestReasonsAreOfAKind(t *testing.T) {
 	}
 	want := []string{`2 column "length": "about \"9\"" is not a number`, "1 48 columns: expected 50", "1 column 4: 7 is no class",
 		"1 column 3: 7 is no class", `1 column "width": "about 9" is not a number`}
-	arrowtest.Equal(t, got, want, "reasons")
+	assert.Equal(t, got, want, "reasons")
 }
 
 // Brokers that do not answer are told, and are not taken for a quiet pipeline.
@@ -367,10 +367,10 @@ func TestSilenceIsShown(t *testing.T) {
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // noError ends the test if err is not nil.
-var noError = arrowtest.NoError
+var noError = assert.NoError
 
 // must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
+func must[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
 
 // A page beside a worker and a solver in other processes shows them, what they own, and what was missing before they came.
 func TestProcessesAreShown(t *testing.T) {
@@ -401,7 +401,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	t.Cleanup(func() {
 		stop()
 		for range 2 {
-			arrowtest.Fails(t, <-ended, context.Canceled)
+			assert.Fails(t, <-ended, context.Canceled)
 		}
 	})
 	s = await(t, board, "a version, and who has made it", func(s *State) bool {
@@ -467,6 +467,6 @@ func TestWhatProcessesWaitFor(t *testing.T) {
 		for _, w := range append(s.Staff.Members["work"], s.Staff.Members["solve"]...) {
 			waits = append(waits, w.Waits)
 		}
-		arrowtest.Equal(t, fmt.Sprint(waits, " ", s.Run.Waits), c.waits, "with %v", c.surveyed)
+		assert.Equal(t, fmt.Sprint(waits, " ", s.Run.Waits), c.waits, "with %v", c.surveyed)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -165,7 +165,7 @@ func serving(t *testing.T, board *Board) string {
 	go func() { ended <- NewServer(board).Serve(ctx, listener) }()
 	t.Cleanup(func() {
 		stop()
-		arrowtest.Fails(t, <-ended, nil)
+		assert.Fails(t, <-ended, nil)
 	})
 	return "http://" + listener.Addr().String() + "/"
 }

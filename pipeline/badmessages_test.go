@@ -17,7 +17,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -67,10 +67,10 @@ func TestBadMessages(t *testing.T) {
 		recorder := &eventRecorder{}
 		report, _ := trainRecorded(t, log, job, recorder)
 		events := len(eventsOf[event.Quarantined](recorder))
-		arrowtest.Equal(t, report.Rows, 600, "rows")
-		arrowtest.Equal(t, report.Quarantined, int64(len(bad)), "messages reported in quarantine")
-		arrowtest.Equal(t, events, len(bad), "events")
-		arrowtest.Equal(t, len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)), len(bad), "messages on the quarantine topic")
+		assert.Equal(t, report.Rows, 600, "rows")
+		assert.Equal(t, report.Quarantined, int64(len(bad)), "messages reported in quarantine")
+		assert.Equal(t, events, len(bad), "events")
+		assert.Equal(t, len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)), len(bad), "messages on the quarantine topic")
 	}
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine) {
 		if header(m, "reason") == "" || header(m, "offset") == "" || header(m, "partition") != "1" {
@@ -119,8 +119,8 @@ func TestNoUsableMessage(t *testing.T) {
 		produce(t, log, job, 0, exampleMessage(t, examples.Rows{Rows: 0, Cols: 2, Floats: []float32{}}))
 		for range 2 {
 			err := trainError(t, log, job)
-			arrowtest.Fails(t, err, new(*dispatch.RunError), "no examples on test.examples: "+test.want)
-			arrowtest.Equal(t, len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)), test.kept,
+			assert.Fails(t, err, new(*dispatch.RunError), "no examples on test.examples: "+test.want)
+			assert.Equal(t, len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)), test.kept,
 				"on_bad_message %q: messages in quarantine", test.policy)
 		}
 	}
@@ -139,7 +139,7 @@ func TestUnsupportedExamples(t *testing.T) {
 			want: "features.kind: rff: the examples are sparse"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := arrowtest.Allocator(t)
+			mem := assert.Allocator(t)
 			features, label := arrow.DataType(list), arrow.DataType(arrow.ListOf(arrow.BinaryTypes.String))
 			if name == "sparse" {
 				features, label = arrow.ListOf(pair), arrow.BinaryTypes.String
@@ -151,7 +151,7 @@ func TestUnsupportedExamples(t *testing.T) {
 			value := must(examples.Encode(record, mem))(t)
 			log := openEmbedded(t)
 			produce(t, log, job, 0, kafkalog.Message{Value: value})
-			arrowtest.Fails(t, trainError(t, log, job), c.want)
+			assert.Fails(t, trainError(t, log, job), c.want)
 		})
 	}
 }
@@ -169,9 +169,9 @@ func TestOversizedMessages(t *testing.T) {
 	produce(t, log, job, 0, good, kafkalog.Message{Value: bytes.Repeat([]byte("x"), size)}, good, wide, good)
 	report, _ := train(t, log, job)
 	messages := readQuarantine(t, log, job)
-	arrowtest.Equal(t, report.Quarantined, 2, "messages in quarantine by the report")
-	arrowtest.Equal(t, len(messages), 2, "messages on the topic")
-	arrowtest.Equal(t, report.Rows, 90, "rows")
+	assert.Equal(t, report.Quarantined, 2, "messages in quarantine by the report")
+	assert.Equal(t, len(messages), 2, "messages on the topic")
+	assert.Equal(t, report.Rows, 90, "rows")
 	for offset, want := range map[int64]struct {
 		bytes  int
 		reason string
@@ -244,7 +244,7 @@ func TestMostlyBadMessages(t *testing.T) {
 		}
 		got := r.Updates[0].MostlyBad
 		if got != nil {
-			arrowtest.True(t, strings.Contains(got.Reason, "damaged"), "the reason is %q", got.Reason)
+			assert.True(t, strings.Contains(got.Reason, "damaged"), "the reason is %q", got.Reason)
 			got.Reason = ""
 		}
 		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
@@ -307,7 +307,7 @@ func TestHostileRecords(t *testing.T) {
 	}
 	recorder := &eventRecorder{}
 	report, _ := trainRecorded(t, log, job, recorder)
-	arrowtest.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest with damaged records, and without")
+	assert.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest with damaged records, and without")
 	topicNames := map[string]bool{}
 	for _, n := range eventsOf[event.Noticed](recorder) {
 		for _, topic := range []string{"statistics", "weights", "plans"} {
@@ -316,8 +316,8 @@ func TestHostileRecords(t *testing.T) {
 			}
 		}
 	}
-	arrowtest.Equal(t, len(topicNames), 3, "topics that notices name")
-	arrowtest.Equal(t, len(must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)), 1, "versions")
+	assert.Equal(t, len(topicNames), 3, "topics that notices name")
+	assert.Equal(t, len(must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)), 1, "versions")
 }
 
 // kindStage returns a stage of a kind of features.
@@ -454,7 +454,7 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 				return versions[0].WeightsDigest
 			}
 			want := digest(overflowMessages(t, 6, c.bad, c.sparse, weightless), 0)
-			arrowtest.Equal(t, digest(overflowMessages(t, 6, c.bad, c.sparse, setTo(3e38, c.label)), 1), want,
+			assert.Equal(t, digest(overflowMessages(t, 6, c.bad, c.sparse, setTo(3e38, c.label)), 1), want,
 				"the digest with the row, and without")
 		})
 	}
@@ -487,7 +487,7 @@ func TestRowOfAnySize(t *testing.T) {
 							job.Name = "chain"
 							writeAll(t, log, job, overflowMessages(t, 6, bad, false, setTo(size, "")))
 							report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-							arrowtest.True(t, err == nil && len(report.Updates) >= 3, "a row of %g: error %v", size, err)
+							assert.True(t, err == nil && len(report.Updates) >= 3, "a row of %g: error %v", size, err)
 						}
 					}
 				})
@@ -515,7 +515,7 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 		}
 		digests = append(digests, report.WeightsDigest)
 	}
-	arrowtest.Equal(t, digests[0], digests[1], "digests by memory")
+	assert.Equal(t, digests[0], digests[1], "digests by memory")
 	log := openEmbedded(t)
 	writeAll(t, log, job, overflowMessages(t, 6, 3, false, large))
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
@@ -543,7 +543,7 @@ func TestFloat64ThatOverflows(t *testing.T) {
 		}
 		rows = append(rows, fmt.Sprintf(`{"features": [%s, %v, %v, %v], "label": %q}`, first, x[1], x[2], x[3], data.labels[i]))
 	}
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader("["+strings.Join(rows, ",")+"]"))
 	noError(t, err)
 	defer record.Release()
@@ -598,7 +598,7 @@ func TestManyRuns(t *testing.T) {
 	job.Keep = keep
 	log := openAlone(t) // no other process needs the past
 	produce(t, log, job, 0, message)
-	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	p := topics.Open(log, job.Name, assert.Allocator(t))
 	read := func() (n int) { // the offsets that a process reads after a run
 		client, calls := *p.Client, 0
 		client.Log = countingLog{client.Log, &calls, &n}
@@ -621,7 +621,7 @@ func TestManyRuns(t *testing.T) {
 		t.Fatalf("%d versions, %v; expected %d", len(versions), err, keep)
 	}
 	for i, v := range versions {
-		arrowtest.Equal(t, v.Version, runs-keep+1+i, "a version that stays")
+		assert.Equal(t, v.Version, runs-keep+1+i, "a version that stays")
 		must(topics.Open(log, job.Name, nil).Model(t.Context(), v.Run))(t)
 	}
 	live := func(topic string) (n int) { // messages that compaction does not remove
@@ -643,7 +643,7 @@ func TestManyRuns(t *testing.T) {
 		t.Errorf("%d messages of the plans topic stay, expected a plan, an end and a removal of 64 runs", n)
 	}
 	job.Warm = "1"
-	arrowtest.Fails(t, trainError(t, log, job), new(*protocol.NoVersionError))
+	assert.Fails(t, trainError(t, log, job), new(*protocol.NoVersionError))
 }
 
 // countingLog counts the calls of a log, and the offsets that are read.
@@ -695,7 +695,7 @@ func TestManySources(t *testing.T) {
 	job, message := newForeignJob(t, rffStage(link.Softmax, 20, 3)), exampleMessage(t, data.exampleRows())
 	job.Examples.Partitions = partitions
 	log := openEmbedded(t)
-	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	p := topics.Open(log, job.Name, assert.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
 	var seals []wire.Message
 	written := make([][]wire.Message, partitions)
@@ -727,7 +727,7 @@ func TestManySources(t *testing.T) {
 		t.Errorf("the plan has %d messages, %v; expected several", len(messages), err)
 	}
 	report, _ := train(t, log, job)
-	arrowtest.Equal(t, report.Rows, 2*sources, "rows")
+	assert.Equal(t, report.Rows, 2*sources, "rows")
 }
 
 // What retention may delete before a run has ended is left out, and the report says so.
@@ -744,7 +744,7 @@ func TestExpiringExamples(t *testing.T) {
 		"an hour": {
 			map[string]string{"cleanup.policy": "delete", "retention.ms": fmt.Sprint(hour * 1000)},
 			func(age time.Duration) []int64 { // a message a minute in partition 0
-				arrowtest.Equal(t, age, 45*time.Minute, "the age that is asked for, three quarters of the retention")
+				assert.Equal(t, age, 45*time.Minute, "the age that is asked for, three quarters of the retention")
 				return []int64{55, 30, 7}
 			}, []int64{55, 40, 7},
 		},
@@ -765,7 +765,7 @@ func TestExpiringExamples(t *testing.T) {
 			for _, span := range got {
 				from = append(from, span.From)
 			}
-			arrowtest.Equal(t, from, test.want, "where the spans begin")
+			assert.Equal(t, from, test.want, "where the spans begin")
 		})
 	}
 }

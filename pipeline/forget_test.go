@@ -28,7 +28,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/archive"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -103,7 +103,7 @@ func TestForgottenRowsWeighNothing(t *testing.T) {
 				t.Errorf("%+v, expected %d rows, and version 1", done, want)
 			}
 			after, _ := train(t, log, job)
-			arrowtest.Equal(t, after.PassedOver[coverage.ForgottenRow], done.Rows, "rows passed over as forgotten")
+			assert.Equal(t, after.PassedOver[coverage.ForgottenRow], done.Rows, "rows passed over as forgotten")
 			if want, _ := train(t, weightless, job); after.WeightsDigest != want.WeightsDigest || after.WeightsDigest == before.WeightsDigest {
 				t.Errorf("digest %s, expected %s; %s before", after.WeightsDigest, want.WeightsDigest, before.WeightsDigest)
 			}
@@ -138,7 +138,7 @@ func TestChainForgets(t *testing.T) {
 		t.Fatalf("%+v, expected one full run", report)
 	}
 	countsLearnt(t, log, job, report, []int64{9})
-	arrowtest.True(t, len(after) == 5 && slices.Equal(after[:4], before[:4]), "%v are left of %v", after, before)
+	assert.True(t, len(after) == 5 && slices.Equal(after[:4], before[:4]), "%v are left of %v", after, before)
 	retrain(weightless)
 	forget(t, weightless, job, source.ToForget{Rows: rows})
 	if _, want := retrain(weightless); after[4] != want[4] || slices.Contains(before, after[4]) {
@@ -151,14 +151,14 @@ func TestChainForgets(t *testing.T) {
 	more := rings(400, 4, 3, 99)
 	produce(t, log, job, 0, exampleMessage(t, more.exampleRows()))
 	done := forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")})
-	arrowtest.Equal(t, done.Rows, 100, "rows that are forgotten")
-	arrowtest.Equal(t, len(done.Learnt), 0, "versions that have learnt")
+	assert.Equal(t, done.Rows, 100, "rows that are forgotten")
+	assert.Equal(t, len(done.Learnt), 0, "versions that have learnt")
 	report, again := retrain(log)
 	if len(report.Updates) != 1 || report.Updates[0].Kind != schemas.RunUpdate || report.Updates[0].Forgotten != 100 || len(again) != 6 {
 		t.Errorf("%+v, %v; expected an update", report, again)
 	}
 	countsLearnt(t, log, job, report, []int64{9, 100})
-	arrowtest.Equal(t, len(must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}))(t)), 2,
+	assert.Equal(t, len(must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}))(t)), 2,
 		"versions that are the same")
 }
 
@@ -174,7 +174,7 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 			got, left = append(got, n), left-n
 		}
 	}
-	arrowtest.Equal(t, got, forgets, "forgotten rows of the increments")
+	assert.Equal(t, got, forgets, "forgotten rows of the increments")
 	manifest := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 	if n := report.Updates[len(report.Updates)-1].WindowRows; n != left || manifest.WindowRows != left {
 		t.Errorf("the report has a window of %d rows and the version of %d, expected %d of %d", n, manifest.WindowRows, left, w.Rows())
@@ -195,7 +195,7 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 		`no message on test.examples has the key "b"`: {Rows: good, Keys: []string{"a", "b"}},
 		`there is no source "x" on test.plans`:        {Rows: good, Sources: []string{"x"}},
 	} {
-		arrowtest.MustFail(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t, want)
+		assert.MustFail(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t, want)
 	}
 	check := func() {
 		t.Helper()
@@ -207,7 +207,7 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 	noError(t, log.Delete(t.Context(), "test.forget"))
 	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "test.forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
 		"retention.ms": "604800000"}}))
-	arrowtest.MustFail(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: good}))(t,
+	assert.MustFail(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: good}))(t,
 		"deletes messages that must stay")
 	check()
 }
@@ -265,7 +265,7 @@ func forgottenRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int)
 	t.Helper()
 	p := topics.Open(log, job.Name, nil)
 	f := must(source.ReadForgotten(t.Context(), p))(t)
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		examples := must(examples.Decode(m.Value, mem))(t)
 		features := make([]float32, examples.Rows*examples.Cols)
@@ -306,7 +306,7 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 		t.Errorf("%+v: the rows %v are forgotten, expected %v", done, got, want)
 	}
 	report, _ := train(t, log, job)
-	arrowtest.Equal(t, report.PassedOver[coverage.ForgottenRow], int64(len(want)), "rows passed over as forgotten")
+	assert.Equal(t, report.PassedOver[coverage.ForgottenRow], int64(len(want)), "rows passed over as forgotten")
 	for _, text := range []string{"clicks/4/0-1000", "clicks/0/3-5"} { // a range of offsets
 		read := sourceRows(t, text)
 		for i := range 100 {
@@ -319,7 +319,7 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 		}
 		forget(t, log, job, source.ToForget{Read: read})
 		slices.Sort(want)
-		arrowtest.Equal(t, forgottenRows(t, log, job), want, "%s: the rows that are forgotten", text)
+		assert.Equal(t, forgottenRows(t, log, job), want, "%s: the rows that are forgotten", text)
 	}
 	_, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Keys: []string{"u7", "u77"},
 		Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
@@ -433,7 +433,7 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 				forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"),
 					Now: test.now})
 				after := learn()
-				arrowtest.Equal(t, after.Labels, []string{"ring0", "ring1", "ring2"}, "labels")
+				assert.Equal(t, after.Labels, []string{"ring0", "ring1", "ring2"}, "labels")
 				publishedAfter(t, log, job, before, alice)
 				again := !test.chain || test.now // else the increments of the window leave the bad message out
 				if there := readTopic(t, log, job.Name+".quarantine"); again && (len(there) != 1 ||
@@ -507,14 +507,14 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	fill(t, log, job, 103, 107)
 	rec := &eventRecorder{}
 	report, _ = trainRecorded(t, log, job, rec)
-	arrowtest.Equal(t, report.PassedOver[coverage.ForgottenRow], 40, "rows passed over as forgotten")
+	assert.Equal(t, report.PassedOver[coverage.ForgottenRow], 40, "rows passed over as forgotten")
 	if !noticed(rec, "[0]@1–2") || !noticed(rec, "[0]@3–4") || noticed(rec, "[0]@2") {
 		t.Errorf("notices %q, expected the offsets 1, 3 and 5", eventsOf[event.Noticed](rec))
 	}
 	old := schemas.Forget{Rows: rowsNamed(t, job, "test.examples/0/4/0-4")}
 	must(topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)
 	report, _ = train(t, log, job)
-	arrowtest.Equal(t, report.PassedOver[coverage.ForgottenRow], 45, "rows passed over as forgotten")
+	assert.Equal(t, report.PassedOver[coverage.ForgottenRow], 45, "rows passed over as forgotten")
 	var left []int
 	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	for _, v := range versions {
@@ -630,11 +630,11 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 		return err
 	}
 	err := first()
-	arrowtest.Fails(t, err, "@0 has expired, and is not the same")
+	assert.Fails(t, err, "@0 has expired, and is not the same")
 	deleteRecords(t, log, job.Examples.FromTopic, 0, 5)
 	p = topics.OpenFor(log, job, nil)
 	err = first()
-	arrowtest.Fails(t, err, new(*kafkalog.DeletedError))
+	assert.Fails(t, err, new(*kafkalog.DeletedError))
 	for n := range 3 {
 		deleteRecords(t, log, job.Examples.FromTopic, int32(n), 60)
 	}
@@ -777,7 +777,7 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 		t.Errorf("trained again: %d rows, weights %s; expected %d and %s", again.Rows, again.WeightsDigest, report.Rows, report.WeightsDigest)
 	}
 	without(func(partition int, offset int64) bool { return partition == 1 && offset < 9 })
-	arrowtest.Fails(t, verify("2"), "has expired, and is not the same")
+	assert.Fails(t, verify("2"), "has expired, and is not the same")
 }
 
 // walkIn is a row of the topic of the tests of archives. Rows from the middle on have a further field.
@@ -1018,7 +1018,7 @@ func results(t *testing.T, log *kafkalog.Log, job topics.Job) (digests []wire.Di
 	job.Name = "chain"
 	chain := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	digests = append(digests, chain.WeightsDigest)
-	arrowtest.True(t, len(chain.Updates) >= 2, "%d versions: expected several", len(chain.Updates))
+	assert.True(t, len(chain.Updates) >= 2, "%d versions: expected several", len(chain.Updates))
 	versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 	checkVerified(t, log, job, fmt.Sprint(versions[len(versions)-1].Version), upTo(3, len(chain.Updates)+1)...)
 	job.Name = "search"
@@ -1061,7 +1061,7 @@ func TestArchivesHaveTheWeightsOfTheTopic(t *testing.T) {
 				writeVisits(t, log, rows, cut)
 				job.Examples.Archive.Files, job.Examples.Archive.Layout = writeArchive(t, layout, random, rows, to), layout
 			}
-			arrowtest.Equal(t, fmt.Sprint(results(t, log, job)), fmt.Sprint(want), "digests with the archive, and with the topic")
+			assert.Equal(t, fmt.Sprint(results(t, log, job)), fmt.Sprint(want), "digests with the archive, and with the topic")
 		})
 	}
 }
@@ -1092,16 +1092,16 @@ func TestArchivesWithGaps(t *testing.T) {
 	}
 	other := slices.Clone(rows[1])
 	other[22].Count++
-	arrowtest.MustFail(follow(25, "different", other))(t, "visits[1]@22: ", `has another message than the topic: column "count"`)
+	assert.MustFail(follow(25, "different", other))(t, "visits[1]@22: ", `has another message than the topic: column "count"`)
 	other[22].Count, other[12].Count = rows[1][22].Count, rows[1][12].Count+1
-	arrowtest.MustFail(follow(25, "different files", rows[1], other))(t,
+	assert.MustFail(follow(25, "different files", rows[1], other))(t,
 		"visits[1]@12: ", ".json has another message than ", ".avro: column")
 	job.Examples.Archive.OnGap, job.Examples.Categorical = archive.GapContinue, []string{"count"} // with words, which are read before
 	rec, err := follow(15, "continued", rows[1])
 	if lost := eventsOf[event.Lost](rec); err != nil || len(lost) != 1 || lost[0] != (event.Lost{Topic: "visits", Partition: 1, From: 15, To: 20}) {
 		t.Error(err, lost)
 	}
-	arrowtest.Equal(t, len(countedRows(t, log, job)), 85, "rows")
+	assert.Equal(t, len(countedRows(t, log, job)), 85, "rows")
 	job.Name = "trained"
 	if report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}); err != nil || report.LostMessages != 5 {
 		t.Errorf("%v: the report is %+v, expected 5 lost messages", err, report)
@@ -1156,7 +1156,7 @@ func TestArchivesWhoseSchemaChanged(t *testing.T) {
 				t.Errorf("%s: %v, expected %q", name, err, test.want)
 			}
 		}
-		arrowtest.Equal(t, len(countedRows(t, log, job)), test.rows, "rows of %s", name)
+		assert.Equal(t, len(countedRows(t, log, job)), test.rows, "rows of %s", name)
 	}
 }
 
@@ -1184,5 +1184,5 @@ func TestSearchReadsTheArchiveOnce(t *testing.T) {
 		noError(t, err)
 		read = append(read, requests.Load()-before)
 	}
-	arrowtest.True(t, read[0] != 0 && read[0] == read[1], "one candidate and 40 make %d requests to the archive", read)
+	assert.True(t, read[0] != 0 && read[0] == read[1], "one candidate and 40 make %d requests to the archive", read)
 }

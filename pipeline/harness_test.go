@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -126,7 +126,7 @@ func (d table) exampleRows() examples.Rows {
 // exampleMessage encodes rows as an examples message of another producer.
 func exampleMessage(t *testing.T, rows examples.Rows) kafkalog.Message {
 	t.Helper()
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	record := rows.Record(mem)
 	defer record.Release()
 	value := must(examples.Encode(record, mem))(t)
@@ -221,7 +221,7 @@ func train(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *m
 // trainRecorded runs a job to its end, and records its events.
 func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*schemas.Report, *model.Model) {
 	t.Helper()
-	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, rec)
+	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, rec)
 	noError(t, err)
 	return report, model
 }
@@ -229,7 +229,7 @@ func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Re
 // trainError runs a job that must fail, and returns its error.
 func trainError(t *testing.T, log *kafkalog.Log, job topics.Job) error {
 	t.Helper()
-	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, &eventRecorder{})
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, &eventRecorder{})
 	if err == nil {
 		t.Fatalf("the run is done with report %+v, expected an error", report)
 	}
@@ -241,13 +241,13 @@ func trainUntil(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(event
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+	_, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)},
 		&eventRecorder{on: func(e event.Event) {
 			if stop(e) {
 				cancel()
 			}
 		}})
-	arrowtest.Fails(t, err, context.Canceled)
+	assert.Fails(t, err, context.Canceled)
 }
 
 // trainUntilOn is trainUntil on an embedded broker of its own in dir, which it stops. So nothing comes late: a broker may apply a write
@@ -262,7 +262,7 @@ func trainUntilOn(t *testing.T, dir string, job topics.Job, stop func(event.Even
 // submitJob ingests a job's files, and writes its plan to the plans topic.
 func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*topics.Pipeline, *schemas.Plan) {
 	t.Helper()
-	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	p := topics.Open(log, job.Name, assert.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
 	files := must(source.IngestFiles(t.Context(), p, job, rec))(t)
 	l := must(p.ReadLedger(t.Context()))(t)
@@ -347,10 +347,10 @@ func long(t *testing.T) {
 }
 
 // noError ends the test if err is not nil.
-var noError = arrowtest.NoError
+var noError = assert.NoError
 
 // must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
+func must[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
 
 // deleteRecords deletes the messages of a partition before an offset, as retention does.
 func deleteRecords(t *testing.T, log *kafkalog.Log, topic string, partition int32, before int64) {

@@ -27,7 +27,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -76,8 +76,8 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	}
 	second, model := train(t, log, job)
 	for _, r := range []*schemas.Report{first, second} {
-		arrowtest.Equal(t, r.WeightsDigest, want.WeightsDigest, "the digest of version %d, and on the embedded broker", r.Version)
-		arrowtest.Equal(t, r.Rows, want.Rows, "rows of version %d", r.Version)
+		assert.Equal(t, r.WeightsDigest, want.WeightsDigest, "the digest of version %d, and on the embedded broker", r.Version)
+		assert.Equal(t, r.Rows, want.Rows, "rows of version %d", r.Version)
 	}
 	if first.Version != 1 || second.Version != 2 || model.Manifest.Version != 2 {
 		t.Errorf("versions %d and %d, model version %d; expected 1, 2, 2", first.Version, second.Version, model.Manifest.Version)
@@ -379,7 +379,7 @@ func TestKafkaACLs(t *testing.T) {
 	if err := source.Ingest(t.Context(), submitter, job, &eventRecorder{}); err != nil {
 		t.Fatalf("ingest: %v", err)
 	}
-	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)},
 		&eventRecorder{}); err == nil || !strings.Contains(err.Error(), "check the ACLs of User:train") {
 		t.Errorf("a submitter that works and solves: got error %v, expected one that names the ACLs of User:train", err)
 	}
@@ -390,11 +390,11 @@ func TestKafkaACLs(t *testing.T) {
 			cluster.allow(t, aclsOf(acls, "train", "train"))
 		}
 		recorder := &eventRecorder{}
-		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, recorder)
+		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, recorder)
 		noError(t, err)
-		arrowtest.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
-		arrowtest.Equal(t, report.Rows, want.Rows, "rows")
-		arrowtest.Equal(t, noticed(recorder, "is not checked"), !retention, "a notice that the retention is not checked")
+		assert.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
+		assert.Equal(t, report.Rows, want.Rows, "rows")
+		assert.Equal(t, noticed(recorder, "is not checked"), !retention, "a notice that the retention is not checked")
 	}
 
 	chain := chainJob(t, "softmax")
@@ -453,8 +453,8 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		err = context.Cause(ctx)
 	}
 	noError(t, err)
-	arrowtest.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
-	arrowtest.Equal(t, report.Rows, want.Rows, "rows")
+	assert.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
+	assert.Equal(t, report.Rows, want.Rows, "rows")
 	// A role can write to its own topics, and to no others.
 	for user, own := range map[string][]string{
 		"work": {protocol.TopicsOf(job.Name).Statistics, protocol.TopicsOf(job.Name).Residuals, protocol.TopicsOf(job.Name).Quarantine},
@@ -559,7 +559,7 @@ func startRole(t *testing.T, role func(ctx context.Context, rec event.Recorder) 
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		<-ended.Done()
-		arrowtest.Fails(t, context.Cause(ended), context.Canceled)
+		assert.Fails(t, context.Cause(ended), context.Canceled)
 	})
 	t.Cleanup(s.stop)
 	return s

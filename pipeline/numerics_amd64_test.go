@@ -6,7 +6,7 @@ import (
 	"github.com/viterin/vek/vek32"
 	"golang.org/x/sys/cpu"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -23,7 +23,7 @@ import (
 func TestNumericsRevision(t *testing.T) {
 	long(t)
 	const revision = 9
-	arrowtest.Equal(t, revision, dispatch.NumericsRevision, "the revision of the digests, and of the program")
+	assert.Equal(t, revision, dispatch.NumericsRevision, "the revision of the digests, and of the program")
 	features, accelerated := cpu.X86, vek32.Info().Acceleration
 	defer func() {
 		cpu.X86 = features
@@ -93,6 +93,6 @@ func TestNumericsRevision(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		arrowtest.Equal(t, report.WeightsDigest, test.want, "%s: digest", name)
+		assert.Equal(t, report.WeightsDigest, test.want, "%s: digest", name)
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
@@ -99,7 +99,7 @@ func TestChainMemoryIsBounded(t *testing.T) {
 			heap[r.Version] = now.HeapAlloc
 		}
 	})))(t)
-	arrowtest.True(t, heap[120] != 0 && heap[180] != 0 && heap[180] <= heap[120]+10<<20, "the heap by version is %v", heap)
+	assert.True(t, heap[120] != 0 && heap[180] != 0 && heap[180] <= heap[120]+10<<20, "the heap by version is %v", heap)
 }
 
 // Rows of a label that is no class are left out until they are enough; then a full run learns them.
@@ -141,7 +141,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 		}
 	}
 	job.Retrain.OnNewClass = topics.NewClassStop
-	arrowtest.MustFail(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t, new(*newClassError))
+	assert.MustFail(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t, new(*newClassError))
 }
 
 // The gate compares the version itself, with the weights that it has, and the one that subscribers have, on the same
@@ -300,7 +300,7 @@ func TestReportOfAChain(t *testing.T) {
 	}
 	p := topics.OpenFor(log, job, nil)
 	all := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
-	arrowtest.Equal(t, spans.Hulls(), coverage.Spans(all), "what runs added")
+	assert.Equal(t, spans.Hulls(), coverage.Spans(all), "what runs added")
 	check := func(what string, gotRows int64, gotWrong float64) {
 		t.Helper()
 		if gotRows != rows || math.Abs(gotWrong-wrong) > 1e-6 {
@@ -381,7 +381,7 @@ func TestServedErrors(t *testing.T) {
 				if versions++; r.Kind == schemas.RunFull {
 					reports = nil
 				}
-				arrowtest.Equal(t, r.Served, reports, "what version %d says of its answers", r.Version)
+				assert.Equal(t, r.Served, reports, "what version %d says of its answers", r.Version)
 			}))
 			if err != nil || versions != len(want) {
 				t.Fatalf("%d versions, %v", versions, err)
@@ -455,7 +455,7 @@ func retraining(t *testing.T, brokers []string) (expected <-chan event.Expecting
 	}()
 	t.Cleanup(func() {
 		stop()
-		arrowtest.Fails(t, <-ended, context.Canceled)
+		assert.Fails(t, <-ended, context.Canceled)
 	})
 	return expects, stands
 }
@@ -477,8 +477,8 @@ func TestRetrainingSaysWhatItWaitsFor(t *testing.T) {
 	_, standing := retraining(t, log.Addr())
 	select {
 	case e := <-standing:
-		arrowtest.Equal(t, e.Role, protocol.RoleRun, "the role")
-		arrowtest.Equal(t, e.Why, "another process retrains this pipeline: this one stands by", "why it stands by")
+		assert.Equal(t, e.Role, protocol.RoleRun, "the role")
+		assert.Equal(t, e.Why, "another process retrains this pipeline: this one stands by", "why it stands by")
 	case <-timeout:
 		t.Fatal("it does not say that it stands by")
 	}
@@ -574,10 +574,10 @@ func TestLeave(t *testing.T) {
 			plan := &schemas.Chain{Number: 4, Until: 4000, Update: &schemas.Update{Decay: 0.5}}
 			stays := leaveRule{retrain: topics.RetrainOptions{Window: test.window, Decay: 1}, bytes: schemas.WindowBytes, staying: test.staying}.
 				leave(plan, w, test.found)
-			arrowtest.Equal(t, fmt.Sprint(numbers(plan.Update.Leave)), test.want, "the increments that leave")
-			arrowtest.Equal(t, len(stays)+len(plan.Update.Leave), len(w.Increments), "increments that stay or leave")
+			assert.Equal(t, fmt.Sprint(numbers(plan.Update.Leave)), test.want, "the increments that leave")
+			assert.Equal(t, len(stays)+len(plan.Update.Leave), len(w.Increments), "increments that stay or leave")
 			for _, c := range plan.Update.Leave {
-				arrowtest.Equal(t, c.Weight, 0.5, "the weight with which increment %d leaves, its own after one more update", c.Number)
+				assert.Equal(t, c.Weight, 0.5, "the weight with which increment %d leaves, its own after one more update", c.Number)
 			}
 		})
 	}
@@ -611,7 +611,7 @@ func TestFullIsDue(t *testing.T) {
 		s := chainState{head: head, window: windowOf(10, 10, 10)}
 		s.window.FullRows = 30
 		test.change(&s)
-		arrowtest.Equal(t, s.fullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()), test.want, "%s: full is due", test.name)
+		assert.Equal(t, s.fullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()), test.want, "%s: full is due", test.name)
 	}
 }
 
@@ -665,8 +665,8 @@ func TestDecayedWindowsEnd(t *testing.T) {
 			}
 			retrainWithin(t, log, job, test.bytes, recorderFunc(func(event.Event) {}))
 			w := newestWindow(t, log, job)
-			arrowtest.Equal(t, len(w.Increments), test.want, "increments of the window after %d updates", updates)
-			arrowtest.Equal(t, w.Rows(), int64(test.want)*rows, "rows of the window after %d updates", updates)
+			assert.Equal(t, len(w.Increments), test.want, "increments of the window after %d updates", updates)
+			assert.Equal(t, w.Rows(), int64(test.want)*rows, "rows of the window after %d updates", updates)
 		})
 	}
 }
@@ -776,9 +776,9 @@ func TestCutPassesOverGaps(t *testing.T) {
 		t.Run(fmt.Sprint(gap), func(t *testing.T) {
 			topic := &fakeTopic{offsets: [][]int64{{0, gap, gap + 1, 3 * gap}, {5, 5 + 2*gap}}}
 			b := backlogOf(topic)
-			arrowtest.Equal(t, fmt.Sprint(cutAll(t, b).Hulls()), fmt.Sprint(topic.bounds()), "the cut, and the topic")
-			arrowtest.Equal(t, topic.read, 6, "messages that were read")
-			arrowtest.Equal(t, b.behind().Messages, 6, "messages that are behind before a run takes them")
+			assert.Equal(t, fmt.Sprint(cutAll(t, b).Hulls()), fmt.Sprint(topic.bounds()), "the cut, and the topic")
+			assert.Equal(t, topic.read, 6, "messages that were read")
+			assert.Equal(t, b.behind().Messages, 6, "messages that are behind before a run takes them")
 		})
 	}
 }
@@ -792,8 +792,8 @@ func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
 	b.refresh(topic.bounds())
 	b.follow([]schemas.SourceSeal{{ID: "s", Attempt: "a", Partitions: 2, Spans: coverage.Spans{{Partition: 0, From: 7, To: 8}}}}, nil, topic.bounds())
 	topic.asked = coverage.Spans{}
-	arrowtest.Equal(t, fmt.Sprint(cutAll(t, b)), "[[0]@6–8]", "the cut")
-	arrowtest.Equal(t, topic.asked[0].From, 6, "the first offset that is asked for")
+	assert.Equal(t, fmt.Sprint(cutAll(t, b)), "[[0]@6–8]", "the cut")
+	assert.Equal(t, topic.asked[0].From, 6, "the first offset that is asked for")
 }
 
 // standingRows is how many rows a message has in the tests of what a chain stands on. An update takes two messages.
@@ -848,7 +848,7 @@ func made(report *Retraining) (list []string) {
 // expect compares versions of a report with what they should be.
 func expect(t *testing.T, what string, report *Retraining, want ...string) {
 	t.Helper()
-	arrowtest.Equal(t, made(report), want, "%s: the versions", what)
+	assert.Equal(t, made(report), want, "%s: the versions", what)
 }
 
 // notices returns whether a notice has a text.
@@ -889,7 +889,7 @@ func TestChainOutlivesLosses(t *testing.T) {
 	lostVersions := func(lost int) func(*testing.T, *kafkalog.Log, topics.Job) {
 		return func(t *testing.T, log *kafkalog.Log, job topics.Job) {
 			cutOff(t, log, job, job.Name+".versions", lost)
-			arrowtest.Equal(t, must(topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest))(t).Manifest.Version, 4,
+			assert.Equal(t, must(topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest))(t).Manifest.Version, 4,
 				"the latest version")
 			fill(t, log, job, 10, 12)
 		}
@@ -933,7 +933,7 @@ func TestChainOutlivesLosses(t *testing.T) {
 		}, []string{"full 0 of 400", "update 80 of 400", "update 40 of 360"}, ".state has lost the state", 13, nil, func(t *testing.T, m *schemas.Manifest) {
 			// The plans since the last full run are gone too: the window is all that the chain has looked at.
 			window := windowOfPlans(m, nil, false)
-			arrowtest.Equal(t, fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends), "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]",
+			assert.Equal(t, fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends), "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]",
 				"all that the chain has looked at")
 		}},
 		"the manifest of the newest version": {1, 10, nil, false, lostVersions(1), []string{"full 0 of 320", "update 80 of 400",
@@ -1106,7 +1106,7 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 		if spoil(wrong); r.submit(t.Context(), wrong) == nil {
 			t.Errorf("a plan with %s is no error", what)
 		}
-		arrowtest.Equal(t, len(readTopic(t, log, p.Topics.Plans)), before, "messages on the topic, without the plan with %s", what)
+		assert.Equal(t, len(readTopic(t, log, p.Topics.Plans)), before, "messages on the topic, without the plan with %s", what)
 	}
 }
 
@@ -1174,7 +1174,7 @@ func secondClass(t *testing.T, log *kafkalog.Log, job topics.Job, says string, m
 	before := readLedger(t, p).Chained()
 	for range 2 { // whenever it is started
 		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		arrowtest.Fails(t, err, new(*solve.LabelsError), `all examples have the label "ring0"`)
+		assert.Fails(t, err, new(*solve.LabelsError), `all examples have the label "ring0"`)
 	}
 	waits, ended, retrained := make(chan struct{}), make(chan error, 1), make(chan event.Retrained, 10)
 	recorder := &eventRecorder{on: func(e event.Event) {
@@ -1197,7 +1197,7 @@ func secondClass(t *testing.T, log *kafkalog.Log, job topics.Job, says string, m
 	case err := <-ended:
 		t.Fatalf("the chain has ended: %v", err)
 	}
-	arrowtest.Equal(t, readLedger(t, p).Chained(), before, "the newest run")
+	assert.Equal(t, readLedger(t, p).Chained(), before, "the newest run")
 	produce(t, log, job, 0, more...)
 	select {
 	case made := <-retrained:
@@ -1223,12 +1223,12 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 	t.Run("after rows are forgotten", func(t *testing.T) {
 		log := openEmbedded(t)
 		produce(t, log, job, 0, sorted(t, 4, 7)[1:]...) // without the row that overflows
-		arrowtest.Equal(t, len(must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t).Updates), 2, "versions")
+		assert.Equal(t, len(must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t).Updates), 2, "versions")
 		forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
 		// The first of two messages is of the same class.
 		made := secondClass(t, log, job, "without forgotten rows, all examples", sorted(t, 2, 2)[1], sorted(t, 0, 9)[8])
-		arrowtest.Equal(t, made.Kind, schemas.RunFull, "the kind of the version, of what is left and the new rows")
-		arrowtest.Equal(t, made.WindowRows, (8-3)*40, "the rows of its window")
+		assert.Equal(t, made.Kind, schemas.RunFull, "the kind of the version, of what is left and the new rows")
+		assert.Equal(t, made.WindowRows, (8-3)*40, "the rows of its window")
 		last := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 		if len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
 			t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
@@ -1272,7 +1272,7 @@ func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
 					}
 				}
 				for _, e := range eventsOf[event.Ended](recorder) {
-					arrowtest.Equal(t, e.State, schemas.Done, "with classes %q: the state", classes)
+					assert.Equal(t, e.State, schemas.Done, "with classes %q: the state", classes)
 				}
 			}
 		})
@@ -1317,9 +1317,9 @@ func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
 		}
 		return kinds
 	}
-	arrowtest.Equal(t, kinds(2), []string{schemas.RunFull, schemas.RunUpdate}, "versions")
+	assert.Equal(t, kinds(2), []string{schemas.RunFull, schemas.RunUpdate}, "versions")
 	job.Examples.Holdout = 0.2
-	arrowtest.Equal(t, kinds(2), []string{schemas.RunFull, schemas.RunUpdate}, "versions with another holdout")
+	assert.Equal(t, kinds(2), []string{schemas.RunFull, schemas.RunUpdate}, "versions with another holdout")
 }
 
 // A version that has learnt a class that appears later is offered, whatever classes weigh: of the rows of that class, the version before
@@ -1365,7 +1365,7 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 					withheld++
 				}
 			}
-			arrowtest.True(t, withheld <= 1, "%d versions are withheld after the class was learnt", withheld)
+			assert.True(t, withheld <= 1, "%d versions are withheld after the class was learnt", withheld)
 		})
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -75,7 +75,7 @@ func TestExpiredSourceIsListed(t *testing.T) {
 	removeSource(t, log, files.Name, id)
 	expect(source.Removed, 7)
 	report, _ := train(t, log, files)
-	arrowtest.Equal(t, report.Rows, 640, "rows of the file")
+	assert.Equal(t, report.Rows, 640, "rows of the file")
 	expect(source.Sealed, 10)
 	report, _ = train(t, log, topic)
 	if want := (coverage.PassedOver{coverage.Removed: 7}); report.Rows != 640 || !maps.Equal(report.PassedOver, want) {
@@ -100,7 +100,7 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 		time.Since(s[0].Since) > time.Hour {
 		t.Fatalf("%+v, expected an unfinished source of %d messages", s, written)
 	}
-	arrowtest.MustFail(source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}))(t,
+	assert.MustFail(source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}))(t,
 		"there is no source "+strconv.Quote(s[0].ID))
 	train(t, log, files)
 	if s := sourcesOf(t, log, files.Name); len(s) != 1 || s[0].State != source.Sealed || s[0].Messages != 100 {
@@ -119,9 +119,9 @@ func TestContentCountsOnce(t *testing.T) {
 	again.Examples.BatchRows, again.Examples.Partitions, again.Examples.Classes = 50, 7, []string{"ring0", "ring1"}
 	recorder := &eventRecorder{}
 	report, _ := trainRecorded(t, log, again, recorder)
-	arrowtest.Equal(t, report.Rows, 300, "rows")
+	assert.Equal(t, report.Rows, 300, "rows")
 	for _, e := range eventsOf[event.Ingested](recorder) {
-		arrowtest.True(t, e.Known, "ingested again: %+v", e)
+		assert.True(t, e.Known, "ingested again: %+v", e)
 	}
 	again.Examples.Train = nil
 	if report, _ := train(t, log, again); report.Rows != 300 || len(report.PassedOver) != 0 {
@@ -132,7 +132,7 @@ func TestContentCountsOnce(t *testing.T) {
 	conflict.Examples.Train, conflict.Examples.Test = nil, []string{data.writeCSV(t, t.TempDir(), "test.csv")}
 	err := trainError(t, log, conflict)
 	for _, part := range []string{"test.csv is in examples.test", "as train.csv in examples.train"} {
-		arrowtest.Fails(t, err, part)
+		assert.Fails(t, err, part)
 	}
 }
 
@@ -190,11 +190,11 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	must(replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}))(t)
 	own := reader
 	own.Examples.Topic = ""
-	arrowtest.MustFail(replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}))(t,
+	assert.MustFail(replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}))(t,
 		"reads the examples of")
 	own.Examples.Topic = "pictures"
-	arrowtest.Fails(t, trainError(t, log, own), "topic pictures does not exist")
-	arrowtest.Equal(t, must(log.Exists(t.Context(), "pictures"))(t), false, "the topic exists")
+	assert.Fails(t, trainError(t, log, own), "topic pictures does not exist")
+	assert.Equal(t, must(log.Exists(t.Context(), "pictures"))(t), false, "the topic exists")
 }
 
 // A bound by offsets leaves out what retention would have deleted: the weights are the same. The report counts it, and
@@ -233,12 +233,12 @@ func TestBoundsByOffsets(t *testing.T) {
 		for _, span := range m.Manifest.Plan.Spans {
 			messages += span.Len()
 		}
-		arrowtest.Equal(t, messages, 10-c.outside, "from %v to %v: messages of the plan's spans", c.from, c.to)
+		assert.Equal(t, messages, 10-c.outside, "from %v to %v: messages of the plan's spans", c.from, c.to)
 	}
 	bounded.Examples.From, bounded.Examples.To = []string{"1", "2", "3"}, nil
-	arrowtest.Fails(t, trainError(t, log, bounded), "has 3 offsets")
+	assert.Fails(t, trainError(t, log, bounded), "has 3 offsets")
 	bounded.Examples.From = []string{"5"}
-	arrowtest.Fails(t, trainError(t, log, bounded), "no examples on")
+	assert.Fails(t, trainError(t, log, bounded), "no examples on")
 }
 
 // A bound by time means the first message whose rows have this time or a later one: that of the messages of a followed topic that they
@@ -267,7 +267,7 @@ func TestBoundsByTime(t *testing.T) {
 			}
 			job.Examples.From, job.Examples.To = []string{at(6).Add(time.Minute).Format(time.RFC3339)}, nil
 			err := trainError(t, log, job)
-			arrowtest.Fails(t, err, "it has [0]@0–8")
+			assert.Fails(t, err, "it has [0]@0–8")
 		})
 	}
 }
@@ -296,7 +296,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 		t.Helper()
 		select {
 		case e := <-made:
-			arrowtest.True(t, slices.Contains(rows, e.WindowRows), "%+v, expected a window of %d rows", e, rows)
+			assert.True(t, slices.Contains(rows, e.WindowRows), "%+v, expected a window of %d rows", e, rows)
 		case err := <-ended:
 			t.Fatalf("the chain has ended: %v", err)
 		}
@@ -310,7 +310,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
 	next(639, 767) // without the forgotten one
 	cancel()
-	arrowtest.Fails(t, <-ended, context.Canceled)
+	assert.Fails(t, <-ended, context.Canceled)
 	chains := map[string][]string{}
 	settings, before := topicsOf(t, log, owner.Name+".")
 	for _, job := range []topics.Job{readerOf(topic, "second"), topic} {
@@ -322,11 +322,11 @@ func TestChainOverAForeignTopic(t *testing.T) {
 			}
 		}
 	}
-	arrowtest.Equal(t, chains["second"], chains[owner.Name], "versions, and those of the owner")
-	arrowtest.Equal(t, len(chains["second"]), 4, "versions")
+	assert.Equal(t, chains["second"], chains[owner.Name], "versions, and those of the owner")
+	assert.Equal(t, len(chains["second"]), 4, "versions")
 	moved := topic
 	moved.Name = "second"
-	arrowtest.MustFail(Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}))(t, "reads the examples of")
+	assert.MustFail(Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}))(t, "reads the examples of")
 }
 
 // Messages that were deleted before a version learnt them are lost, which is said also if no message follows.
@@ -384,7 +384,7 @@ func countedRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 // eachCounted calls do for each row that a run without files counts, with its second feature and its label.
 func eachCounted(t *testing.T, log *kafkalog.Log, job topics.Job, do func(row int, label string)) {
 	t.Helper()
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	replays := map[int]*protocol.SpanCounting{}
 	counting := protocol.NewCounting(&schemas.Plan{Foreign: true})
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
@@ -409,7 +409,7 @@ func checkCounted(t *testing.T, log *kafkalog.Log, job topics.Job, rows int) {
 	for i := range want {
 		want[i] = i
 	}
-	arrowtest.Equal(t, countedRows(t, log, job), want, "the rows that count")
+	assert.Equal(t, countedRows(t, log, job), want, "the rows that count")
 }
 
 func followToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) *eventRecorder {
@@ -444,10 +444,10 @@ func TestFollowQuarantines(t *testing.T) {
 		if bad.Get("topic") != "clicks" || bad.Get("partition") != "3" || !strings.HasPrefix(bad.Key, "clicks/3/") {
 			t.Errorf("a message in quarantine has the key %s and the headers %v", bad.Key, bad.Headers)
 		}
-		arrowtest.Equal(t, bad.Get("traceparent"), map[bool]string{true: trace}[bad.Get("key") == "k"], "traceparent")
+		assert.Equal(t, bad.Get("traceparent"), map[bool]string{true: trace}[bad.Get("key") == "k"], "traceparent")
 		reasons = append(reasons, bad.Get("reason"))
 	}
-	arrowtest.Equal(t, reasons, []string{`column 2: "x" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, ` +
+	assert.Equal(t, reasons, []string{`column 2: "x" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, ` +
 		"examples.missing_values lists the words for a missing value",
 		"an empty value: expected one example a line, without a header"},
 		"reasons of quarantine")
@@ -532,7 +532,7 @@ func TestFollowTopicThatHasChanged(t *testing.T) {
 					followToEnd(t, log, job)
 				}
 				slices.Sort(want)
-				arrowtest.Equal(t, countedRows(t, log, job), want, "%s: the rows that count", choice)
+				assert.Equal(t, countedRows(t, log, job), want, "%s: the rows that count", choice)
 			}
 		})
 	}
@@ -551,11 +551,11 @@ func TestFollowTopicThatForgets(t *testing.T) {
 		}
 		deleteRecords(t, log, "clicks", 0, first)
 		rec := followToEnd(t, log, job)
-		arrowtest.Equal(t, len(countedRows(t, log, job)), want, "without the offsets before %d: rows that count", first)
+		assert.Equal(t, len(countedRows(t, log, job)), want, "without the offsets before %d: rows that count", first)
 		said := slices.ContainsFunc(eventsOf[event.Lost](rec), func(e event.Lost) bool {
 			return e == event.Lost{Topic: "clicks", From: 100, To: 110}
 		})
-		arrowtest.Equal(t, said, first == 110, "without the offsets before %d: something is lost", first)
+		assert.Equal(t, said, first == 110, "without the offsets before %d: something is lost", first)
 	}
 }
 
@@ -617,7 +617,7 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			test.change(&changed)
 			check := func(err error) {
 				t.Helper()
-				arrowtest.Fails(t, err, test.want)
+				assert.Fails(t, err, test.want)
 			}
 			learn := func(l *kafkalog.Log) {
 				t.Helper()
@@ -697,17 +697,17 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 // The words of a categorical column are those that a topic has when it is followed first. Later rows have the same
 // features, and a word that comes later is one of the others.
 func TestFollowWithCategories(t *testing.T) {
-	log, mem := openEmbedded(t), arrowtest.Allocator(t)
+	log, mem := openEmbedded(t), assert.Allocator(t)
 	job := clicks(t, log, 0)
 	job.Examples.Categorical = []string{"1"}
 	follow := func() error { return source.Follow(t.Context(), log, job, true, &eventRecorder{}) }
-	arrowtest.Fails(t, follow(), "no message has a word in the column 1 of examples.categorical yet")
+	assert.Fails(t, follow(), "no message has a word in the column 1 of examples.categorical yet")
 	named := job
 	named.Examples.Format, named.Examples.Label, named.Examples.Categorical = "json", "cliked", []string{"colour"}
 	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}))
 	send(t, log, timed{topic: "misspelt", value: `{"clicked": "a", "colour": "red"}`})
 	named.Examples.FromTopic = "misspelt"
-	arrowtest.Fails(t, source.Follow(t.Context(), log, named, true, &eventRecorder{}), `no column "cliked"`)
+	assert.Fails(t, source.Follow(t.Context(), log, named, true, &eventRecorder{}), `no column "cliked"`)
 	for _, values := range [][]string{{"a,red,1", "b,blue,2\na,red,3"}, {"b,green,4"}} {
 		for partition, value := range values {
 			must(log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}))(t)
@@ -718,7 +718,7 @@ func TestFollowWithCategories(t *testing.T) {
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		batch := must(examples.Decode(m.Value, mem))(t)
 		columns, err := examples.ParseColumns(batch.ColumnsText())
-		arrowtest.True(t, err == nil && strings.Join(columns[0].Categories, " ") == "blue red", "the columns %+v, error %v", columns, err)
+		assert.True(t, err == nil && strings.Join(columns[0].Categories, " ") == "blue red", "the columns %+v, error %v", columns, err)
 		features := make([]float32, batch.Rows*batch.Cols)
 		batch.Features(features, batch.Cols)
 		for i := range batch.Rows {
@@ -727,10 +727,10 @@ func TestFollowWithCategories(t *testing.T) {
 		}
 	}
 	for last, place := range map[float32]int{1: 1, 2: 0, 3: 1, 4: 2} {
-		arrowtest.True(t, len(got[last]) == 4 && got[last][place] == 1, "row %v has the features %v", last, got[last])
+		assert.True(t, len(got[last]) == 4 && got[last][place] == 1, "row %v has the features %v", last, got[last])
 	}
 	job.Examples.Categorical, job.Examples.Missing.Mode = []string{"2"}, layout.MissingMean
-	arrowtest.Fails(t, follow(), "have no words in the column 2: expected the columns of when the topic was first followed")
+	assert.Fails(t, follow(), "have no words in the column 2: expected the columns of when the topic was first followed")
 }
 
 // A column that rows had, and that most new rows lack, as a producer has renamed it, is named. Its rows go to quarantine,
@@ -1026,8 +1026,8 @@ func TestTopicKeepsItsPartitions(t *testing.T) {
 	first, _ := train(t, log, job)
 	job.Examples.Partitions = 2
 	second, _ := train(t, log, job)
-	arrowtest.Equal(t, first.WeightsDigest, second.WeightsDigest, "the digest with 6 partitions, and with 2 in the configuration")
-	arrowtest.Equal(t, second.Rows, 400, "rows")
+	assert.Equal(t, first.WeightsDigest, second.WeightsDigest, "the digest with 6 partitions, and with 2 in the configuration")
+	assert.Equal(t, second.Rows, 400, "rows")
 }
 
 // Every topic that is created has its clean-up, its retention and the size of its files from the options, also the zero options.
@@ -1065,7 +1065,7 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 	for _, topic := range topics.Topics(zero) {
 		configs := must(log.Configs(t.Context(), topic.Name))(t)
 		for key, value := range topic.Config {
-			arrowtest.Equal(t, configs[topic.Name][key], value, "%s: %s", topic.Name, key)
+			assert.Equal(t, configs[topic.Name][key], value, "%s: %s", topic.Name, key)
 		}
 	}
 }
@@ -1081,7 +1081,7 @@ func TestShortRetention(t *testing.T) {
 			topic.Name = job.Name + "." + name
 			noError(t, log.Create(t.Context(), topic))
 			err := trainError(t, log, job)
-			arrowtest.Fails(t, err, topic.Name+" retains messages for only")
+			assert.Fails(t, err, topic.Name+" retains messages for only")
 		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -99,7 +99,7 @@ func TestRunLearns(t *testing.T) {
 						best = k
 					}
 				}
-				arrowtest.Near(t, sum, 1, 1e-5, "the sum of the probabilities of row %d", i)
+				assert.Near(t, sum, 1, 1e-5, "the sum of the probabilities of row %d", i)
 				if model.Labels()[best] != label {
 					wrong++
 				}
@@ -109,9 +109,9 @@ func TestRunLearns(t *testing.T) {
 					}
 				}
 			}
-			arrowtest.Near(t, 100*float64(wrong)/300, *report.TestError, 1e-9, "the test error of the model, and of the report")
-			arrowtest.Near(t, *report.Splits["test"].LogLoss, loss, 1e-4, "log loss of the report, and of the model")
-			arrowtest.Equal(t, model.Digest(), report.WeightsDigest, "the digest of the model, and of the report")
+			assert.Near(t, 100*float64(wrong)/300, *report.TestError, 1e-9, "the test error of the model, and of the report")
+			assert.Near(t, *report.Splits["test"].LogLoss, loss, 1e-4, "log loss of the report, and of the model")
+			assert.Equal(t, model.Digest(), report.WeightsDigest, "the digest of the model, and of the report")
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestWeightTwoIsTheExampleTwice(t *testing.T) {
 		p, q := probabilities(t, a, once), probabilities(t, b, once)
 		for i, v := range p.Data {
 			// Algorithm 2 raises scores to the third power, and solves with little regularisation: rounding errors grow.
-			arrowtest.Near(t, float64(v), float64(q.Data[i]), (map[bool]float64{false: 1e-4, true: 3e-4}[l == link.Calibrated]),
+			assert.Near(t, float64(v), float64(q.Data[i]), (map[bool]float64{false: 1e-4, true: 3e-4}[l == link.Calibrated]),
 				"%s: probability %d with weights, and with repeated examples", l, i)
 		}
 	}
@@ -227,23 +227,23 @@ func TestOddData(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Softmax, 10, 2))
 		job.Examples.Partitions = 16
 		report, _ := train(t, openEmbedded(t), job)
-		arrowtest.Equal(t, report.Rows, 20, "rows")
+		assert.Equal(t, report.Rows, 20, "rows")
 	})
 	t.Run("singular without a ridge", func(t *testing.T) {
 		s := rffStage(link.Identity, 50, 1)
 		s.Ridge = 0
 		err := trainError(t, openEmbedded(t), newJob(t, few, table{}, s))
-		arrowtest.Fails(t, err, "larger ridge")
+		assert.Fails(t, err, "larger ridge")
 	})
 	t.Run("more components than features", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
 		job.Prepare.PCA = 3
-		arrowtest.Fails(t, trainError(t, openEmbedded(t), job), (&solve.WidthError{Components: 3, Features: 2}).Error())
+		assert.Fails(t, trainError(t, openEmbedded(t), job), (&solve.WidthError{Components: 3, Features: 2}).Error())
 	})
 	t.Run("no examples", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
 		job.Examples.Train = nil
-		arrowtest.Fails(t, trainError(t, openEmbedded(t), job), new(*protocol.NoExamplesError))
+		assert.Fails(t, trainError(t, openEmbedded(t), job), new(*protocol.NoExamplesError))
 	})
 }
 
@@ -273,7 +273,7 @@ func TestConstantFeatures(t *testing.T) {
 							share += 1. / 200
 						}
 					}
-					arrowtest.Near(t, float64(probabilities(t, m, constant).Row(0)[c]), share, 0.01,
+					assert.Near(t, float64(probabilities(t, m, constant).Row(0)[c]), share, 0.01,
 						"the probability of %s, and its share", label)
 				}
 				job.Retrain = topics.DefaultRetrain()
@@ -310,7 +310,7 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			}
 			job := newJob(t, training, test, list...)
 			trainAndPredict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
-				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{Allocator: assert.Allocator(t)},
 					&eventRecorder{})
 				noError(t, err)
 				return report, predict(blas, model, test)
@@ -323,8 +323,8 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			}()
 			noError(t, kernel.UseVector("none"))
 			slow, q := trainAndPredict(kernel.Gonum())
-			arrowtest.Equal(t, *slow.TestError, *report.TestError, "the test error, and with a BLAS")
-			arrowtest.Equal(t, slow.TrainError, report.TrainError, "the train error, and with a BLAS")
+			assert.Equal(t, *slow.TestError, *report.TestError, "the test error, and with a BLAS")
+			assert.Equal(t, slow.TrainError, report.TrainError, "the train error, and with a BLAS")
 			sum := 0.0
 			for i, v := range p.Data {
 				sum += math.Pow(float64(v-q.Data[i]), 2)
@@ -365,7 +365,7 @@ func newWideJob(t *testing.T, columns int) topics.Job {
 func TestMemoryOfWideRows(t *testing.T) {
 	job := newWideJob(t, 200_000)
 	job.Memory = 16 << 20
-	arrowtest.Fails(t, trainError(t, openAlone(t), job), "set memory to at least 89600448")
+	assert.Fails(t, trainError(t, openAlone(t), job), "set memory to at least 89600448")
 }
 
 // newSparseJob returns a job of sparse rows with the stages of list.
@@ -430,8 +430,8 @@ func TestTrainChoosesStages(t *testing.T) {
 			if first := plan.Stages[0].Features.Kind; !slices.Contains(test.kinds, first) || !slices.Contains(test.prepare, plan.Prepare.Scale) {
 				t.Errorf("chose %s and scale %s, expected one of %v and %v", first, plan.Prepare.Scale, test.kinds, test.prepare)
 			}
-			arrowtest.Equal(t, report.Rows, int64(test.rows), "rows that the version learnt")
-			arrowtest.Equal(t, plan.Holdout, 0, "the share that it holds out")
+			assert.Equal(t, report.Rows, int64(test.rows), "rows that the version learnt")
+			assert.Equal(t, plan.Holdout, 0, "the share that it holds out")
 			if few := len(plan.Stages) == 1; test.rows < 500 && !few {
 				t.Errorf("%d stages were chosen by few rows", len(plan.Stages))
 			}
@@ -441,7 +441,7 @@ func TestTrainChoosesStages(t *testing.T) {
 			listed := job
 			listed.Stages, listed.Prepare = plan.Stages, plan.Prepare
 			again, _ := train(t, openEmbedded(t), listed)
-			arrowtest.Equal(t, again.WeightsDigest, report.WeightsDigest, "the digest of a job that lists the chosen stages")
+			assert.Equal(t, again.WeightsDigest, report.WeightsDigest, "the digest of a job that lists the chosen stages")
 		})
 	}
 }
@@ -497,7 +497,7 @@ func TestStopEndsStages(t *testing.T) {
 		job.Stages[i].Stop, job.Stages[i].Temperature = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}, 1.25
 	}
 	report, _ = train(t, openEmbedded(t), job)
-	arrowtest.Equal(t, report.Temperature, 1.25, "temperature, of the configuration")
+	assert.Equal(t, report.Temperature, 1.25, "temperature, of the configuration")
 }
 
 // `auto` scales dense rows with named columns by what the stages need. It is never in a plan, and a version that a run starts from decides.
@@ -530,12 +530,12 @@ func TestScaleByExamplesAndStages(t *testing.T) {
 			job.Stages, job.Prepare = test.stages, schemas.Prepare{Scale: stages.ScaleAuto, PCA: test.pca}
 			p := openEmbedded(t)
 			_, m := train(t, p, job)
-			arrowtest.Equal(t, m.Manifest.Plan.Prepare.Scale, test.want, "scale")
+			assert.Equal(t, m.Manifest.Plan.Prepare.Scale, test.want, "scale")
 			job.Prepare.Scale = stages.ScaleUnit
 			train(t, p, job)
 			job.Prepare.Scale, job.Warm = stages.ScaleAuto, "latest"
 			_, m = train(t, p, job)
-			arrowtest.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleUnit, "the scale of a warm start from a version with scale unit")
+			assert.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleUnit, "the scale of a warm start from a version with scale unit")
 		})
 	}
 }
@@ -547,10 +547,10 @@ func TestOtherSourcesDoNotChoose(t *testing.T) {
 	job := named(t, newJob(t, rings(200, 3, 2, 1), table{}), 3)
 	job.Prepare.Scale = stages.ScaleAuto
 	_, m := train(t, p, job)
-	arrowtest.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleStandard, "the scale of a file with names of columns")
+	assert.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleStandard, "the scale of a file with names of columns")
 	job.Stages = other.Stages
 	_, m = train(t, p, job)
-	arrowtest.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleStandard, "the scale with stages")
+	assert.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleStandard, "the scale with stages")
 }
 
 // A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. So has
@@ -577,14 +577,14 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 			id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 			noError(t, err)
 			report, m := train(t, log, job)
-			arrowtest.Equal(t, report.Run, id, "the run that is trained, and the one that was submitted")
-			arrowtest.Equal(t, report.Version, 1, "its version")
+			assert.Equal(t, report.Run, id, "the run that is trained, and the one that was submitted")
+			assert.Equal(t, report.Version, 1, "its version")
 			if job.Examples.Holdout = 0.25; len(job.Stages) < 2 { // which is what is held out of so few rows
 				_, m = train(t, openEmbedded(t), job)
 			}
 			err = Search(t.Context(), openEmbedded(t), openBLAS(t), []topics.Job{job}, 0, event.Ignore{}, func(_ int, c *replay.Candidate) error {
-				arrowtest.Equal(t, c.Plan.Stages, m.Manifest.Plan.Stages, "the stages that a search trains")
-				arrowtest.Equal(t, c.Plan.Prepare, m.Manifest.Plan.Prepare, "the preparation of a search")
+				assert.Equal(t, c.Plan.Stages, m.Manifest.Plan.Stages, "the stages that a search trains")
+				assert.Equal(t, c.Plan.Prepare, m.Manifest.Plan.Prepare, "the preparation of a search")
 				return c.Err
 			})
 			if err != nil {
@@ -618,7 +618,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 	if err != nil || len(report.Updates) < 4 {
 		t.Fatalf("%v, updates %+v", err, report)
 	}
-	arrowtest.Equal(t, tried(told), 3, "preparations that were tried")
+	assert.Equal(t, tried(told), 3, "preparations that were tried")
 	p := topics.Open(log, job.Name, nil)
 	first := must(p.Version(t.Context(), "1"))(t)
 	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == stages.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
@@ -656,7 +656,7 @@ func TestRidgeOfSparseRows(t *testing.T) {
 		listed.Stages = slices.Clone(job.Stages)
 		listed.Stages[0].Ridge = report.Stages[0].Ridge
 		again, _ := train(t, openEmbedded(t), listed)
-		arrowtest.Equal(t, again.WeightsDigest, report.WeightsDigest,
+		assert.Equal(t, again.WeightsDigest, report.WeightsDigest,
 			"the digest of a job with the chosen ridge %v", report.Stages[0].Ridge)
 	}
 }
@@ -693,9 +693,9 @@ func TestTemperatureOfVersion(t *testing.T) {
 				job := newJob(t, training, test, list...)
 				job.Average, job.Prepare.Scale = c.members, stages.ScaleStandard
 				report, m := train(t, openEmbedded(t), job)
-				arrowtest.Near(t, *report.Splits["test"].LogLoss, logLossOf(t, m, test), 1e-4,
+				assert.Near(t, *report.Splits["test"].LogLoss, logLossOf(t, m, test), 1e-4,
 					"temperature %g: log loss of the report, and of the model", last)
-				arrowtest.Equal(t, report.Temperature, last, "the temperature of the report")
+				assert.Equal(t, report.Temperature, last, "the temperature of the report")
 				return report, *report.Splits["test"].LogLoss
 			}
 			plain, loss := run(0, 0)
@@ -776,7 +776,7 @@ func TestWarmStart(t *testing.T) {
 	recorder := &eventRecorder{}
 	warm, _ := trainRecorded(t, log, job, recorder)
 	first := eventsOf[event.Passed](recorder)[0]
-	arrowtest.Near(t, first.Metrics[examples.Train].Loss, cold.Stages[0].TrainLoss, 1e-4,
+	assert.Near(t, first.Metrics[examples.Train].Loss, cold.Stages[0].TrainLoss, 1e-4,
 		"the loss of the first pass, and of the end of the earlier version")
 	if warm.Stages[1].TrainLoss > cold.Stages[1].TrainLoss+1e-4 {
 		t.Errorf("the warm start ends with loss %g, expected at most the %g of the earlier version", warm.Stages[1].TrainLoss,
@@ -796,9 +796,9 @@ func TestWarmStart(t *testing.T) {
 	}
 	more := rings(100, 3, 4, 3)
 	job.Examples.Train = append(job.Examples.Train, more.writeCSV(t, t.TempDir(), "more.csv"))
-	arrowtest.Fails(t, trainError(t, log, job), `labels ["ring3"] are not among the classes`)
+	assert.Fails(t, trainError(t, log, job), `labels ["ring3"] are not among the classes`)
 	job.Warm = "99"
-	arrowtest.Fails(t, trainError(t, log, job), new(*protocol.NoVersionError))
+	assert.Fails(t, trainError(t, log, job), new(*protocol.NoVersionError))
 }
 
 // A run that keeps the preparation of a version sends nothing of which a preparation is made: its survey counts, and notes the labels.
@@ -811,15 +811,15 @@ func TestSurveyOfAWarmStart(t *testing.T) {
 	job.Warm = protocol.Latest
 	warm, _ := train(t, log, job)
 	sentWarm := sentBySurvey(t, log, job.Name, warm.Run)
-	arrowtest.Equal(t, warm.Rows, cold.Rows, "rows of the warm start")
-	arrowtest.Equal(t, warm.Splits["test"].Rows, cold.Splits["test"].Rows, "test rows of the warm start")
+	assert.Equal(t, warm.Rows, cold.Rows, "rows of the warm start")
+	assert.Equal(t, warm.Splits["test"].Rows, cold.Splits["test"].Rows, "test rows of the warm start")
 	for _, part := range []string{"sample", "gram", statistics.FieldSums, statistics.FieldSquares, statistics.FieldPresent} {
 		if !sent[part] || sentWarm[part] {
 			t.Errorf("%s: the first run sends it, %v, the warm start sends it, %v; expected true and false", part, sent[part], sentWarm[part])
 		}
 	}
 	for _, part := range []string{"visit", statistics.FieldSplits, statistics.FieldLabels} {
-		arrowtest.True(t, sentWarm[part], "the warm start does not send %s", part)
+		assert.True(t, sentWarm[part], "the warm start does not send %s", part)
 	}
 }
 
@@ -835,7 +835,7 @@ func sentBySurvey(t *testing.T, log *kafkalog.Log, name, id string) map[string]b
 		if sent[string(m.Kind())] = true; m.Kind() != statistics.KindVisit {
 			continue
 		}
-		r := must(collector.Add(m, arrowtest.Allocator(t)))(t)
+		r := must(collector.Add(m, assert.Allocator(t)))(t)
 		if r != nil {
 			for _, tensor := range r.Tensors {
 				sent[tensor.Name] = true
@@ -866,7 +866,7 @@ func TestWarmStartKeepsRidges(t *testing.T) {
 				job.Stages[i].Ridge = schemas.RidgeAuto
 			}
 			warm, _ := train(t, log, job)
-			arrowtest.Equal(t, fmt.Sprint(ridgesOf(warm)), fmt.Sprint(ridgesOf(cold)), "ridges, and those of the version")
+			assert.Equal(t, fmt.Sprint(ridgesOf(warm)), fmt.Sprint(ridgesOf(cold)), "ridges, and those of the version")
 		}
 	}
 }
@@ -935,8 +935,8 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 				n := len(job.Stages)
 				for s := range n {
 					first, second, want := weightsOf(both, s), weightsOf(both, n+s), weightsOf(one, s)
-					arrowtest.Equal(t, first, want, "the first member's weights of stage %d, and of the run alone", s)
-					arrowtest.Equal(t, second, want, "the second member's weights of stage %d, and of the run alone", s)
+					assert.Equal(t, first, want, "the first member's weights of stage %d, and of the run alone", s)
+					assert.Equal(t, second, want, "the second member's weights of stage %d, and of the run alone", s)
 				}
 				if len(together.Stages) != 2*n {
 					t.Fatalf("%d stages are reported of two members of %d", len(together.Stages), n)
@@ -952,18 +952,18 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 					a.TrainLoss != together.Splits["train"].Loss {
 					t.Errorf("the report has the average %+v, and train error %g", a, together.TrainError)
 				}
-				arrowtest.Equal(t, together.TrainError, alone.TrainError, "train error, and alone")
-				arrowtest.Equal(t, fmt.Sprint(together.Thresholds), fmt.Sprint(alone.Thresholds), "thresholds, and alone")
+				assert.Equal(t, together.TrainError, alone.TrainError, "train error, and alone")
+				assert.Equal(t, fmt.Sprint(together.Thresholds), fmt.Sprint(alone.Thresholds), "thresholds, and alone")
 				for split, want := range alone.Splits {
 					got := together.Splits[split]
 					if !c.clipped && math.Abs(got.Loss-want.Loss) > 1e-5*want.Loss {
 						t.Errorf("%s rows: loss %g, alone %g", split, got.Loss, want.Loss)
 					}
 					got.Loss, want.Loss = 0, 0
-					arrowtest.Equal(t, got, want, "%s rows, and alone", split)
+					assert.Equal(t, got, want, "%s rows, and alone", split)
 				}
-				arrowtest.Equal(t, both.Manifest.Metrics["train_error"], together.TrainError, "the train error of the manifest")
-				arrowtest.Equal(t, both.Manifest.Plan.Average, 2, "its members")
+				assert.Equal(t, both.Manifest.Metrics["train_error"], together.TrainError, "the train error of the manifest")
+				assert.Equal(t, both.Manifest.Plan.Average, 2, "its members")
 			}
 		})
 	}
@@ -993,7 +993,7 @@ func TestWarmStartOfMembers(t *testing.T) {
 		switch {
 		case p.Pass > 1:
 		case p.Stage == 4:
-			arrowtest.Near(t, p.Metrics[examples.Train].Loss, math.Log(3), 1e-6, "the loss with which the third member begins")
+			assert.Near(t, p.Metrics[examples.Train].Loss, math.Log(3), 1e-6, "the loss with which the third member begins")
 		case (p.Stage == 0 || p.Stage == 2) && p.Metrics[examples.Train].Loss > cold.Stages[p.Stage].TrainLoss+1e-4:
 			t.Errorf("stage %d begins with loss %g, the earlier version ended with %g", p.Stage, p.Metrics[examples.Train].Loss,
 				cold.Stages[p.Stage].TrainLoss)
@@ -1004,7 +1004,7 @@ func TestWarmStartOfMembers(t *testing.T) {
 	}
 	for _, average := range []int{0, 2} {
 		job.Average, job.Stages = average, job.Stages[:1]
-		arrowtest.Fails(t, trainError(t, log, job), "a warm start needs members with as many stages")
+		assert.Fails(t, trainError(t, log, job), "a warm start needs members with as many stages")
 	}
 }
 
@@ -1033,8 +1033,8 @@ func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version stri
 	for _, v := range same {
 		got = append(got, v.Version)
 	}
-	arrowtest.Equal(t, got, want, "version %s: verified", version)
-	arrowtest.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
+	assert.Equal(t, got, want, "version %s: verified", version)
+	assert.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
 	return rec
 }
 
@@ -1089,7 +1089,7 @@ func TestVerify(t *testing.T) {
 				checkReported(t, report, rec)
 			}
 		}
-		arrowtest.True(t, fulls >= 2, "%d full runs, expected several", fulls)
+		assert.True(t, fulls >= 2, "%d full runs, expected several", fulls)
 	})
 	t.Run("removed versions", func(t *testing.T) {
 		log, job := openAlone(t), chainJob(t, "identity")
@@ -1127,7 +1127,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	t.Run("no version", func(t *testing.T) {
 		log := openEmbedded(t)
 		noError(t, log.Create(t.Context(), topics.Topics(job)...))
-		arrowtest.Fails(t, verify(log), new(*protocol.NoVersionError))
+		assert.Fails(t, verify(log), new(*protocol.NoVersionError))
 	})
 	t.Run("expired examples", func(t *testing.T) {
 		log := openEmbedded(t)
@@ -1173,7 +1173,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 			}
 		}
 		deleteRecords(t, log, plans, 0, second)
-		arrowtest.Fails(t, verify(log), new(*source.MissingPlanError))
+		assert.Fails(t, verify(log), new(*source.MissingPlanError))
 	})
 	t.Run("arithmetic", func(t *testing.T) {
 		p, here := topics.Open(openEmbedded(t), job.Name, nil), dispatch.Arithmetic(openBLAS(t))
@@ -1181,7 +1181,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		there.Vector = "none"
 		runs := []source.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}
 		err := replay.CheckHistory(t.Context(), p, runs, here, event.Ignore{})
-		arrowtest.Fails(t, err, "version 3 was made with a different arithmetic (vector none, this process has ")
+		assert.Fails(t, err, "version 3 was made with a different arithmetic (vector none, this process has ")
 	})
 }
 
@@ -1196,9 +1196,9 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 			cancel()
 		}
 	})
-	arrowtest.MustFail(replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, interrupt))(t,
+	assert.MustFail(replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, interrupt))(t,
 		context.Canceled)
-	arrowtest.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
+	assert.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
 }
 
 // The weights of a run depend only on the plan and the examples: not on the memory of its workers, not on the time, and not on earlier
@@ -1234,7 +1234,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 		report, _ := train(t, log, j)
 		alone = append(alone, report.WeightsDigest)
 	}
-	arrowtest.Equal(t, alone[len(alone)-1], alone[0], "the digest of the same job after other runs")
+	assert.Equal(t, alone[len(alone)-1], alone[0], "the digest of the same job after other runs")
 	for _, memory := range []int64{1 << 30, 200_000, 1} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			for i := range jobs {
@@ -1299,7 +1299,7 @@ func TestSearchWithFolds(t *testing.T) {
 	}
 	for i, runs := range search(other) {
 		for _, c := range runs {
-			arrowtest.Equal(t, c.Report.WeightsDigest, digests[c.Plan.Fold][1],
+			assert.Equal(t, c.Report.WeightsDigest, digests[c.Plan.Fold][1],
 				"job %d, fold %+v: digest alone, and beside another job", i, c.Plan.Fold)
 		}
 	}
@@ -1389,14 +1389,14 @@ func TestCheckFeatures(t *testing.T) {
 	}
 	noError(t, dispatch.CheckFeatures(members(2), members(2)))
 	want := "stage 2: features of kind patches need a survey, but a warm start"
-	arrowtest.Fails(t, dispatch.CheckFeatures(members(3), members(2)), want)
+	assert.Fails(t, dispatch.CheckFeatures(members(3), members(2)), want)
 }
 
 // A trigger's run replaces the runs of triggers that wait, and no other: not the one that goes first, and none that somebody submitted
 // by hand.
 func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	p := topics.Open(log, job.Name, assert.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
 	files := must(source.IngestFiles(t.Context(), p, job, event.Ignore{}))(t)
 	var submitted []string
@@ -1416,7 +1416,7 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	for id := range l.Unfinished() {
 		unfinished = append(unfinished, id)
 	}
-	arrowtest.Equal(t, unfinished, []string{submitted[0], submitted[2], submitted[4]}, "unfinished of %v", submitted)
+	assert.Equal(t, unfinished, []string{submitted[0], submitted[2], submitted[4]}, "unfinished of %v", submitted)
 	if end := l.End(submitted[1]); end == nil || end.State != schemas.Cancelled || !strings.Contains(end.Reason, submitted[3]) {
 		t.Errorf("the second run ended with %+v, expected that the fourth replaces it", end)
 	}
@@ -1449,7 +1449,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)))(t)
 	<-over
 	cancel()
-	arrowtest.Fails(t, <-ended, context.Canceled)
+	assert.Fails(t, <-ended, context.Canceled)
 	if aside := eventsOf[event.StoodAside](recorder); len(aside) == 0 || aside[0].Run != plan.Run() || aside[0].Over ||
 		!strings.Contains(aside[0].Why, "its arithmetic differs") {
 		t.Errorf("%+v, expected first of all that it stands aside", aside)
@@ -1483,9 +1483,9 @@ func TestAnyArithmetic(t *testing.T) {
 	}
 	stop()
 	for range 2 {
-		arrowtest.Fails(t, <-halves, context.Canceled)
+		assert.Fails(t, <-halves, context.Canceled)
 	}
-	arrowtest.Equal(t, must(p.Version(t.Context(), protocol.Latest))(t).Plan.Arithmetic.Any, true,
+	assert.Equal(t, must(p.Version(t.Context(), protocol.Latest))(t).Plan.Arithmetic.Any, true,
 		"the version says that any machine worked on the run")
 }
 
@@ -1522,7 +1522,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 				return nil, killed
 			}
 			join := func(context.Context) (execution, func(), error) { return dies, func() {}, nil }
-			arrowtest.Fails(t, newRunner(p, job, protocol.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true), killed)
+			assert.Fails(t, newRunner(p, job, protocol.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true), killed)
 			_, err := newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p))
 			if aside, ok := errors.AsType[*dispatch.StandAsideError](err); !ok || aside.Run != plan.Run() || !strings.HasSuffix(err.Error(),
 				"its arithmetic differs: blas another, this process has "+here.BLAS+". Finish the run where it was planned, or cancel it with --supersede") {
@@ -1541,7 +1541,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 			}
 			made := must(p.Versions(t.Context()))(t)
 			for _, m := range made {
-				arrowtest.Equal(t, m.Plan.Arithmetic, here, "the arithmetic of version %d", m.Version)
+				assert.Equal(t, m.Plan.Arithmetic, here, "the arithmetic of version %d", m.Version)
 			}
 		})
 	}
@@ -1578,5 +1578,5 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 			t.Errorf("version %d: shares of %d partitions, expected %d", v.Version, v.Plan.Group, group)
 		}
 	}
-	arrowtest.True(t, updates[1] != 0 && updates[2] != 0, "updates by size of their shares: %v, expected some of 1 and of 2", updates)
+	assert.True(t, updates[1] != 0 && updates[2] != 0, "updates by size of their shares: %v, expected some of 1 and of 2", updates)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // The tests of the package in Python pass, and mypy finds no fault in its types.
@@ -90,7 +90,7 @@ print(model.predict_proba(X[:2]), model.score(X, y) > 0.95)`)
 	if !strings.Contains(said, "OpenBLAS") || !strings.HasSuffix(said, "True\n") {
 		t.Errorf("the example wrote\n%s", said)
 	}
-	page := arrowtest.Must(os.ReadFile("../docs/python.md"))(t)
+	page := assert.Must(os.ReadFile("../docs/python.md"))(t)
 	for _, example := range regexp.MustCompile("(?s)```python\n(.*?)```").FindAllSubmatch(page, -1) {
 		bare("python", "-c", string(example[1]))
 	}

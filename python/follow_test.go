@@ -18,13 +18,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // cluster returns a broker, which ends with the test.
 func cluster(t *testing.T) *kfake.Cluster {
 	t.Helper()
-	c := arrowtest.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	c := assert.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -84,7 +84,7 @@ func TestPythonPage(t *testing.T) {
 	p.write("flowers.yaml", fmt.Sprintf("name: flowers\nbrokers: [%s]\nexamples: {train: [new.csv], label: kind, categorical: "+
 		"[colour], missing: mean}\nstages: [{features: {size: 64}}]\n", brokers))
 	p.stagewise("train", "-c", "flowers.yaml", "--model", "flowers.model")
-	page := arrowtest.Must(os.ReadFile("README.md"))(t)
+	page := assert.Must(os.ReadFile("README.md"))(t)
 	text := strings.ReplaceAll(string(page), "localhost:9092", brokers)
 	programs := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(text, -1)
 	for _, program := range programs {
@@ -117,9 +117,9 @@ func (p *python) follow(brokers, name string) *follower {
 	command := exec.Command(p.interpreter, "tests/follower.py", brokers, name)
 	command.Env = p.environment()
 	command.Stderr = os.Stderr
-	in := arrowtest.Must(command.StdinPipe())(p)
-	out := arrowtest.Must(command.StdoutPipe())(p)
-	arrowtest.NoError(p, command.Start())
+	in := assert.Must(command.StdinPipe())(p)
+	out := assert.Must(command.StdoutPipe())(p)
+	assert.NoError(p, command.Start())
 	p.Cleanup(func() {
 		_ = in.Close() // ends the follower
 		if err := command.Wait(); err != nil {
@@ -157,7 +157,7 @@ func (f *follower) awaitModel(version int, configuration string) {
 // pipeline returns a function that writes configurations of a pipeline, with some keys.
 func (p *python) pipeline(brokers, name string) func(file string, o options) string {
 	p.Helper()
-	digits := arrowtest.Must(filepath.Abs("../examples/digits/digits-train.csv.gz"))(p)
+	digits := assert.Must(filepath.Abs("../examples/digits/digits-train.csv.gz"))(p)
 	return func(file string, o options) string {
 		p.Helper()
 		whole := options{
@@ -167,7 +167,7 @@ func (p *python) pipeline(brokers, name string) func(file string, o options) str
 		for key, value := range o {
 			whole[key] = value
 		}
-		content := arrowtest.Must(json.Marshal(whole))(p)
+		content := assert.Must(json.Marshal(whole))(p)
 		p.write(file, string(content))
 		return file
 	}

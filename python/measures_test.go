@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // The measures of a report are those of scikit-learn, by the names that docs/experiments.md gives them. Whole labels
@@ -59,7 +59,7 @@ func TestPythonMeasuresAsScikitLearn(t *testing.T) {
 		Report  map[string]any `json:"report"`
 		Sklearn map[string]any `json:"scikit-learn"`
 	}
-	arrowtest.NoError(t, json.Unmarshal(p.run("tests/measures.py", p.folder), &cases))
+	assert.NoError(t, json.Unmarshal(p.run("tests/measures.py", p.folder), &cases))
 	if len(cases) != 9 {
 		t.Errorf("%d cases", len(cases))
 	}
@@ -127,7 +127,7 @@ func (p *python) measured(name string, examples options, stages []options, label
 		delete(examples, "threshold")
 		configuration["threshold"] = threshold
 	}
-	content := arrowtest.Must(json.Marshal(configuration))(p)
+	content := assert.Must(json.Marshal(configuration))(p)
 	p.write(name+".yaml", string(content))
 	p.stagewise("train", "-c", name+".yaml", "--quiet", "--model", name+".model", "--report", name+".json")
 }

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // python runs the package in Python, as it is installed, and the program that it is compared with.
@@ -35,7 +35,7 @@ func newPython(t testing.TB) *python {
 	if p.interpreter == "" {
 		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	}
-	arrowtest.NoError(t, install())
+	assert.NoError(t, install())
 	p.program, p.packages = filepath.Join(installed(), "stagewise"), filepath.Join(installed(), "packages")
 	return p
 }
@@ -107,7 +107,7 @@ func (p *python) execute(folder, program string, arguments ...string) []byte {
 // write writes a file to the folder of the models.
 func (p *python) write(file, text string) {
 	p.Helper()
-	arrowtest.NoError(p, os.WriteFile(filepath.Join(p.folder, file), []byte(text), 0o644))
+	assert.NoError(p, os.WriteFile(filepath.Join(p.folder, file), []byte(text), 0o644))
 }
 
 // writeRows writes a CSV with columns of numbers and of words, some of which are missing. The last two never are.
@@ -119,7 +119,7 @@ func (p *python) writeRows(file string, rows int) {
 	w := csv.NewWriter(&text)
 	record := slices.Concat([]string{"kind", "colour"}, strings.Split("abcdefghi", ""))
 	for i := range rows + 1 {
-		arrowtest.NoError(p, w.Write(record))
+		assert.NoError(p, w.Write(record))
 		kind := i % len(kinds)
 		colour := r.IntN(len(colours))
 		if r.IntN(2) == 0 {

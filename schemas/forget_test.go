@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -254,19 +254,19 @@ func TestReasonEndsAMessage(t *testing.T) {
 }
 
 func TestResidualsRoundTrip(t *testing.T) {
-	for _, rows := range arrowtest.Sizes() {
+	for _, rows := range assert.Sizes() {
 		for _, classes := range []int{1, 2, 63, 64, 65} {
-			mem := arrowtest.Allocator(t)
+			mem := assert.Allocator(t)
 			want := residualsOf(rows, classes)
-			m := arrowtest.Must(want.Encode(mem))(t)
+			m := assert.Must(want.Encode(mem))(t)
 			for _, want := range []*Residuals{want, votedOf(rows, classes)} {
-				got := arrowtest.Must(DecodeResiduals(arrowtest.Must(want.Encode(mem))(t), classes, mem))(t)
+				got := assert.Must(DecodeResiduals(assert.Must(want.Encode(mem))(t), classes, mem))(t)
 				if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
 					!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) || !slices.Equal(got.Votes, want.Votes) {
 					t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
 				}
 			}
-			header := arrowtest.Must(ResidualsHeader(m))(t)
+			header := assert.Must(ResidualsHeader(m))(t)
 			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
 				t.Errorf("key %s, header %v", m.Key, header)
 			}
@@ -276,7 +276,7 @@ func TestResidualsRoundTrip(t *testing.T) {
 
 func TestMaxResidualRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 100_000} {
-		mem := arrowtest.Allocator(t)
+		mem := assert.Allocator(t)
 		for values, of := range map[int]func(rows, classes int) *Residuals{2 * classes: residualsOf, 3 * classes: votedOf} {
 			rows := MaxResidualsRows(values)
 			if rows == 1 && 4*values > wire.MaxMessage {
@@ -287,7 +287,7 @@ func TestMaxResidualRowsFit(t *testing.T) {
 			}
 		}
 	}
-	_, err := residualsOf(2, 100_000).Encode(arrowtest.Allocator(t))
+	_, err := residualsOf(2, 100_000).Encode(assert.Allocator(t))
 	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
@@ -302,7 +302,7 @@ func setHeader(m wire.Message, key, value string) {
 }
 
 func TestResidualsThatAreRefused(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	for _, c := range []struct {
 		key, value, want string
 		classes          int
@@ -314,7 +314,7 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		{"visit", "?", `header visit is "?", expected a whole number`, 2},
 		{"run", "run", "schema " + wire.Fingerprint(residualsSchema(2, false)) + ", expected 34f757966fbe", 3},
 	} {
-		m := arrowtest.Must(residualsOf(4, 2).Encode(mem))(t)
+		m := assert.Must(residualsOf(4, 2).Encode(mem))(t)
 		setHeader(m, c.key, c.value)
 		_, err := DecodeResiduals(m, c.classes, mem)
 		if !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
@@ -342,9 +342,9 @@ func TestResidualsRefuseRaggedRows(t *testing.T) {
 
 func TestPredictionRoundTrip(t *testing.T) {
 	for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
-		for _, rows := range arrowtest.Sizes() {
+		for _, rows := range assert.Sizes() {
 			for _, classes := range []int{1, 2, 63, 64, 65} {
-				mem := arrowtest.Allocator(t)
+				mem := assert.Allocator(t)
 				want := predictionOf(task, rows, classes)
 				if classes == 2 {
 					want.Contributions = make([]string, rows)
@@ -352,15 +352,15 @@ func TestPredictionRoundTrip(t *testing.T) {
 				for i := range want.Contributions {
 					want.Contributions[i] = strings.Repeat("[]", i)
 				}
-				m := arrowtest.Must(want.Encode(mem))(t)
-				got := arrowtest.Must(DecodePrediction(m, mem))(t)
+				m := assert.Must(want.Encode(mem))(t)
+				got := assert.Must(DecodePrediction(m, mem))(t)
 				if rows == 0 {
 					got.Probabilities, got.Numbers, want.Probabilities = nil, nil, nil
 				}
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("task %d, %d rows of %d classes became %v", task, rows, classes, got)
 				}
-				header := arrowtest.Must(PredictionHeader(m))(t)
+				header := assert.Must(PredictionHeader(m))(t)
 				if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
 					t.Errorf("key %s, header %v", m.Key, header)
 				}
@@ -371,7 +371,7 @@ func TestPredictionRoundTrip(t *testing.T) {
 
 func TestMaxPredictionRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 20_000} {
-		mem := arrowtest.Allocator(t)
+		mem := assert.Allocator(t)
 		p := predictionOf(examples.OneLabel, 1, classes)
 		for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
 			for _, contributions := range []int{0, 1, 1000} {
@@ -389,7 +389,7 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 	}
 	long := predictionOf(examples.OneLabel, 1, 2)
 	long.Labels[0] = strings.Repeat("x", wire.MaxMessage)
-	_, err := long.Encode(arrowtest.Allocator(t))
+	_, err := long.Encode(assert.Allocator(t))
 	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
@@ -397,7 +397,7 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 }
 
 func TestPredictionsThatAreRefused(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	for _, c := range []struct{ key, value, want string }{
 		{"kind", "residuals", `kind "residuals", expected "prediction"`},
 		{"offset", "x", `header offset is "x", expected a whole number`},
@@ -414,15 +414,15 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 	} {
 		p := predictionOf(examples.OneLabel, 2, 3)
 		p.Generation = 2
-		m := arrowtest.Must(p.Encode(mem))(t)
+		m := assert.Must(p.Encode(mem))(t)
 		m.Headers = append(m.Headers, wire.Header{Key: "lost", Value: ""})
 		setHeader(m, c.key, c.value)
 		if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
 		}
 	}
-	other := arrowtest.Must(residualsOf(2, 3).Encode(mem))(t)
-	m := arrowtest.Must(predictionOf(examples.OneLabel, 2, 3).Encode(mem))(t)
+	other := assert.Must(residualsOf(2, 3).Encode(mem))(t)
+	m := assert.Must(predictionOf(examples.OneLabel, 2, 3).Encode(mem))(t)
 	m.Value = other.Value
-	arrowtest.MustFail(DecodePrediction(m, mem))(t, wire.ErrDamaged, "schema")
+	assert.MustFail(DecodePrediction(m, mem))(t, wire.ErrDamaged, "schema")
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -38,7 +38,7 @@ func TestFormatTables(t *testing.T) {
 		"quarantine":  headerTable(t, comments, Quarantined{}, "Quarantined"),
 		"tensors":     tensorTable(t, comments),
 	}
-	page := string(arrowtest.Must(os.ReadFile("FORMAT.md"))(t))
+	page := string(assert.Must(os.ReadFile("FORMAT.md"))(t))
 	marked := page
 	for name, table := range tables {
 		section := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- end -->)`)
@@ -48,7 +48,7 @@ func TestFormatTables(t *testing.T) {
 		marked = section.ReplaceAllString(marked, "${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}")
 	}
 	if *update {
-		arrowtest.NoError(t, os.WriteFile("FORMAT.md", []byte(marked), 0o644))
+		assert.NoError(t, os.WriteFile("FORMAT.md", []byte(marked), 0o644))
 	} else if marked != page {
 		t.Error("FORMAT.md's tables differ from the types: test with -update")
 	}
@@ -129,11 +129,11 @@ func tensorTable(t *testing.T, comments map[string]string) string {
 // constants returns the names of the constants of a file that are texts, in order, and their values.
 func constants(t *testing.T, path string) (names []string, values map[string]string) {
 	values = map[string]string{}
-	file := arrowtest.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
+	file := assert.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
 			if text, ok := spec.Values[0].(*ast.BasicLit); ok && text.Kind == token.STRING {
-				names, values[spec.Names[0].Name] = append(names, spec.Names[0].Name), arrowtest.Must(strconv.Unquote(text.Value))(t)
+				names, values[spec.Names[0].Name] = append(names, spec.Names[0].Name), assert.Must(strconv.Unquote(text.Value))(t)
 			}
 		}
 		return true
@@ -162,8 +162,8 @@ func described(t *testing.T, comments map[string]string, of, name string) string
 
 // FORMAT.md names the columns of each schema, in their order, with their types.
 func TestFormatColumns(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	page := string(arrowtest.Must(os.ReadFile("FORMAT.md"))(t))
+	mem := assert.Allocator(t)
+	page := string(assert.Must(os.ReadFile("FORMAT.md"))(t))
 	record := (&examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}, Weights: []float32{1},
 		Splits: []examples.Split{examples.Test}}).Record(mem)
 	defer record.Release()
@@ -202,14 +202,14 @@ func typeName(of arrow.DataType) string {
 func declaredKinds(t *testing.T) (kinds []wire.Kind) {
 	files := sources(t)
 	for _, name := range files {
-		file := arrowtest.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
+		file := assert.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || spec.Type == nil {
 				return true
 			}
 			if of := types.ExprString(spec.Type); (of == "Kind" || of == "wire.Kind") && len(spec.Values) == 1 {
-				text := arrowtest.Must(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
+				text := assert.Must(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
 				kinds = append(kinds, wire.Kind(text))
 			}
 			return true
@@ -291,7 +291,7 @@ func jsonType(of reflect.Type) string {
 // sources returns the files of this package and of those that its messages are made of.
 func sources(t *testing.T) []string {
 	t.Helper()
-	return slices.Concat(arrowtest.Must(filepath.Glob("*.go"))(t), arrowtest.Must(filepath.Glob("*/*.go"))(t))
+	return slices.Concat(assert.Must(filepath.Glob("*.go"))(t), assert.Must(filepath.Glob("*/*.go"))(t))
 }
 
 // fieldComments returns what the comments of these packages say of the fields of structs, by Type.Field, and of constants, by name.
@@ -302,7 +302,7 @@ func fieldComments(t *testing.T) map[string]string {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		parsed := arrowtest.Must(parser.ParseFile(token.NewFileSet(), file, arrowtest.Must(os.ReadFile(file))(t),
+		parsed := assert.Must(parser.ParseFile(token.NewFileSet(), file, assert.Must(os.ReadFile(file))(t),
 			parser.ParseComments|parser.SkipObjectResolution))(t)
 		add := func(of string, names []*ast.Ident, doc, comment *ast.CommentGroup) {
 			for _, name := range names {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -179,10 +179,10 @@ func single[T JSON](encode func(*T) wire.Message) again {
 func goldens(t testing.TB) map[string]wire.Message {
 	all := map[string]wire.Message{}
 	const suffix = ".headers.json"
-	for _, path := range arrowtest.Must(filepath.Glob("testdata/*" + suffix))(t) {
+	for _, path := range assert.Must(filepath.Glob("testdata/*" + suffix))(t) {
 		var m wire.Message
-		arrowtest.NoError(t, json.Unmarshal(arrowtest.Must(os.ReadFile(path))(t), &m))
-		m.Value = arrowtest.Must(os.ReadFile(valueOf(t, path)))(t)
+		assert.NoError(t, json.Unmarshal(assert.Must(os.ReadFile(path))(t), &m))
+		m.Value = assert.Must(os.ReadFile(valueOf(t, path)))(t)
 		all[strings.TrimSuffix(filepath.Base(path), suffix)] = m
 	}
 	return all
@@ -190,7 +190,7 @@ func goldens(t testing.TB) map[string]wire.Message {
 
 // valueOf returns the file with the value of a golden.
 func valueOf(t testing.TB, headers string) string {
-	files := arrowtest.Must(filepath.Glob(strings.TrimSuffix(headers, "headers.json") + "*"))(t)
+	files := assert.Must(filepath.Glob(strings.TrimSuffix(headers, "headers.json") + "*"))(t)
 	return slices.DeleteFunc(files, func(file string) bool { return file == headers })[0]
 }
 
@@ -205,7 +205,7 @@ func kindOf(m wire.Message) wire.Kind {
 // Messages on topics are decoded, and encoded again with the same bytes. Every kind has a golden, and with -update a golden becomes what
 // this program encodes.
 func TestGoldens(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	kinds, shown := kinds(), map[wire.Kind]bool{}
 	for name, m := range goldens(t) {
 		shown[kindOf(m)] = true
@@ -220,12 +220,12 @@ func TestGoldens(t *testing.T) {
 		}
 		if *update {
 			headers := "testdata/" + name + ".headers.json"
-			described := arrowtest.Must(json.MarshalIndent(struct {
+			described := assert.Must(json.MarshalIndent(struct {
 				Key     string
 				Headers []wire.Header
 			}{got.Key, got.Headers}, "", "  "))(t)
 			for path, content := range map[string][]byte{headers: append(described, '\n'), valueOf(t, headers): got.Value} {
-				arrowtest.NoError(t, os.WriteFile(path, content, 0o644))
+				assert.NoError(t, os.WriteFile(path, content, 0o644))
 			}
 		} else if got.Key != m.Key || !slices.Equal(got.Headers, m.Headers) || !bytes.Equal(got.Value, m.Value) {
 			t.Errorf("%s has changed: test with -update if this is intended, and FORMAT.md is right\n%+v\nbecame\n%+v", name, m, got)
@@ -354,7 +354,7 @@ func TestDocumentsRoundTrip(t *testing.T) {
 	for _, length := range []int{0, 1, wire.DocumentChunk - 100, wire.DocumentChunk, wire.DocumentChunk + 1, 3 * wire.DocumentChunk} {
 		long := &Manifest{Run: "run", Labels: []string{strings.Repeat("x", length)}}
 		other := &Manifest{Run: "run", Labels: []string{strings.Repeat("y", length)}}
-		messages := append(arrowtest.Must(long.Messages())(t), arrowtest.Must(other.Messages())(t)...)
+		messages := append(assert.Must(long.Messages())(t), assert.Must(other.Messages())(t)...)
 		keys := map[string]bool{}
 		for _, m := range messages {
 			if keys[m.Key] = true; len(m.Value) > wire.MaxMessage-16<<10 {
@@ -370,7 +370,7 @@ func TestDocumentsRoundTrip(t *testing.T) {
 		found := map[byte]int{}
 		for _, m := range messages {
 			whole, ok, err := documents.Add(m)
-			arrowtest.NoError(t, err)
+			assert.NoError(t, err)
 			if ok {
 				found[whole.Value[slices.Index(whole.Value, '[')+2]]++
 			}
@@ -383,7 +383,7 @@ func TestDocumentsRoundTrip(t *testing.T) {
 
 // A document whose bytes are not those of its digest is damaged, and one that is too long is not written.
 func TestDocumentsRefuse(t *testing.T) {
-	m := arrowtest.Must((&Manifest{Run: "run"}).Messages())(t)[0]
+	m := assert.Must((&Manifest{Run: "run"}).Messages())(t)[0]
 	m.Value = append([]byte(" "), m.Value...)
 	if _, ok, err := (&wire.Documents{}).Add(m); ok || !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("other bytes: %v, %v", ok, err)
@@ -406,16 +406,16 @@ func model() (*Manifest, wire.Tensors[float32]) {
 			Prepare: "prepare", Blocks: []BlockDigest{{Visit: 3, Digest: "first"}, {Stage: 1, Visit: 2, Passes: 2, Ridge: 0.25, Digest: "second"}},
 			Metrics: map[string]float64{"test_error": 1.5, "train_error": 0.25}, WeightsDigest: "weights",
 		}, wire.Tensors[float32]{
-			wire.Vector(statistics.TensorCenter, arrowtest.Numbered[float32](65)), wire.Words[float32](statistics.TensorLabels,
-				[]string{"a", "<b>"}), wire.Matrix(statistics.TensorW, 5000, 2, arrowtest.Numbered[float32](10_000)),
+			wire.Vector(statistics.TensorCenter, assert.Numbered[float32](65)), wire.Words[float32](statistics.TensorLabels,
+				[]string{"a", "<b>"}), wire.Matrix(statistics.TensorW, 5000, 2, assert.Numbered[float32](10_000)),
 		}
 }
 
 func TestModelRoundTrip(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	manifest, tensors := model()
 	var file bytes.Buffer
-	n := arrowtest.Must(WriteModel(&file, manifest, tensors, mem))(t)
+	n := assert.Must(WriteModel(&file, manifest, tensors, mem))(t)
 	if n != int64(file.Len()) {
 		t.Errorf("%d bytes are written, WriteModel returns %d", file.Len(), n)
 	}
@@ -426,10 +426,10 @@ func TestModelRoundTrip(t *testing.T) {
 }
 
 func TestDamagedModels(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	manifest, tensors := model()
 	var file bytes.Buffer
-	arrowtest.Must(WriteModel(&file, manifest, tensors, mem))(t)
+	assert.Must(WriteModel(&file, manifest, tensors, mem))(t)
 	whole := file.Bytes()
 	// The last 8 bytes mark the end of the stream. Arrow does not need them.
 	for n := 0; n < len(whole)-8; n += 97 {
@@ -444,13 +444,13 @@ func TestDamagedModels(t *testing.T) {
 			t.Fatalf("byte %d: %v", at, err)
 		}
 	}
-	record := arrowtest.Must((&wire.Record[float32]{Tensors: tensors[:1]}).EncodeWithin(wire.MaxMessage, mem))(t)[0].Value
+	record := assert.Must((&wire.Record[float32]{Tensors: tensors[:1]}).EncodeWithin(wire.MaxMessage, mem))(t)[0].Value
 	if _, _, err := ReadModel(bytes.NewReader(record), mem); err == nil ||
 		err.Error() != "damaged or foreign bytes: an Arrow stream, but not a model" {
 		t.Error(err)
 	}
 	file.Reset()
-	arrowtest.Must(WriteModel(&file, &Manifest{}, nil, mem))(t)
+	assert.Must(WriteModel(&file, &Manifest{}, nil, mem))(t)
 	if _, _, err := ReadModel(&file, mem); err == nil ||
 		err.Error() != `damaged or foreign bytes: decode manifest "stagewise.manifest": the manifest has no plan` {
 		t.Error(err)
@@ -466,7 +466,7 @@ func (fullDisk) Write([]byte) (int, error) { return 3, io.ErrShortWrite }
 
 func TestModelThatCannotBeWritten(t *testing.T) {
 	manifest, tensors := model()
-	n, err := WriteModel(fullDisk{}, manifest, tensors, arrowtest.Allocator(t))
+	n, err := WriteModel(fullDisk{}, manifest, tensors, assert.Allocator(t))
 	if n != 3 || !errors.Is(err, io.ErrShortWrite) {
 		t.Error(n, err)
 	}
@@ -491,16 +491,16 @@ func seeds(f *testing.F, add func(wire.Message), names ...string) {
 
 func FuzzDecodeExamples(f *testing.F) {
 	seeds(f, func(m wire.Message) { f.Add(m.Value) }, "examples", "examples-bytes", "examples-sparse", "examples-frame")
-	for _, name := range arrowtest.Must(filepath.Glob("stream/testdata/hostile/*.arrow"))(f) {
-		f.Add(arrowtest.Must(os.ReadFile(name))(f))
+	for _, name := range assert.Must(filepath.Glob("stream/testdata/hostile/*.arrow"))(f) {
+		f.Add(assert.Must(os.ReadFile(name))(f))
 	}
 	rows := &examples.Rows{Rows: 2, Cols: 2, Floats: []float32{1, 2, 3, 4}, Columns: examples.Columns{{Name: "time",
 		Offset: 1764000038912}, {Name: "size"}}}
 	record := rows.Record(memory.DefaultAllocator)
 	defer record.Release()
-	f.Add(arrowtest.Must(examples.Encode(record, memory.DefaultAllocator))(f))
+	f.Add(assert.Must(examples.Encode(record, memory.DefaultAllocator))(f))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		mem := arrowtest.NewMeter()
+		mem := assert.NewMeter()
 		e, err := examples.Decode(value, mem)
 		if err == nil {
 			for _, columns := range []examples.Columns{nil, {{Name: "time", Offset: 7}, {Name: "size"}}} {
@@ -533,7 +533,7 @@ func FuzzDecodeResiduals(f *testing.F) {
 		if classes < 1 || classes > 1<<20 {
 			return
 		}
-		mem := arrowtest.NewMeter()
+		mem := assert.NewMeter()
 		r, err := DecodeResiduals(wire.Message{Headers: append(headers, wire.Header{Key: "offset", Value: offset}, wire.Header{Key: "row",
 			Value: row}), Value: value}, classes, mem)
 		if err == nil && (len(r.Score) != len(r.Residual) || len(r.Score)%classes != 0) {
@@ -548,7 +548,7 @@ func FuzzDecodePrediction(f *testing.F) {
 		f.Add(m.Get("offset"), m.Get("after"), m.Get("row"), m.Get("until"), m.Get("rows"), m.Value)
 	}, "prediction", "prediction-none", "prediction-several", "prediction-numbers", "prediction-contributions", "residuals")
 	f.Fuzz(func(t *testing.T, offset, after, row, until, rows string, value []byte) {
-		mem := arrowtest.NewMeter()
+		mem := assert.NewMeter()
 		p, err := DecodePrediction(wire.Message{Headers: []wire.Header{
 			{Key: "kind", Value: string(KindPrediction)}, {Key: "partition", Value: "3"}, {Key: "version", Value: "7"}, {Key: "offset", Value: offset}, {Key: "after", Value: after}, {Key: "row", Value: row}, {Key: "until", Value: until}, {Key: "rows", Value: rows}, {Key: "seen", Value: "4"},
 		}, Value: value}, mem)
@@ -594,14 +594,14 @@ func FuzzCollector(f *testing.F) {
 }
 
 func collectAny[T wire.Number](t *testing.T, c *wire.Collector[T], m wire.Message) {
-	mem := arrowtest.NewMeter()
+	mem := assert.NewMeter()
 	chunks := max(1, min(8, orZero(strconv.Atoi(m.Get("chunks")))))
 	for i := range chunks {
 		m.Headers = append([]wire.Header{{Key: "chunk", Value: strconv.Itoa(i)}}, m.Headers...)
 		r, err := c.Add(m, mem)
 		if r != nil {
-			arrowtest.Fails(t, r.Tensors.Complete(), nil)
-			if again := arrowtest.Must(r.EncodeWithin(wire.MaxMessage, mem))(t); again[0].Get("digest") != m.Get("digest") {
+			assert.Fails(t, r.Tensors.Complete(), nil)
+			if again := assert.Must(r.EncodeWithin(wire.MaxMessage, mem))(t); again[0].Get("digest") != m.Get("digest") {
 				t.Error("the record is encoded with another digest")
 			}
 			mem.AssertSize(t, 0)
@@ -621,9 +621,9 @@ func orZero(value int, err error) int {
 
 func FuzzReadModel(f *testing.F) {
 	manifest, tensors := model()
-	tensors[2] = wire.Matrix(statistics.TensorW, 2, 2, arrowtest.Numbered[float32](4))
+	tensors[2] = wire.Matrix(statistics.TensorW, 2, 2, assert.Numbered[float32](4))
 	var file bytes.Buffer
-	arrowtest.Must(WriteModel(&file, manifest, tensors, memory.NewGoAllocator()))(f)
+	assert.Must(WriteModel(&file, manifest, tensors, memory.NewGoAllocator()))(f)
 	for i := range 40 {
 		f.Add(file.Bytes()[:file.Len()*i/40])
 		flipped := bytes.Clone(file.Bytes())
@@ -632,7 +632,7 @@ func FuzzReadModel(f *testing.F) {
 	}
 	f.Add(file.Bytes())
 	f.Fuzz(func(t *testing.T, value []byte) {
-		mem := arrowtest.NewMeter()
+		mem := assert.NewMeter()
 		m, tensors, err := ReadModel(bytes.NewReader(value), mem)
 		if err == nil {
 			m.Plan.Run()
@@ -665,7 +665,7 @@ func FuzzDecodeJSON(f *testing.F) {
 // whole returns what [wire.Documents] makes of a document's messages.
 func whole(t *testing.T, messages func() ([]wire.Message, error)) (whole wire.Message) {
 	documents, ok := wire.Documents{}, false
-	for _, m := range arrowtest.Must(messages())(t) {
+	for _, m := range assert.Must(messages())(t) {
 		var err error
 		if whole, ok, err = documents.Add(m); err != nil {
 			t.Fatal(err)
@@ -683,7 +683,7 @@ func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | 
 	t *testing.T, m wire.Message, message func(*T) wire.Message) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
-		arrowtest.Fails(t, err, wire.ErrDamaged)
+		assert.Fails(t, err, wire.ErrDamaged)
 		return
 	}
 	once := message(value)

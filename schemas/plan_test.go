@@ -14,7 +14,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -325,7 +325,7 @@ func TestLongest(t *testing.T) {
 		for _, c := range w.Longest(test.n, test.rows) {
 			numbers = append(numbers, c.Increment.Number)
 		}
-		arrowtest.Equal(t, fmt.Sprint(numbers), test.want, "%d increments of %d rows", test.n, test.rows)
+		assert.Equal(t, fmt.Sprint(numbers), test.want, "%d increments of %d rows", test.n, test.rows)
 	}
 }
 
@@ -471,18 +471,18 @@ func TestRowOrigins(t *testing.T) {
 
 // Keys come back as they were, whatever bytes they have. Those who decode the examples need not know of them.
 func TestSourceKeys(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	rows := examples.Rows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Words: []string{"a", "b", "a", "b"}}
 	for _, keys := range [][]string{nil, {"u42", "", "\xff\x00", "a key"}} {
 		rows.SourceKeys, rows.Origins = keys, examples.RowOrigins{{Partition: 1, Offset: 7, Rows: 2, Messages: 2}}
-		m := arrowtest.Must(Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem))(t)
+		m := assert.Must(Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem))(t)
 		if got, err := examples.SourceKeys(m.Value, mem); err != nil || !slices.Equal(got, keys) {
 			t.Errorf("the keys %q are read as %q, %v", keys, got, err)
 		}
 		if got, err := examples.RowOriginsOf(m); err != nil || !slices.Equal(got, rows.Origins) {
 			t.Errorf("the origins %v are read as %v, %v", rows.Origins, got, err)
 		}
-		examples := arrowtest.Must(examples.Decode(m.Value, mem))(t)
+		examples := assert.Must(examples.Decode(m.Value, mem))(t)
 		if examples.Rows != 4 || examples.Label(3) != "b" {
 			t.Errorf("%d rows, the last with the label %s", examples.Rows, examples.Label(3))
 		}
@@ -538,7 +538,7 @@ func TestCountsThatAreNone(t *testing.T) {
 			Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r", Stage: 0, Visit: 1, Partition: 2},
 			Tensors:  wire.Tensors[float64]{{Name: name, Shape: shape, Data: data}},
 		}
-		messages := arrowtest.Must(record.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
+		messages := assert.Must(record.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
 		_, err := statistics.Collect(&wire.Collector[float64]{}, messages[0], memory.DefaultAllocator)
 		return err
 	}
@@ -570,8 +570,8 @@ func TestCountsThatAreNone(t *testing.T) {
 	}
 	texts := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r"},
 		Tensors: wire.Tensors[float64]{wire.Words[float64](statistics.FieldGramRows, []string{"a"})}}
-	m := arrowtest.Must(texts.EncodeWithin(0, memory.DefaultAllocator))(t)[0]
-	arrowtest.MustFail(statistics.Collect(&wire.Collector[float64]{}, m, memory.DefaultAllocator))(t, wire.ErrDamaged)
+	m := assert.Must(texts.EncodeWithin(0, memory.DefaultAllocator))(t)[0]
+	assert.MustFail(statistics.Collect(&wire.Collector[float64]{}, m, memory.DefaultAllocator))(t, wire.ErrDamaged)
 	if _, err := (wire.Tensors[float64]{wire.Words[float64](statistics.FieldCross, []string{"a"})}).Shaped(statistics.FieldCross,
 		1); !errors.As(err, new(*wire.ShapeError)) {
 		t.Errorf("texts in place of a vector: %v", err)
@@ -582,19 +582,19 @@ func TestCountsThatAreNone(t *testing.T) {
 func TestReportsThatDoNotFit(t *testing.T) {
 	for _, confusion := range [][][]int64{{{1}}, {{1, 2, 3}, {1, 2, 3}}, {{1, 2}, {1}}, {{1, 2}, {1, -2}}, {{1, 2}, {1, 2}, {1, 2}}} {
 		r := &Report{Run: "r", Labels: []string{"a", "b"}, Splits: map[string]SplitReport{"test": {Rows: 3, Confusion: confusion}}}
-		messages := arrowtest.Must(r.Messages())(t)
+		messages := assert.Must(r.Messages())(t)
 		if _, err := DecodeJSON[Report](messages[0]); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%v: %v", confusion, err)
 		}
 	}
 	plan := wire.Message{Key: "p", Value: []byte(`{"segment":1,"spans":[{"partition":1000000000,"from":0,"to":1}]}`)}
-	arrowtest.MustFail(DecodeJSON[Plan](plan))(t, wire.ErrDamaged)
+	assert.MustFail(DecodeJSON[Plan](plan))(t, wire.ErrDamaged)
 }
 
 // A figure that JSON can't carry becomes the largest that it can.
 func TestFinite(t *testing.T) {
 	for v, want := range map[float64]float64{0: 0, -1.5: -1.5, math.Inf(1): math.MaxFloat64, math.Inf(-1): math.MaxFloat64} {
-		arrowtest.Equal(t, wire.Finite(v), want, "%v", v)
+		assert.Equal(t, wire.Finite(v), want, "%v", v)
 	}
 	if got := wire.Finite(math.NaN()); got != math.MaxFloat64 {
 		t.Errorf("NaN becomes %v", got)
@@ -643,7 +643,7 @@ func TestRidgeInJSON(t *testing.T) {
 func TestRidgeIsValid(t *testing.T) {
 	for r, want := range map[Ridge]bool{0: true, 1e-9: true, RidgeAuto: true, -0.5: false, -2: false, Ridge(math.Inf(1)): false,
 		Ridge(math.NaN()): false} {
-		arrowtest.Equal(t, r.Valid(), want, "ridge %v is valid", r)
+		assert.Equal(t, r.Valid(), want, "ridge %v is valid", r)
 	}
 }
 

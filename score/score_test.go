@@ -16,7 +16,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -51,7 +51,7 @@ func newModel(t *testing.T, version, classes int) *model.Model {
 		Stages: []schemas.Stage{{Features: features, Link: link.Softmax}}}
 	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels,
 		Blocks: []schemas.BlockDigest{{}}}
-	m := arrowtest.Must(model.New(manifest, wire.Tensors[float32]{
+	m := assert.Must(model.New(manifest, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, make([]float32, width)), wire.Vector(statistics.TensorScale, slices.Repeat([]float32{1}, width)),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, labels),
 	}, [][]*schemas.Weights{{{
@@ -74,10 +74,10 @@ type topic struct {
 // newTopic returns a topic with messages of these numbers of rows; −1: one that can't be used.
 func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 	t.Helper()
-	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
-	t.Cleanup(func() { arrowtest.NoError(t, log.Close()) })
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
+	t.Cleanup(func() { assert.NoError(t, log.Close()) })
 	for _, name := range []string{"p.examples", "p.predictions"} {
-		arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: name, Partitions: partitions}))
+		assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: name, Partitions: partitions}))
 	}
 	all := &topic{log, protocol.NewClient(log, "p", nil), partitions, map[[2]int64][]float32{}, 0}
 	random := rand.New(rand.NewPCG(7, 7))
@@ -92,10 +92,10 @@ func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 			record := rows.Record(memory.DefaultAllocator)
 			value, err := examples.Encode(record, memory.DefaultAllocator)
 			record.Release()
-			arrowtest.NoError(t, err)
+			assert.NoError(t, err)
 			message = wire.Message{Value: value, Headers: []wire.Header{{Key: wire.HeaderTrace, Value: traceOf(i%partitions, int64(i/partitions))}}}
 		}
-		at := arrowtest.Must(all.client.Log.Append(t.Context(), "p.examples", i%partitions, message))(t)
+		at := assert.Must(all.client.Log.Append(t.Context(), "p.examples", i%partitions, message))(t)
 		all.rows[[2]int64{int64(i % partitions), at}] = features
 	}
 	return all
@@ -112,7 +112,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 	seen := map[[2]int64]int{}
 	for n := range a.partitions {
 		for p, err := range Read(t.Context(), a.client.Log, "p.predictions", n, nil) {
-			arrowtest.NoError(t, err)
+			assert.NoError(t, err)
 			if want := traceOf(n, p.Offset); p.Reason == "" && p.Trace != want {
 				t.Errorf("%d@%d: trace %q, expected %q", n, p.Offset, p.Trace, want)
 			}
@@ -138,7 +138,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 			}
 			for i, text := range p.Contributions {
 				row := features[(p.Row+i)*width : (p.Row+i+1)*width]
-				arrowtest.NoError(t, predictor.Contributions(&examples.Rows{Rows: 1, Cols: width, Floats: row}, a.contributions,
+				assert.NoError(t, predictor.Contributions(&examples.Rows{Rows: 1, Cols: width, Floats: row}, a.contributions,
 					func(_ int, want []model.Contributions) {
 						if text != string(wire.JSON(want)) {
 							t.Fatalf("row %d of offset %d: contributions %s, expected %v", p.Row+i, p.Offset, text, want)
@@ -148,7 +148,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 			for i := range p.Classes {
 				label, want := predictor.Predict(features[(p.Row+i)*width : (p.Row+i+1)*width])
 				for c, v := range want {
-					arrowtest.Near(t, float64(v), float64(p.Probabilities[i*k+c]), 1e-6,
+					assert.Near(t, float64(v), float64(p.Probabilities[i*k+c]), 1e-6,
 						"row %d of offset %d: class %d", p.Row+i, p.Offset, c)
 				}
 				if p.Labels[p.Classes[i]] != label {
@@ -190,10 +190,10 @@ func TestEachMessageHasPredictions(t *testing.T) {
 			}
 		})
 		for range 2 { // there is nothing to do the second time
-			arrowtest.NoError(t, a.run(t.Context(), true, m, rec))
+			assert.NoError(t, a.run(t.Context(), true, m, rec))
 		}
 		a.counted(t, m)
-		arrowtest.True(t, messages == len(sizes) && bad == 2 && rows == 974, "%d messages, %d bad, %d rows", messages, bad, rows)
+		assert.True(t, messages == len(sizes) && bad == 2 && rows == 974, "%d messages, %d bad, %d rows", messages, bad, rows)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestEndedScorers(t *testing.T) {
 			})
 		}
 		running.Wait()
-		arrowtest.NoError(t, a.run(t.Context(), true, models[0], event.Ignore{}))
+		assert.NoError(t, a.run(t.Context(), true, models[0], event.Ignore{}))
 		a.counted(t, models...)
 	}
 }
@@ -244,12 +244,12 @@ func TestMessagesThatCome(t *testing.T) {
 	for messages := 0; messages < 3; {
 		e := <-scored
 		if messages += e.Messages; messages == 2 {
-			arrowtest.Must(a.client.Log.Append(t.Context(), "p.examples", 0, wire.Message{Value: []byte("bad")}))(t)
+			assert.Must(a.client.Log.Append(t.Context(), "p.examples", 0, wire.Message{Value: []byte("bad")}))(t)
 			a.rows[[2]int64{0, 2}] = nil
 		}
 	}
 	cancel()
-	arrowtest.Fails(t, <-ended, context.Canceled)
+	assert.Fails(t, <-ended, context.Canceled)
 	a.counted(t, m)
 }
 
@@ -263,15 +263,15 @@ func TestOtherTopics(t *testing.T) {
 	} {
 		a := newTopic(t, 1, 2, 3)
 		last.Labels = []string{"a"}
-		message := arrowtest.Must(last.Encode(memory.DefaultAllocator))(t)
-		arrowtest.Must(a.client.Log.Append(t.Context(), "p.predictions", 0, message))(t)
-		arrowtest.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), want)
+		message := assert.Must(last.Encode(memory.DefaultAllocator))(t)
+		assert.Must(a.client.Log.Append(t.Context(), "p.predictions", 0, message))(t)
+		assert.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), want)
 	}
 	few := newTopic(t, 2, 1)
-	arrowtest.NoError(t, few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}))
+	assert.NoError(t, few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}))
 	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), protocol.NewSoleOwner(2), kernel.Gonum(),
 		event.Ignore{})
-	arrowtest.Fails(t, err, "few has 1 partitions, p.examples has 2: add partitions")
+	assert.Fails(t, err, "few has 1 partitions, p.examples has 2: add partitions")
 }
 
 // A message with forgotten rows gets no predictions, and the reason says why. Others get theirs.
@@ -280,7 +280,7 @@ func TestForgottenRowsHaveNoPredictions(t *testing.T) {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: true, Forgotten: func(context.Context) (coverage.Forgotten, error) {
 		return coverage.Forgotten{{Partition: 0, From: 1, To: 2}, {Partition: 0, From: 3, To: 4, First: 2, End: 3}}, nil
 	}}
-	arrowtest.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}))
+	assert.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}))
 	a.rows[[2]int64{0, 1}], a.rows[[2]int64{0, 3}] = nil, nil
 	for _, p := range a.counted(t, m) {
 		if forgotten := p.Offset%2 == 1; forgotten != (p.Reason == "rows of the message were forgotten") || forgotten &&
@@ -479,7 +479,7 @@ func TestMessagesWaitForVersion(t *testing.T) {
 		}
 	}
 	cancel()
-	arrowtest.Fails(t, <-ended, context.Canceled)
+	assert.Fails(t, <-ended, context.Canceled)
 	a.counted(t, m)
 }
 
@@ -490,7 +490,7 @@ func TestSparseExamples(t *testing.T) {
 		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
 	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run1", Plan: plan, Labels: []string{"a", "b"},
 		Blocks: []schemas.BlockDigest{{}}}
-	m := arrowtest.Must(model.New(manifest, wire.Tensors[float32]{
+	m := assert.Must(model.New(manifest, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 0, 2, 0.5}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
 	}, [][]*schemas.Weights{{{
 		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
@@ -501,10 +501,10 @@ func TestSparseExamples(t *testing.T) {
 	record := rows.Record(memory.DefaultAllocator)
 	value, err := examples.Encode(record, memory.DefaultAllocator)
 	record.Release()
-	arrowtest.NoError(t, err)
-	examples := arrowtest.Must(examples.Decode(value, memory.DefaultAllocator))(t)
-	arrowtest.Fails(t, check(newModel(t, 1, 2), examples), wire.ErrDamaged)
-	arrowtest.NoError(t, check(m, examples))
+	assert.NoError(t, err)
+	examples := assert.Must(examples.Decode(value, memory.DefaultAllocator))(t)
+	assert.Fails(t, check(newModel(t, 1, 2), examples), wire.ErrDamaged)
+	assert.NoError(t, check(m, examples))
 	predictor := m.Predictor(kernel.Gonum())
 	got, _ := predictor.PredictRows(examples)
 	first := slices.Clone(got)
@@ -537,7 +537,7 @@ type shortenedLog struct {
 func shorten(t *testing.T, a *topic) *shortenedLog {
 	l := &shortenedLog{Log: a.client.Log, changed: make(chan struct{})}
 	for m, err := range a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64) {
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		l.messages = append(l.messages, m)
 	}
 	a.client.Log = l
@@ -654,7 +654,7 @@ func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 	t.Helper()
 	latest, times := map[int64]*schemas.Prediction{}, map[int64]int{}
 	for p, err := range Read(t.Context(), l, "p.predictions", 0, nil) {
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		latest[p.Offset] = p
 		times[p.Offset]++
 	}
@@ -687,12 +687,12 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 			log := shorten(t, a)
 			other := log.messages[0]
 			other.Value = []byte("no examples")
-			arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+			assert.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
 			for i, kept := range test.kept {
 				log.replace(kept, slices.Repeat([]protocol.Message{other}, test.others[i])...)
 				other.Time = other.Time.Add(time.Minute)
 				for range 2 { // there is nothing to do the second time
-					arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+					assert.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
 				}
 				log.checkPredictions(t, slices.Min(test.kept))
 			}
@@ -704,9 +704,9 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 func TestNothingIsProved(t *testing.T) {
 	a, m := newTopic(t, 1, 1, 2, 3), newModel(t, 1, 3)
 	log := shorten(t, a)
-	arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+	assert.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
 	log.replace(0, log.messages...)
-	arrowtest.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), "does not have predictions of")
+	assert.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), "does not have predictions of")
 }
 
 // A service goes on by itself.
@@ -730,6 +730,6 @@ func TestServiceGoesOnBehindLostExamples(t *testing.T) {
 			cancel()
 		}
 	}))
-	arrowtest.Fails(t, err, context.Canceled)
+	assert.Fails(t, err, context.Canceled)
 	log.checkPredictions(t, 5)
 }

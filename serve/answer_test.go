@@ -22,7 +22,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -394,7 +394,7 @@ func TestSeveralWholeLabels(t *testing.T) {
 	lists := r.Record().Column(0).(*array.List)
 	for i := range rows {
 		from, end := lists.ValueOffsets(i)
-		arrowtest.Equal(t, lists.ListValues().(*array.Int64).Int64Values()[from:end], given[i], "row %d as Arrow", i)
+		assert.Equal(t, lists.ListValues().(*array.Int64).Int64Values()[from:end], given[i], "row %d as Arrow", i)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -320,7 +320,7 @@ func TestAnswersWhileOthersWait(t *testing.T) {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	rows.Release(rows.size - 1)
-	arrowtest.Fails(t, <-waited, nil)
+	assert.Fails(t, <-waited, nil)
 }
 
 // Rows of Arrow wait for memory as those of JSON do, also behind a request that waits for all of it.

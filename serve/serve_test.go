@@ -27,7 +27,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -126,7 +126,7 @@ func serving(t testing.TB, o Options, versions Versions) (s *Server, address str
 	s, listener, stop, ended := begun(t, o, versions)
 	t.Cleanup(func() {
 		stop()
-		arrowtest.Fails(t, <-ended, nil)
+		assert.Fails(t, <-ended, nil)
 	})
 	return s, listener.Addr().String()
 }
@@ -468,7 +468,7 @@ func TestStop(t *testing.T) {
 	if got := <-answers; !strings.HasPrefix(got, `{"version":3,`) {
 		t.Errorf("got %s", got)
 	}
-	arrowtest.Fails(t, <-ended, nil)
+	assert.Fails(t, <-ended, nil)
 }
 
 // A server that ends is not ready, and answers requests, on new connections too, until the time of serve.drain is over.
@@ -488,7 +488,7 @@ func TestDrain(t *testing.T) {
 		served(t, address)
 	}
 	listener.Close()
-	arrowtest.Fails(t, <-ended, net.ErrClosed)
+	assert.Fails(t, <-ended, net.ErrClosed)
 }
 
 // Package config tests options that are wrong.
@@ -514,10 +514,10 @@ func TestOptions(t *testing.T) {
 }
 
 // noError ends the test if err is not nil.
-var noError = arrowtest.NoError
+var noError = assert.NoError
 
 // must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
+func must[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
 
 // purchases are table columns with words that look like numbers and booleans: a number and two words, which are seven
 // features.
@@ -564,6 +564,6 @@ func TestValuesAreTheSameInRequests(t *testing.T) {
 			noError(t, err)
 			inArrow = append(inArrow, batch.Floats...)
 		}
-		arrowtest.Equal(t, fmt.Sprint(inArrow), c.want, "%s in Arrow", name)
+		assert.Equal(t, fmt.Sprint(inArrow), c.want, "%s in Arrow", name)
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
@@ -186,7 +186,7 @@ func TestBrokersAreAway(t *testing.T) {
 			t.Errorf("reported %q, expected %s", notices(), want)
 		}
 		close(away)
-		arrowtest.Fails(t, w.close(t.Context()), nil)
+		assert.Fails(t, w.close(t.Context()), nil)
 		if written := testutil.ToFloat64(w.written); written != 100-dropped || len(l.keys(0)) != int(written) || l.keys(0)[0] != "0" || w.bytes != 0 {
 			t.Errorf("%v are written: %v; %d bytes wait", written, l.keys(0), w.bytes)
 		}

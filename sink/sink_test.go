@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
@@ -55,15 +55,15 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 						z = oracle.Simplex(z)
 					}
 					for c := range k {
-						arrowtest.Near(t, float64(shown.Row(i)[c]), z[c], 1e-4, "what is shown")
-						arrowtest.Near(t, float64(score.Row(i)[c]), total[c], 1e-5, "the score")
+						assert.Near(t, float64(shown.Row(i)[c]), z[c], 1e-4, "what is shown")
+						assert.Near(t, float64(score.Row(i)[c]), total[c], 1e-5, "the score")
 					}
 				}
 			}
 		}
 		score := kernel.NewDense(size.n, k)
 		(&Fitted{}).Scores(kernel.Gonum(), score, before, block)
-		arrowtest.True(t, slices.Equal(score.Data, before.Data), "a stage without weights changes the score")
+		assert.True(t, slices.Equal(score.Data, before.Data), "a stage without weights changes the score")
 		one, other, shown := kernel.NewDense(size.n, k), kernel.NewDense(size.n, k), kernel.NewDense(size.n, k)
 		known := &Fitted{W: passes[0].W}
 		known.Scores(kernel.Gonum(), one, before, block)
@@ -72,7 +72,7 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 		if !slices.Equal(one.Data, other.Data) {
 			t.Error("the weights of a pass change the score by something else than the same weights of a known link")
 		}
-		arrowtest.True(t, slices.Equal(one.Data, shown.Data), "a stage with a known link predicts from something else than its score")
+		assert.True(t, slices.Equal(one.Data, shown.Data), "a stage with a known link predicts from something else than its score")
 	}
 }
 
@@ -87,22 +87,22 @@ func TestPartsCoverAllRows(t *testing.T) {
 				}
 				next = to
 			}
-			arrowtest.Equal(t, next, max(n, 0), "%d rows of %d values: the end of the parts", n, k)
+			assert.Equal(t, next, max(n, 0), "%d rows of %d values: the end of the parts", n, k)
 		}
 	}
 }
 
 func TestMessages(t *testing.T) {
 	const k = 1000
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	id := wire.Identity{Kind: schemas.KindResiduals, Run: "run", Stage: 2, Partition: 1, Parent: wire.DigestJSON("W")}
 	for _, n := range []int{0, 1, 250} {
 		score, residual, votes := oracle.Normals(1, n, k, 1), oracle.Normals(2, n, k, 1), oracle.Normals(3, n, k, 1)
-		messages := arrowtest.Must(Messages(id, "", 77, Finished{score, residual, votes}, mem))(t)
+		messages := assert.Must(Messages(id, "", 77, Finished{score, residual, votes}, mem))(t)
 		var scores, left, voted []float32
 		for _, m := range messages {
-			arrowtest.True(t, len(m.Value) <= wire.MaxMessage, "a message has %d bytes", len(m.Value))
-			r := arrowtest.Must(schemas.DecodeResiduals(m, k, mem))(t)
+			assert.True(t, len(m.Value) <= wire.MaxMessage, "a message has %d bytes", len(m.Value))
+			r := assert.Must(schemas.DecodeResiduals(m, k, mem))(t)
 			if r.Identity != id || r.Offset != 77 || r.Row != len(scores)/k {
 				t.Errorf("a part has identity %v, offset %d and first row %d", r.Identity, r.Offset, r.Row)
 			}
@@ -116,7 +116,7 @@ func TestMessages(t *testing.T) {
 
 func TestDigester(t *testing.T) {
 	var d Digester
-	arrowtest.Equal(t, d.Digest(), wire.Digest("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+	assert.Equal(t, d.Digest(), wire.Digest("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
 		"the digest of no scores, and of no bytes")
 	var bytes []byte
 	for part, score := range [][]float32{{1, 2}, {}, {float32(math.Inf(-1))}} {
@@ -130,7 +130,7 @@ func TestDigester(t *testing.T) {
 	}
 	sum := sha256.Sum256(bytes)
 	for range 2 {
-		arrowtest.Equal(t, d.Digest(), wire.Digest(hex.EncodeToString(sum[:])), "digest")
+		assert.Equal(t, d.Digest(), wire.Digest(hex.EncodeToString(sum[:])), "digest")
 	}
 }
 
@@ -155,5 +155,5 @@ func TestScoresThatOverflow(t *testing.T) {
 	f := &Fitted{Passes: []CalibratedPass{{W: kernel.NewWeights(w), Calibration: identity}}}
 	dst := kernel.NewDense(3, 2)
 	f.Shown(kernel.Gonum(), &Workspace{}, dst, before, block)
-	arrowtest.True(t, !slices.ContainsFunc(dst.Data, func(v float32) bool { return v-v != 0 }), "calibrated predictions are %v", dst.Data)
+	assert.True(t, !slices.ContainsFunc(dst.Data, func(v float32) bool { return v-v != 0 }), "calibrated predictions are %v", dst.Data)
 }

@@ -7,7 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -72,7 +72,7 @@ func TestBlocksFindTheMinimum(t *testing.T) {
 		for _, size := range []int{1, 3, 5, 11, 100} {
 			got, passes, _ := fitBlocks(t, pr, stage, size)
 			for i, v := range got {
-				arrowtest.Near(t, float64(v), float64(want[i]), 1e-3, "%s, blocks of %d: weight %d", l, size, i)
+				assert.Near(t, float64(v), float64(want[i]), 1e-3, "%s, blocks of %d: weight %d", l, size, i)
 			}
 			for i, e := range passes {
 				if !e.Accepted || e.Number != i+1 {
@@ -96,7 +96,7 @@ func TestBlocksTakeTurns(t *testing.T) {
 		had := slices.Concat(blocks[5*round : 5*round+4]...)
 		slices.Sort(had)
 		// column 10 is 0 in all rows, and column 11 is the intercept
-		arrowtest.Equal(t, had, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "columns of round %d", round)
+		assert.Equal(t, had, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "columns of round %d", round)
 	}
 	sums := pr.sparseSums(stage.Link, nil)
 	cross, _ := sums.Find(statistics.FieldCross)
@@ -139,7 +139,7 @@ func TestBlocksEndAfterTheirRounds(t *testing.T) {
 					}
 				}
 				for j := range int32(10) {
-					arrowtest.Equal(t, turns[j], rounds, "%s, blocks of %d, %d rounds: turns of column %d", l, size, rounds, j)
+					assert.Equal(t, turns[j], rounds, "%s, blocks of %d, %d rounds: turns of column %d", l, size, rounds, j)
 				}
 				pr.shape.Rounds, stage.Passes = 0, len(passes)
 				if want, _, _ := fitBlocks(t, pr, stage, size); !slices.Equal(got, want) {
@@ -153,7 +153,7 @@ func TestBlocksEndAfterTheirRounds(t *testing.T) {
 func TestBlockOfStepIsChecked(t *testing.T) {
 	shape := Shape{Columns: 5001, Penalised: 5000, Classes: 1}
 	step := Step{Block: []int32{0, 4095, 4096, 4999}}
-	arrowtest.Equal(t, arrowtest.Must(StepOf(step.Tensors(shape), shape))(t).Block, step.Block, "the block")
+	assert.Equal(t, assert.Must(StepOf(step.Tensors(shape), shape))(t).Block, step.Block, "the block")
 	step = Step{Changed: []int32{7, 4999}, Change: []float32{1, 2, 3}}
 	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Changed, step.Changed) ||
 		!slices.Equal(got.Change, step.Change) {
@@ -161,7 +161,7 @@ func TestBlockOfStepIsChecked(t *testing.T) {
 	}
 	change := wire.Tensors[float32]{wire.Matrix(statistics.TensorChanged, 1, 2, []float32{0, 3}), wire.Matrix(statistics.TensorChange,
 		1, 1, []float32{1})}
-	arrowtest.MustFail(StepOf(change, shape))(t, new(*wire.ShapeError))
+	assert.MustFail(StepOf(change, shape))(t, new(*wire.ShapeError))
 	for _, block := range [][]int32{{5000}, {3, 3}, {4, 3}, {-1}} {
 		if _, err := StepOf(Step{Block: block}.Tensors(shape), shape); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("block %v: %v", block, err)

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
@@ -134,7 +134,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 			sums = wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram), wire.Matrix(statistics.FieldCross, 3*k, k, cross)}
 		}
 		pass, err := observe(fit, v, step, sums)
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		if (pass != nil) != (v%2 == 0) {
 			t.Fatalf("visit %d is pass %v", v, pass)
 		}
@@ -144,8 +144,8 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 			bounds = append(bounds, fit.(*calibrated).bound)
 		}
 		next, err := fit.Next()
-		arrowtest.NoError(t, err)
-		step = arrowtest.Must(StepOf(next.Tensors(pr.shape), pr.shape))(t)
+		assert.NoError(t, err)
+		step = assert.Must(StepOf(next.Tensors(pr.shape), pr.shape))(t)
 		if next.W != nil || next.Calibration != nil {
 			chain = append(chain, step)
 		}
@@ -188,7 +188,7 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 		// only the first W: later ones amplify the float32 rounding of the first
 		for i, w := range chain[0].W {
 			v := want.w[0].RawMatrix().Data[i]
-			arrowtest.Near(t, float64(w), v, 1e-6*(1+math.Abs(v)), "%v: weight %d, and that of the algorithm", size, i)
+			assert.Near(t, float64(w), v, 1e-6*(1+math.Abs(v)), "%v: weight %d, and that of the algorithm", size, i)
 		}
 		if final.Of != 2*final.Passes || final.Passes < len(got)-1 || final.Passes > passes {
 			t.Errorf("%v: %d passes are final, visit %d, after %d passes", size, final.Passes, final.Of, len(got))
@@ -208,7 +208,7 @@ func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 				sums = pr.sums(link.Calibrated, pr.offset)
 				sums[0].Data[3] = loss * sums[0].Data[0]
 			}
-			pass := arrowtest.Must(observe(fit, v, Step{}, sums))(t)
+			pass := assert.Must(observe(fit, v, Step{}, sums))(t)
 			if pass != nil && (pass.Number != v/2+1 || pass.Accepted != (v < 4)) {
 				t.Errorf("visit %d with loss %v is %+v", v, loss, pass)
 			}
@@ -263,7 +263,7 @@ func TestCalibratedStopRule(t *testing.T) {
 	}
 	stage.Passes = 1
 	_, _, final, _ = pr.calibrate(t, stage)
-	arrowtest.Equal(t, final.Passes, 1, "passes with a rule for a split without rows")
+	assert.Equal(t, final.Passes, 1, "passes with a rule for a split without rows")
 }
 
 func TestCalibrationErrors(t *testing.T) {
@@ -276,12 +276,12 @@ func TestCalibrationErrors(t *testing.T) {
 		"negative":   {-1e9, new(*SingularError)},
 	} {
 		fit := pr.fit(stageOf(link.Calibrated, 3, 1e-3))
-		arrowtest.Must(observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)))(t)
+		assert.Must(observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)))(t)
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(100, 2, nil))
 		gram[0] = test.value
 		_, err := observe(fit, 1, Step{}, wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram),
 			wire.Matrix(statistics.FieldCross, 6, 2, cross)})
-		arrowtest.True(t, errors.As(err, test.want), "%s: %v", name, err)
+		assert.True(t, errors.As(err, test.want), "%s: %v", name, err)
 		_, err = observe(fit, 1, Step{}, nil)
 		if shape := (*wire.ShapeError)(nil); !errors.As(err, &shape) {
 			t.Errorf("without moments: %v", err)
@@ -292,9 +292,9 @@ func TestCalibrationErrors(t *testing.T) {
 func TestClassWeights(t *testing.T) {
 	classes, rows := []string{"a", "b", "c"}, map[string]int64{"a": 6, "b": 2}
 	factors, err := ClassWeights(schemas.ClassWeight{Balanced: true}, classes, rows, false)
-	arrowtest.True(t, err == nil && slices.Equal(factors, []float32{8.0 / 12, 2, 1}), "balanced: %v, %v", factors, err)
+	assert.True(t, err == nil && slices.Equal(factors, []float32{8.0 / 12, 2, 1}), "balanced: %v, %v", factors, err)
 	factors, err = ClassWeights(schemas.ClassWeight{By: map[string]float64{"b": 3, "c": 0}}, classes, rows, false)
-	arrowtest.True(t, err == nil && slices.Equal(factors, []float32{1, 3, 0}), "by label: %v, %v", factors, err)
+	assert.True(t, err == nil && slices.Equal(factors, []float32{1, 3, 0}), "by label: %v, %v", factors, err)
 	if factors, err = ClassWeights(schemas.ClassWeight{}, classes, rows, false); factors != nil || err != nil {
 		t.Errorf("none: %v, %v", factors, err)
 	}
@@ -318,7 +318,7 @@ func TestTargetsFarFromZero(t *testing.T) {
 				sums[0], sums[1], sums[2] = sums[0]+1, sums[1]+y, sums[2]+y*y
 			}
 			center, scale, err := PrepareTargets(wire.Tensors[float64]{wire.Matrix(statistics.FieldTargets, 3, 1, sums)}, []float64{shift}, []string{"y"})
-			arrowtest.NoError(t, err)
+			assert.NoError(t, err)
 			if want := math.Sqrt((60*60 - 1) / 12.0); center[0] != offset+29.5 || math.Abs(float64(scale[0])-want) > 1e-5 {
 				t.Errorf("offset %v, about %v: mean %v and deviation %v, expected %v and %v", offset, shift, center[0], scale[0], offset+29.5, want)
 			}
@@ -329,9 +329,9 @@ func TestTargetsFarFromZero(t *testing.T) {
 					sum += float64(part.Data[0])
 				}
 			}
-			arrowtest.Equal(t, sum, center[0], "the mean of the record")
+			assert.Equal(t, sum, center[0], "the mean of the record")
 			_, there := p.Tensors(1).Find(statistics.TensorTargetRest)
-			arrowtest.Equal(t, there, offset != 0, "offset %v: there is a rest", offset)
+			assert.Equal(t, there, offset != 0, "offset %v: there is a rest", offset)
 		}
 	}
 }

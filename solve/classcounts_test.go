@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -82,14 +82,14 @@ func TestCountedWeights(t *testing.T) {
 		counts.Apply(func(j, c int, _ float64) float64 { return float64(r.IntN(3)) * r.Float64() * float64(1+j%k*c) }, counts)
 		counts.Set(0, 0, 1) // at least one is nonzero
 		fit := countedFit(p, p, k, 0.25)
-		arrowtest.Must(fit.Observe(0, Step{}, countSums(counts)))(t)
+		assert.Must(fit.Observe(0, Step{}, countSums(counts)))(t)
 		step, err := fit.Next()
 		if err != nil || !step.Final || step.Of != 1 || fit.Weight() != 0.25 || fit.Ridge() != 0 {
 			t.Fatalf("%+v, weight %v, ridge %v: %v", step.Final, fit.Weight(), fit.Ridge(), err)
 		}
 		want := naiveBayes(counts).RawMatrix().Data
 		for i, w := range step.W {
-			arrowtest.Near(t, float64(w), want[i]/4, 1e-6*(1+math.Abs(want[i])), "%d inputs, %d classes: weight %d", p, k, i)
+			assert.Near(t, float64(w), want[i]/4, 1e-6*(1+math.Abs(want[i])), "%d inputs, %d classes: weight %d", p, k, i)
 		}
 	}
 }
@@ -103,14 +103,14 @@ func TestCountedWeightsOfOddCounts(t *testing.T) {
 		3, 1, 0, // the intercept
 	})
 	fit := countedFit(2, 3, 3, 1)
-	arrowtest.Must(fit.Observe(0, Step{}, countSums(counts)))(t)
+	assert.Must(fit.Observe(0, Step{}, countSums(counts)))(t)
 	step, _ := fit.Next()
 	for i, w := range step.W {
-		arrowtest.True(t, Finite(float64(w)), "weight %d is %v", i, w)
+		assert.True(t, Finite(float64(w)), "weight %d is %v", i, w)
 	}
-	arrowtest.Near(t, float64(step.W[6]-step.W[7]), math.Log((3+smoothing)/(1+smoothing)), 1e-6,
+	assert.Near(t, float64(step.W[6]-step.W[7]), math.Log((3+smoothing)/(1+smoothing)), 1e-6,
 		"the difference of the first two classes in the intercept")
-	arrowtest.Equal(t, step.W[0], step.W[1], "the weights of an input that is as often in two classes")
+	assert.Equal(t, step.W[0], step.W[1], "the weights of an input that is as often in two classes")
 }
 
 // The factor has the fewest wrong rows; ties go to the smallest loss, then to the smallest factor.
@@ -131,18 +131,18 @@ func TestCountedWeightIsChosen(t *testing.T) {
 		"no sense": {none, func(w float64) float64 { return w }, 0},
 	} {
 		fit := countedFit(1, 1, 2, schemas.WeightAuto)
-		arrowtest.Must(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, 2}))))(t)
+		assert.Must(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, 2}))))(t)
 		first, err := fit.Next()
 		if err != nil || first.Final {
 			t.Fatalf("%s: the first step ends the stage: %v", name, err)
 		}
-		arrowtest.Must(fit.Observe(1, first, trialSums(test.wrong, test.loss)))(t)
+		assert.Must(fit.Observe(1, first, trialSums(test.wrong, test.loss)))(t)
 		last, err := fit.Next()
 		if err != nil || !last.Final || last.Of != 2 || float64(fit.Weight()) != test.want {
 			t.Fatalf("%s: weight %v, expected %v: %v", name, fit.Weight(), test.want, err)
 		}
 		for i, w := range last.W {
-			arrowtest.Equal(t, w, float32(float64(first.W[i])*test.want), "%s: weight %d", name, i)
+			assert.Equal(t, w, float32(float64(first.W[i])*test.want), "%s: weight %d", name, i)
 		}
 	}
 }
@@ -154,12 +154,12 @@ func TestCountedRefusals(t *testing.T) {
 		negative.Input != 0 || negative.Class != 1 {
 		t.Errorf("counts below 0: %v", err)
 	}
-	arrowtest.MustFail(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, math.Inf(1)}))))(t, new(*NotFiniteError))
+	assert.MustFail(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, math.Inf(1)}))))(t, new(*NotFiniteError))
 	sums := trialSums(func(float64) float64 { return 0 }, func(float64) float64 { return 0 })
 	tried, _ := sums.Find(statistics.FieldTrials)
 	clear(tried.Data)
-	arrowtest.MustFail(fit.Observe(1, Step{}, sums))(t, new(NoTrialsError))
+	assert.MustFail(fit.Observe(1, Step{}, sums))(t, new(NoTrialsError))
 	empty := countSums(mat.NewDense(1, 2, []float64{1, 2}))
 	empty[0].Data[0] = 0
-	arrowtest.MustFail(fit.Observe(0, Step{}, empty))(t, new(NoWeightError))
+	assert.MustFail(fit.Observe(0, Step{}, empty))(t, new(NoWeightError))
 }

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -76,9 +76,9 @@ func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (vis
 		}
 		sums := pr.blockSums(stage.Link, Step{W: w, Block: step.Block})
 		e, err := f.Observe(len(visits), step, sums)
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		visits = append(visits, sparseVisit{w, step.Block, statistics.LossesOf(sums), e})
-		step = arrowtest.Must(f.Next())(t)
+		step = assert.Must(f.Next())(t)
 		if step.Final {
 			return visits, step, f
 		}
@@ -143,9 +143,9 @@ func TestSparseIdentityIsRidgeRegression(t *testing.T) {
 	w, passes, _ := fitSparse(t, pr, stage)
 	var solution mat.Dense
 	hessian, cross, _ := pr.normalEquations(0.2)
-	arrowtest.NoError(t, solution.Solve(hessian, cross))
+	assert.NoError(t, solution.Solve(hessian, cross))
 	for i, v := range w {
-		arrowtest.Near(t, float64(v), solution.RawMatrix().Data[i], 1e-4, "weight %d", i)
+		assert.Near(t, float64(v), solution.RawMatrix().Data[i], 1e-4, "weight %d", i)
 	}
 	if n := len(passes); n > pr.shape.Columns+2 {
 		t.Errorf("%d passes for %d columns", n, pr.shape.Columns)
@@ -158,13 +158,13 @@ func TestSparseSoftmaxConverges(t *testing.T) {
 	stage := Defaults()
 	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Softmax, MethodLBFGS, 60, 0.01
 	w, passes, _ := fitSparse(t, pr, stage)
-	arrowtest.True(t, passes[1].Accepted, "the first step raised J")
+	assert.True(t, passes[1].Accepted, "the first step raised J")
 	f := &generalized{common: common{settings: settings{stage}, link: link.Named(link.Softmax), shape: pr.shape, stop: newStop(nil)}}
 	sums := pr.sparseSums(link.Softmax, w)
-	arrowtest.Must(f.open(sums))(t)
-	gradient := arrowtest.Must(f.gradient(sums, w[:pr.shape.Penalised*pr.shape.Classes]))(t)
+	assert.Must(f.open(sums))(t)
+	gradient := assert.Must(f.gradient(sums, w[:pr.shape.Penalised*pr.shape.Classes]))(t)
 	for i, g := range gradient {
-		arrowtest.Near(t, g, 0, 1e-4, "gradient %d at the minimum", i)
+		assert.Near(t, g, 0, 1e-4, "gradient %d at the minimum", i)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestSparseAutoRidge(t *testing.T) {
 		total += weight
 	}
 	_, _, ridge := fitSparse(t, pr, stage)
-	arrowtest.Near(t, float64(ridge), 7/total, 1e-12, "ridge")
+	assert.Near(t, float64(ridge), 7/total, 1e-12, "ridge")
 }
 
 // Each visit lowers J like an iteration of the textbook (Nocedal and Wright 2006, algorithm 5.3), which uses H itself
@@ -218,7 +218,7 @@ func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 		}
 	}
 	for v, pass := range passes {
-		arrowtest.Near(t, pass.Objective, want[v], 1e-7*want[v], "visit %d: the objective, and that of the textbook", v)
+		assert.Near(t, pass.Objective, want[v], 1e-7*want[v], "visit %d: the objective, and that of the textbook", v)
 	}
 }
 
@@ -251,8 +251,8 @@ func TestShortenedStepLowersJ(t *testing.T) {
 			scores.Mul(x, mat.NewDense(p, k, step))
 			return floats.Dot(scores.RawMatrix().Data, scores.RawMatrix().Data)/2/rows + lambda/2*floats.Dot(step, step) - floats.Dot(gradient, step)
 		}
-		own := arrowtest.Must(newDiagonal(slices.Clone(squares), p, rows, lambda, 1))(t)
-		above := arrowtest.Must(newDiagonal(slices.Clone(bounds), p, rows, lambda, 1))(t)
+		own := assert.Must(newDiagonal(slices.Clone(squares), p, rows, lambda, 1))(t)
+		above := assert.Must(newDiagonal(slices.Clone(bounds), p, rows, lambda, 1))(t)
 		if whole := change(solved(own, gradient, k)); whole < 0 {
 			t.Errorf("a step that is not bounded changes J by %v: the test does not need the bound", whole)
 		}
@@ -274,6 +274,6 @@ func TestSparsePaperStepIsBounded(t *testing.T) {
 	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Softmax, MethodPaper, 20, 0.01
 	_, passes, _ := fitSparse(t, pr, stage)
 	for _, e := range passes {
-		arrowtest.True(t, e.Accepted, "pass %d raised J to %v", e.Number, e.Objective)
+		assert.True(t, e.Accepted, "pass %d raised J to %v", e.Number, e.Objective)
 	}
 }

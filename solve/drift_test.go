@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // rows returns inputs of size rows each, with independent errors; row i has the error rate rate(i).
@@ -72,9 +72,9 @@ func TestDriftIsAFold(t *testing.T) {
 	for seed := range uint64(20) {
 		var whole, restored Drift
 		for i, input := range weighted(seed) {
-			saved := arrowtest.Must(json.Marshal(restored))(t)
+			saved := assert.Must(json.Marshal(restored))(t)
 			restored = Drift{}
-			arrowtest.NoError(t, json.Unmarshal(saved, &restored))
+			assert.NoError(t, json.Unmarshal(saved, &restored))
 			kept := whole
 			want := whole.Observe(input.Rows, input.Wrong)
 			if again := kept.Observe(input.Rows, input.Wrong); again != want || !reflect.DeepEqual(kept, whole) {
@@ -88,7 +88,7 @@ func TestDriftIsAFold(t *testing.T) {
 			}
 		}
 	}
-	arrowtest.True(t, total >= 20, "%d alarms in 20 streams that change often", total)
+	assert.True(t, total >= 20, "%d alarms in 20 streams that change often", total)
 }
 
 // A rate that never rises, or is constant, raises no alarm, for any division of rows into inputs.
@@ -125,7 +125,7 @@ func TestDriftFollowsAFall(t *testing.T) {
 	for _, input := range rows(1, 1024, 60, then(steady(0.9), 20*1024, steady(0.03))) {
 		d.Observe(input.Rows, input.Wrong)
 	}
-	arrowtest.Equal(t, d.inputs(), 40, "inputs that are left after a fall at input 20 of 60")
+	assert.Equal(t, d.inputs(), 40, "inputs that are left after a fall at input 20 of 60")
 }
 
 // Noise alone raises no alarm: not at a constant rate, not while a model learns, not if stretches of the stream differ
@@ -182,8 +182,8 @@ func TestDriftFindsChanges(t *testing.T) {
 func TestDriftAfterAnAlarm(t *testing.T) {
 	const changed = 30 * 1024
 	at, since := alarms(rows(1, 1024, 90, then(learning, changed, then(learning, changed, learning))))
-	arrowtest.Equal(t, at, []int{30, 60}, "inputs at which there are alarms")
-	arrowtest.Equal(t, since, []int{1, 1}, "inputs since each change")
+	assert.Equal(t, at, []int{30, 60}, "inputs at which there are alarms")
+	assert.Equal(t, since, []int{1, 1}, "inputs since each change")
 }
 
 // The state grows with the logarithm of the number of inputs: 8 buckets of each size, with separate buckets for the
@@ -201,5 +201,5 @@ func TestDriftIsSmall(t *testing.T) {
 			}
 		}
 	}
-	arrowtest.Equal(t, d.inputs(), 10_000, "inputs in the window")
+	assert.Equal(t, d.inputs(), 10_000, "inputs in the window")
 }

@@ -10,7 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -78,12 +78,12 @@ func TestIdentityIsRidgeRegression(t *testing.T) {
 					start = random(1, size.p*size.k, initial)
 				}
 				visits, final, fit := pr.run(t, stageOf(link.Identity, 12, 1e-3), start)
-				arrowtest.Equal(t, len(visits), 1, "visits")
-				arrowtest.Equal(t, final.Of, 1, "the visit of the final weights")
-				arrowtest.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
+				assert.Equal(t, len(visits), 1, "visits")
+				assert.Equal(t, final.Of, 1, "the visit of the final weights")
+				assert.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 				want := pr.byQR(lambdaOf(fit))
 				for i, v := range final.W {
-					arrowtest.Near(t, float64(v), want.RawMatrix().Data[i], 1e-6, "weight %d, and by QR", i)
+					assert.Near(t, float64(v), want.RawMatrix().Data[i], 1e-6, "weight %d, and by QR", i)
 				}
 			})
 		}
@@ -97,7 +97,7 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		_, gradient := pr.objective(l, lambda, w)
 		// the fit computes the same gradient from the sums
 		fit, narrow := pr.fit(stageOf(l, 12, 1e-2)), random(2, 21, 1)
-		arrowtest.Must(observe(fit, 0, Step{W: narrow}, pr.sums(l, pr.scores(narrow))))(t)
+		assert.Must(observe(fit, 0, Step{W: narrow}, pr.sums(l, pr.scores(narrow))))(t)
 		var g struct {
 			common
 			accepted point
@@ -110,12 +110,12 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 			g.accepted.decrement = f.steps.Turn(g.accepted.preconditioned)
 		}
 		j, own := pr.objective(l, g.lambda, w)
-		arrowtest.Near(t, j, g.accepted.objective, 1e-12, "%s: J", l)
+		assert.Near(t, j, g.accepted.objective, 1e-12, "%s: J", l)
 		step := solved(g.factor, slices.Clone(own.RawMatrix().Data), 3)
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
-			arrowtest.Near(t, s, g.accepted.preconditioned[i], 1e-9, "%s: step %d", l, i)
+			assert.Near(t, s, g.accepted.preconditioned[i], 1e-9, "%s: step %d", l, i)
 			const h = 1e-5
 			at := w.RawMatrix().Data[i]
 			w.RawMatrix().Data[i] = at + h
@@ -123,9 +123,9 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 			w.RawMatrix().Data[i] = at - h
 			down, _ := pr.objective(l, lambda, w)
 			w.RawMatrix().Data[i] = at
-			arrowtest.Near(t, gradient.RawMatrix().Data[i], (up-down)/(2*h), 1e-8, "%s: gradient %d, and by differences", l, i)
+			assert.Near(t, gradient.RawMatrix().Data[i], (up-down)/(2*h), 1e-8, "%s: gradient %d, and by differences", l, i)
 		}
-		arrowtest.Near(t, decrement, g.accepted.decrement, 1e-9, "%s: the decrement", l)
+		assert.Near(t, decrement, g.accepted.decrement, 1e-9, "%s: the decrement", l)
 	}
 }
 
@@ -144,7 +144,7 @@ func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambd
 		if at.pass.Number != v+1 || math.Abs(at.pass.Objective-j) > 1e-12*(1+j) {
 			t.Errorf("visit %d is pass %d with J = %v, expected %v", v, at.pass.Number, at.pass.Objective, j)
 		}
-		arrowtest.Equal(t, at.pass.Accepted, at.pass.Objective <=
+		assert.Equal(t, at.pass.Accepted, at.pass.Objective <=
 			best,
 			"pass %d with J = %v after %v is accepted", at.pass.Number, at.pass.Objective, best)
 		best = min(best, at.pass.Objective)
@@ -166,7 +166,7 @@ func TestSafeguard(t *testing.T) {
 	for _, v := range visits {
 		rejected += int(indicator(!v.pass.Accepted))
 	}
-	arrowtest.True(t, rejected >= 3, "%d passes were rejected, with a Gram matrix 100 times too small", rejected)
+	assert.True(t, rejected >= 3, "%d passes were rejected, with a Gram matrix 100 times too small", rejected)
 	_, gradient := pr.objective(link.Softmax, lambdaOf(fit), wideMatrix(8, 3, final.W))
 	if norm := mat.Norm(gradient, 2); norm > 1e-5 {
 		t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
@@ -177,16 +177,16 @@ func TestSafeguard(t *testing.T) {
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
 	fit := pr.fit(stageOf(link.Softmax, 10, 1e-2))
-	arrowtest.Must(observe(fit, 0, Step{}, pr.sums(link.Softmax, pr.scores(nil))))(t)
+	assert.Must(observe(fit, 0, Step{}, pr.sums(link.Softmax, pr.scores(nil))))(t)
 	first, _ := fit.Next()
 	for _, overflow := range []float64{math.NaN(), math.Inf(1)} {
 		sums := pr.sums(link.Softmax, pr.scores(first.W))
 		sums[0].Data[3], sums[2].Data[0] = overflow, math.NaN()
-		arrowtest.Equal(t, arrowtest.Must(observe(fit, 1, first, sums))(t).Accepted, false, "a loss of %v is accepted", overflow)
+		assert.Equal(t, assert.Must(observe(fit, 1, first, sums))(t).Accepted, false, "a loss of %v is accepted", overflow)
 	}
 	second, _ := fit.Next()
 	for i, w := range second.W {
-		arrowtest.Near(t, float64(w), float64((first.W[i] / 4)), 1e-6, "weight %d after two halvings", i)
+		assert.Near(t, float64(w), float64((first.W[i] / 4)), 1e-6, "weight %d after two halvings", i)
 	}
 }
 
@@ -194,15 +194,15 @@ func TestPassesAreALimit(t *testing.T) {
 	pr := problemOf(5, 200, 10, 3)
 	for _, passes := range []int{1, 2, 7} {
 		visits, final, _ := pr.run(t, stageOf(link.Softmax, passes, 1e-4), nil)
-		arrowtest.Equal(t, len(visits), passes, "visits of %d passes", passes)
-		arrowtest.Equal(t, final.Of, passes-1, "the visit of the final weights of %d passes", passes)
+		assert.Equal(t, len(visits), passes, "visits of %d passes", passes)
+		assert.Equal(t, final.Of, passes-1, "the visit of the final weights of %d passes", passes)
 	}
 }
 
 func TestSingleClassIsDoneAtOnce(t *testing.T) {
 	pr := problemOf(6, 50, 4, 1)
 	visits, final, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-4), nil)
-	arrowtest.True(t, len(visits) == 1 && final.Of == 0 && len(final.W) == 4, "%d visits, final is %+v", len(visits), final)
+	assert.True(t, len(visits) == 1 && final.Of == 0 && len(final.W) == 4, "%d visits, final is %+v", len(visits), final)
 }
 
 // The stop rule ends the stage with the weights at which the split's loss was smallest.
@@ -254,7 +254,7 @@ func TestFitIsAFold(t *testing.T) {
 	for upTo := 1; upTo <= len(visits); upTo++ {
 		fit := pr.fit(stage)
 		for v, visit := range visits[:upTo] {
-			arrowtest.Must(observe(fit, v, visit.step, visit.sums))(t)
+			assert.Must(observe(fit, v, visit.step, visit.sums))(t)
 		}
 		want := final
 		if upTo < len(visits) {
@@ -286,7 +286,7 @@ func TestErrors(t *testing.T) {
 			sums := pr.sums(l, pr.scores(nil))
 			test.spoil(sums)
 			_, err := observe(pr.fit(stageOf(l, 10, test.ridge)), 0, Step{}, sums)
-			arrowtest.True(t, errors.As(err, test.want) && err.Error() != "", "%s, %s: %v", name, l, err)
+			assert.True(t, errors.As(err, test.want) && err.Error() != "", "%s, %s: %v", name, l, err)
 		}
 	}
 }
@@ -336,9 +336,9 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 				}
 				last := len(got) - 1
 				for i := 3; i <= last; i++ {
-					arrowtest.Equal(t, c.ends(i), i == last, "of %d passes, pass %d is the last by the rule", len(got), i+1)
+					assert.Equal(t, c.ends(i), i == last, "of %d passes, pass %d is the last by the rule", len(got), i+1)
 				}
-				arrowtest.Equal(t, final.Of, len(visits)-1, "the visit of the final weights")
+				assert.Equal(t, final.Of, len(visits)-1, "the visit of the final weights")
 			})
 		}
 	}
@@ -375,7 +375,7 @@ func TestLastPasses(t *testing.T) {
 	} {
 		s := Defaults()
 		s.Link, s.Method = c.link, c.method
-		arrowtest.Equal(t, LastPasses(s), c.want, "passes of %s, %s", c.link, c.method)
+		assert.Equal(t, LastPasses(s), c.want, "passes of %s, %s", c.link, c.method)
 	}
 }
 
@@ -395,7 +395,7 @@ func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
 		for j := range n {
 			squares[j] = hessian.At(j, j)
 		}
-		metric := arrowtest.Must(newDiagonal(squares, n, 1, 0, 1))(t)
+		metric := assert.Must(newDiagonal(squares, n, 1, 0, 1))(t)
 		w, target := make([]float64, n), mat.NewVecDense(n, nil)
 		for j := range n {
 			target.SetVec(j, r.NormFloat64())
@@ -445,14 +445,14 @@ func TestLBFGSHalves(t *testing.T) {
 	for _, step := q.reject(nil); step != nil; _, step = q.reject(nil) {
 		halved++
 	}
-	arrowtest.Equal(t, halved, 20, "how often a trial is halved")
-	arrowtest.Equal(t, trialFrom([]float32{1}, 0.5, q.step)[0], -1, "a trial of half a step")
+	assert.Equal(t, halved, 20, "how often a trial is halved")
+	assert.Equal(t, trialFrom([]float32{1}, 0.5, q.step)[0], -1, "a trial of half a step")
 }
 
 // The pairs take at most 384 MiB for any number of values, or there is a single pair.
 func TestPairsAreBounded(t *testing.T) {
 	for values, want := range map[int]int{1: 10, 1 << 20: 10, 2 << 20: 8, 3 << 20: 5, 16 << 20: 1, 17 << 20: 1, 100 << 20: 1} {
-		arrowtest.Equal(t, mostPairs(values), want, "pairs of %d values", values)
+		assert.Equal(t, mostPairs(values), want, "pairs of %d values", values)
 	}
 }
 
@@ -553,8 +553,8 @@ func TestMedian(t *testing.T) {
 			}
 			before := slices.Clone(x)
 			want := slices.Sorted(slices.Values(x))[(n-1)/2]
-			arrowtest.Equal(t, median(x), want, "%s, %d: median", name, n)
-			arrowtest.True(t, slices.Equal(x, before), "%s, %d: the argument was changed", name, n)
+			assert.Equal(t, median(x), want, "%s, %d: median", name, n)
+			assert.True(t, slices.Equal(x, before), "%s, %d: the argument was changed", name, n)
 		}
 	}
 }
@@ -562,7 +562,7 @@ func TestMedian(t *testing.T) {
 // Equal rows have distance 0, not rounding, anywhere in the sample and with any BLAS. Most pairs are equal here, so the
 // spread is the mean.
 func TestSpreadOfEqualRows(t *testing.T) {
-	blas := arrowtest.Must(kernel.Open(""))(t)
+	blas := assert.Must(kernel.Open(""))(t)
 	blas.UseForSolves()
 	defer kernel.Gonum().UseForSolves()
 	for _, m := range []int{1, 3, 37, 50, 63, 64, 65, 784} {

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -54,18 +54,18 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 			var step Step
 			for v := 0; !step.Final; v++ {
 				pass, err := observe(fit, v, step, pr.sampled(pr.sums(stage.Link, pr.scores(step.W)), size.rows))
-				arrowtest.NoError(t, err)
-				arrowtest.True(t, pass.Objective <= before+1e-12, "pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
+				assert.NoError(t, err)
+				assert.True(t, pass.Objective <= before+1e-12, "pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
 				before = pass.Objective
-				step = arrowtest.Must(fit.Next())(t)
+				step = assert.Must(fit.Next())(t)
 				if v >= size.passes {
 					t.Fatalf("%d passes", v+1)
 				}
 			}
-			arrowtest.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
+			assert.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 			w := wideMatrix(size.p, size.k, step.W)
 			j, _ := pr.objective(stage.Link, lambdaOf(fit), w)
-			arrowtest.Near(t, j, before, 1e-6, "J, and that of the last pass")
+			assert.Near(t, j, before, 1e-6, "J, and that of the last pass")
 			w.Sub(w, pr.byQR(lambdaOf(fit)))
 			var off mat.Dense
 			off.Mul(pr.x, w)
@@ -99,7 +99,7 @@ func TestSampleOfNothing(t *testing.T) {
 	if err != nil || !pass.Accepted {
 		t.Fatalf("%+v, %v", pass, err)
 	}
-	arrowtest.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
+	assert.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 }
 
 func TestGramRows(t *testing.T) {
@@ -129,13 +129,13 @@ func TestGramRows(t *testing.T) {
 	} {
 		s := Defaults()
 		s.Link, s.Method, s.GramRows, s.Passes = c.link, c.method, c.rows, c.passes
-		arrowtest.Equal(t, GramRows(s, c.p, c.curved, c.of), c.expects, "%+v", c)
+		assert.Equal(t, GramRows(s, c.p, c.curved, c.of), c.expects, "%+v", c)
 	}
 }
 
 // The nonzero values of a Gram matrix, each after its index, are the matrix. An invalid list is an error, and so is an invalid matrix.
 func TestBlockGram(t *testing.T) {
-	arrowtest.Equal(t, arrowtest.Must(blockGram([]float64{0, 4, 2, 5, 4, 6}, 3))(t), []float64{4, 0, 5, 0, 6, 0}, "the Gram matrix")
+	assert.Equal(t, assert.Must(blockGram([]float64{0, 4, 2, 5, 4, 6}, 3))(t), []float64{4, 0, 5, 0, 6, 0}, "the Gram matrix")
 	many := func(pairs ...float64) []float64 { return append([]float64{0, 1, 2, 1}, pairs...) }
 	for name, test := range map[string]struct {
 		pairs []float64
@@ -151,7 +151,7 @@ func TestBlockGram(t *testing.T) {
 		if err == nil {
 			_, err = newPreconditioner(gram, 20, 20, 1, 0, 1, &Buffer{})
 		}
-		arrowtest.True(t, err != nil && test.is(err), "%s: %v", name, err)
+		assert.True(t, err != nil && test.is(err), "%s: %v", name, err)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestWhiten(t *testing.T) {
 			lower[i*n+j] = math.NaN() // not read
 		}
 	}
-	whitening := arrowtest.Must(Whiten(lower, n, ridge))(t)
+	whitening := assert.Must(Whiten(lower, n, ridge))(t)
 	w := mat.NewDense(n, n, nil)
 	for i, v := range whitening {
 		w.Set(i/n, i%n, float64(v))
@@ -193,7 +193,7 @@ func TestWhiten(t *testing.T) {
 			}
 		}
 	}
-	arrowtest.MustFail(Whiten([]float64{math.Inf(1)}, 1, ridge))(t, new(*NotFiniteError))
+	assert.MustFail(Whiten([]float64{math.Inf(1)}, 1, ridge))(t, new(*NotFiniteError))
 }
 
 // A feature is coarse only if float32 hardly resolves neighbouring values: not small whole numbers, however little they
@@ -224,7 +224,7 @@ func TestFindCoarse(t *testing.T) {
 		found[c.Feature] = true
 	}
 	for j, c := range columns {
-		arrowtest.Equal(t, found[j], c.coarse, "%s: coarse", c.name)
+		assert.Equal(t, found[j], c.coarse, "%s: coarse", c.name)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestRidgeOfTreesCountsRows(t *testing.T) {
 		"above, so as it is":   {1, 0.2, 1, rows, true, 0.2 / leaves},
 		"a larger ridge holds": {3, 0.2, 1, rows, true, 0.6 / leaves},
 	} {
-		arrowtest.Near(t, lambdaOf(test.ridge, test.curvature, test.least, test.weight, test.curved), test.want, 1e-6*test.want,
+		assert.Near(t, lambdaOf(test.ridge, test.curvature, test.least, test.weight, test.curved), test.want, 1e-6*test.want,
 			"%s: λ", name)
 	}
 }
@@ -270,6 +270,6 @@ func TestEarlyRidge(t *testing.T) {
 		least, want float64
 	}{"a block of features": {0, 0, 5}, "trees": {8, 1, 1}, "trees of earlier plans": {8, 0, 5}} {
 		u := Update{settings: settings{schemas.Stage{RidgeRows: test.least}}, shape: Shape{Penalised: 64, Trees: test.trees}, weight: 128}
-		arrowtest.Equal(t, u.early(), test.want, "%s: the factor of the ridge", name)
+		assert.Equal(t, u.early(), test.want, "%s: the factor of the ridge", name)
 	}
 }

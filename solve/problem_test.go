@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -231,15 +231,15 @@ func (pr *problem) runAmong(t *testing.T, stages []schemas.Stage, number int, in
 			sums = slices.Delete(sums, 1, 2) // only visit 0 has the Gram matrix
 		}
 		pass, err := observe(fit, v, step, sums)
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		visits = append(visits, visited{step, pass, sums})
 		next, err := fit.Next()
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		if next.Final {
 			return visits, next, fit
 		}
 		// the next visit is made with the record that was published
-		step = arrowtest.Must(StepOf(next.Tensors(pr.shape), pr.shape))(t)
+		step = assert.Must(StepOf(next.Tensors(pr.shape), pr.shape))(t)
 	}
 }
 

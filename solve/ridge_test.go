@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -105,7 +105,7 @@ func TestValidationAgainstItsDefinition(t *testing.T) {
 					v.eliminate()
 					for _, ridge := range []float64{1e-4, 0.01, 0.3, 10} {
 						w, hat, err := leastSquares(x, r, weight, pr.penalty(pr.wantLambda(ridge)/curvature))
-						arrowtest.NoError(t, err)
+						assert.NoError(t, err)
 						var rest mat.Dense
 						rest.Mul(x, w)
 						rest.Sub(r, &rest)
@@ -173,11 +173,11 @@ func TestRidgeIsAboveRounding(t *testing.T) {
 		for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
 			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
 				fit := pr.fit(stageOf(l, 5, float64(schemas.RidgeAuto)))
-				arrowtest.Must(observe(fit, 0, Step{}, rounded(pr.sums(l, pr.scores(nil)))))(t)
+				assert.Must(observe(fit, 0, Step{}, rounded(pr.sums(l, pr.scores(nil)))))(t)
 				if r := fit.Ridge(); !(slices.Contains(ridges(), float64(r))) {
 					t.Errorf("ridge %v", r)
 				}
-				step := arrowtest.Must(fit.Next())(t)
+				step := assert.Must(fit.Next())(t)
 				for _, w := range step.W {
 					if !(math.Abs(float64(w)) < 1e6) {
 						t.Fatalf("a weight of %v, with the ridge %v", w, fit.Ridge())
@@ -214,7 +214,7 @@ func TestRidgeWithASampledGramMatrix(t *testing.T) {
 		pr := problemOf(9, size.n, size.p, size.k)
 		chosen := func(sums wire.Tensors[float64]) float64 {
 			fit := pr.fit(stageOf(link.Softmax, 5, float64(schemas.RidgeAuto)))
-			arrowtest.Must(observe(fit, 0, Step{}, rounded(sums)))(t)
+			assert.Must(observe(fit, 0, Step{}, rounded(sums)))(t)
 			return float64(fit.Ridge())
 		}
 		sums := func() wire.Tensors[float64] { return pr.sums(link.Softmax, pr.scores(nil)) }
@@ -247,6 +247,6 @@ func TestEffectiveRows(t *testing.T) {
 		for _, w := range test.weights {
 			weight, squares = weight+w, squares+w*w
 		}
-		arrowtest.Near(t, effectiveRows(weight, squares), test.want, 1e-12, "the rows of the weights %v", test.weights)
+		assert.Near(t, effectiveRows(weight, squares), test.want, 1e-12, "the rows of the weights %v", test.weights)
 	}
 }

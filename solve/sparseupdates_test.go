@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -163,9 +163,9 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 			}
 		}
 		counted := NewCountsUpdate(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before)
-		arrowtest.Must(counted.Observe(0, Step{}, visit(o.w)))(t)
+		assert.Must(counted.Observe(0, Step{}, visit(o.w)))(t)
 		step, err := counted.Next()
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		apply(b, step, k)
 		before = &CountsBefore{Totals: counts.Totals(), Inputs: inputs}
 
@@ -173,8 +173,8 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 		for number, step := 0, (Step{W: w}); ; number++ {
 			at := slices.Clone(w)
 			apply(at, step, k)
-			arrowtest.Must(fit.Observe(number, step, visit(wide(at))))(t)
-			step = arrowtest.Must(fit.Next())(t)
+			assert.Must(fit.Observe(number, step, visit(wide(at))))(t)
+			step = assert.Must(fit.Next())(t)
 			if step.Final {
 				apply(w, step, k)
 				break
@@ -196,7 +196,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 					got[3] = n[c]
 				}
 				for what, want := range []float64{o.w[i], o.b[i], o.d[i], o.n[i]} {
-					arrowtest.Near(t, got[what], want, 2e-3, "%s of input %d, class %d", []string{"W", "B", "D", "N"}[what], j, c)
+					assert.Near(t, got[what], want, 2e-3, "%s of input %d, class %d", []string{"W", "B", "D", "N"}[what], j, c)
 				}
 			}
 		}
@@ -251,7 +251,7 @@ func TestSumsForgetWhatLeaves(t *testing.T) {
 			}
 		}
 	}
-	arrowtest.Equal(t, sums.Totals(), direct.Totals(), "the totals")
+	assert.Equal(t, sums.Totals(), direct.Totals(), "the totals")
 }
 
 // SparseSums have the row of each column, in however many blocks, and forget all of them.

@@ -10,7 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -81,7 +81,7 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 		row[0], row[3] = 7, 0
 	}
 	for _, pca := range []int{1, d - still, d} {
-		found := arrowtest.Must(PrepareDense(data.surveyed(data.rows[0]), false, pca))(t)
+		found := assert.Must(PrepareDense(data.surveyed(data.rows[0]), false, pca))(t)
 		basis := found.Basis
 		for c := range pca {
 			length := 0.0
@@ -92,7 +92,7 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 				}
 				length += v * v
 			}
-			arrowtest.Near(t, length, float64(min(1, max(0, d-still-c))), 1e-6, "%d components: the length of component %d", pca, c)
+			assert.Near(t, length, float64(min(1, max(0, d-still-c))), 1e-6, "%d components: the length of component %d", pca, c)
 		}
 	}
 	for _, row := range data.rows {
@@ -111,7 +111,7 @@ func TestSurveyAgainstItsDefinition(t *testing.T) {
 			t.Run(fmt.Sprint(standardize, pca), func(t *testing.T) {
 				const d = 5
 				data := rowsOf(1, 301, d, func(r *rand.Rand) float64 { return float64(1 + r.IntN(3)) })
-				found := arrowtest.Must(PrepareDense(data.surveyed(data.rows[0]), standardize, pca))(t)
+				found := assert.Must(PrepareDense(data.surveyed(data.rows[0]), standardize, pca))(t)
 				mean, deviation, weight := make([]float64, d), make([]float64, d), 0.0
 				for n, row := range data.rows {
 					weight += data.weights[n]
@@ -151,7 +151,7 @@ func TestSurveyAgainstItsDefinition(t *testing.T) {
 					t.Error("there is a basis without principal components")
 				}
 				labels := found.Labels
-				arrowtest.Equal(t, labels, []string{"a", "b"}, "the labels")
+				assert.Equal(t, labels, []string{"a", "b"}, "the labels")
 			})
 		}
 	}
@@ -182,10 +182,10 @@ func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 		v := basis.ColView(c)
 		var product mat.VecDense
 		product.MulVec(covariance, v)
-		arrowtest.Near(t, mat.Dot(v, &product), values[c], 1e-5*values[0], "the variance along direction %d", c)
+		assert.Near(t, mat.Dot(v, &product), values[c], 1e-5*values[0], "the variance along direction %d", c)
 		for o := range c + 1 {
 			product := mat.Dot(v, basis.ColView(o))
-			arrowtest.Near(t, product, indicator(o == c), 1e-6, "the product of directions %d and %d", c, o)
+			assert.Near(t, product, indicator(o == c), 1e-6, "the product of directions %d and %d", c, o)
 		}
 		if low, high := mat.Min(v), mat.Max(v); high < -low {
 			t.Errorf("the largest component of direction %d is %v", c, low)
@@ -208,15 +208,15 @@ func TestConstantColumns(t *testing.T) {
 		data.weights = append(data.weights, 1)
 	}
 	for _, standardize := range []bool{false, true} {
-		found := arrowtest.Must(PrepareDense(data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}), standardize, 2))(t)
+		found := assert.Must(PrepareDense(data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}), standardize, 2))(t)
 		factors, center := found.Scale, found.Center
 		for j, varies := range []bool{false, false, false, true, true, true} {
-			arrowtest.Equal(t, factors[j] != 0, varies, "standardize %v: the factor of column %d is not 0", standardize, j)
+			assert.Equal(t, factors[j] != 0, varies, "standardize %v: the factor of column %d is not 0", standardize, j)
 		}
 		// the mean is over the rows in which the value is present
-		arrowtest.True(t, math.Abs(float64(center[4])-10_000.5) <= 1e-3 && center[1] == 0, "the centre is %v", center)
+		assert.True(t, math.Abs(float64(center[4])-10_000.5) <= 1e-3 && center[1] == 0, "the centre is %v", center)
 		for i, v := range found.Basis[:6] {
-			arrowtest.Equal(t, v, 0, "component %d of the basis at constant columns", i)
+			assert.Equal(t, v, 0, "component %d of the basis at constant columns", i)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func TestConstantColumns(t *testing.T) {
 // The record lists the results in the order in which the weights' digest reads them.
 func TestTensorsOfAPreparation(t *testing.T) {
 	for _, components := range []int{0, 2} {
-		found := arrowtest.Must(PrepareDense(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components))(t)
+		found := assert.Must(PrepareDense(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components))(t)
 		var names []string
 		for _, tensor := range found.Tensors(2.5) {
 			names = append(names, tensor.Name)
@@ -240,7 +240,7 @@ func TestTensorsOfAPreparation(t *testing.T) {
 		if components == 0 {
 			want = slices.Delete(want, 2, 3)
 		}
-		arrowtest.Equal(t, names, want, "%d components: the names of the record", components)
+		assert.Equal(t, names, want, "%d components: the names of the record", components)
 	}
 }
 
@@ -272,10 +272,10 @@ func TestSurveyErrors(t *testing.T) {
 
 // An error about too many labels names the keys that may be wrong, whether a survey or a chain has found them.
 func TestTooManyLabelsNamesTheKeys(t *testing.T) {
-	arrowtest.NoError(t, CheckClasses(maxClasses))
+	assert.NoError(t, CheckClasses(maxClasses))
 	err := CheckClasses(maxClasses + 1)
 	for _, want := range []string{"10001 different labels", "at most 10000", "examples.label ", "examples.classes", "examples.targets",
 		"retrain.new_class_rows"} {
-		arrowtest.Fails(t, err, want)
+		assert.Fails(t, err, want)
 	}
 }

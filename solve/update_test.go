@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -153,12 +153,12 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 		t.Fatal(err)
 	}
 	for visit, done := 0, false; !done; visit++ {
-		e := arrowtest.Must(u.Observe(visit, Step{W: o.w}, o.visit(visited, schemas.KeepsTerms(visit, passes))))(t)
+		e := assert.Must(u.Observe(visit, Step{W: o.w}, o.visit(visited, schemas.KeepsTerms(visit, passes))))(t)
 		if !e.Accepted {
 			o.rejected++
 		}
 		o.objective = e.Objective
-		step := arrowtest.Must(u.Next())(t)
+		step := assert.Must(u.Next())(t)
 		o.w, done = step.W, step.Final
 	}
 	var terms []Terms
@@ -276,7 +276,7 @@ func TestUpdatesOfIdentityAreRidgeRegression(t *testing.T) {
 		}
 		o.update(t, randomIncrement(r, 1+r.IntN(30), p, k), r.IntN(len(o.increments)+1), 1+r.IntN(3))
 		for j, want := range o.ridgeFit() {
-			arrowtest.Near(t, float64(o.w[j]), want, 1e-5*(1+math.Abs(want)), "update %d: weight %d, and of a fit from scratch", i, j)
+			assert.Near(t, float64(o.w[j]), want, 1e-5*(1+math.Abs(want)), "update %d: weight %d, and of a fit from scratch", i, j)
 		}
 	}
 }
@@ -343,7 +343,7 @@ func TestUpdateOfEverythingIsAFullRun(t *testing.T) {
 				if name == hard {
 					above, apart = 1.01, 2e-3
 				}
-				arrowtest.True(t, atGot <= atWant*above, "J is %v after an update, %v at the minimum", atGot, atWant)
+				assert.True(t, atGot <= atWant*above, "J is %v after an update, %v at the minimum", atGot, atWant)
 				square, rows := 0.0, 0
 				for _, c := range o.increments {
 					var a, b mat.Dense

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/oracle"
@@ -43,7 +43,7 @@ func normals(rows, cols int, scale float64) kernel.Dense {
 
 func mustMap(t *testing.T, f schemas.Features, stage int, p *Preparation, scores int, intercept bool) *Map {
 	t.Helper()
-	m := arrowtest.Must(NewMap(f, seed, stage, p, scores, intercept))(t)
+	m := assert.Must(NewMap(f, seed, stage, p, scores, intercept))(t)
 	return m
 }
 
@@ -78,7 +78,7 @@ func TestExpandAgainstTheDefinition(t *testing.T) {
 				t.Run(fmt.Sprint(f.Kind, size, f.Replacement, extra), func(t *testing.T) {
 					m := mustMap(t, f, stage, plain(inputs, spread), extra.scores, extra.intercept)
 					block, width := expand(m, x, predictions), size+extra.scores
-					arrowtest.Equal(t, m.Penalised(), width, "columns that are penalised")
+					assert.Equal(t, m.Penalised(), width, "columns that are penalised")
 					if extra.intercept {
 						width++
 					}
@@ -94,7 +94,7 @@ func TestExpandAgainstTheDefinition(t *testing.T) {
 							want = append(want, 1)
 						}
 						for j, v := range block.Row(i) {
-							arrowtest.Near(t, float64(v), want[j], 2e-5*(1+math.Abs(want[j])), "feature %d of row %d", j, i)
+							assert.Near(t, float64(v), want[j], 2e-5*(1+math.Abs(want[j])), "feature %d of row %d", j, i)
 						}
 					}
 				})
@@ -160,7 +160,7 @@ func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 		}
 		for i := range x.Rows {
 			for j, v := range small.Row(i) {
-				arrowtest.Near(t, float64(v), scale*float64(large.Row(i)[j]), 1e-5,
+				assert.Near(t, float64(v), scale*float64(large.Row(i)[j]), 1e-5,
 					"%s: feature %d of row %d of 40 rows, and of 65", f.Kind, j, i)
 			}
 		}
@@ -183,14 +183,14 @@ func columnsOf(t *testing.T, f schemas.Features, inputs int) []int {
 func TestColumns(t *testing.T) {
 	all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
 	for _, size := range []int{0, 10} {
-		arrowtest.Equal(t, columnsOf(t, schemas.Features{Kind: Columns, Size: size}, 10), all, "size %d of 10", size)
+		assert.Equal(t, columnsOf(t, schemas.Features{Kind: Columns, Size: size}, 10), all, "size %d of 10", size)
 	}
 	distinct := columnsOf(t, schemas.Features{Kind: Columns, Size: 63}, 64)
 	slices.Sort(distinct)
-	arrowtest.Equal(t, len(slices.Compact(distinct)), 63, "different columns, 63 of 64 without replacement")
+	assert.Equal(t, len(slices.Compact(distinct)), 63, "different columns, 63 of 64 without replacement")
 	repeated := columnsOf(t, schemas.Features{Kind: Columns, Size: 1000, Replacement: true}, 10)
 	slices.Sort(repeated)
-	arrowtest.Equal(t, slices.Compact(repeated), all, "1000 of 10 with replacement")
+	assert.Equal(t, slices.Compact(repeated), all, "1000 of 10 with replacement")
 	_, err := NewMap(schemas.Features{Kind: Columns, Size: 11}, seed, 0, plain(10, 1), 0, false)
 	if tooMany := (*SizeError)(nil); !errors.As(err, &tooMany) || tooMany.Size != 11 || tooMany.Inputs != 10 {
 		t.Errorf("11 of 10 without replacement: %v", err)
@@ -214,10 +214,10 @@ func TestKeys(t *testing.T) {
 				t.Errorf("%s: the meaning %q is no cell of a table", k.Name, k.Meaning)
 			}
 		}
-		arrowtest.Equal(t, names, fields, "the keys")
+		assert.Equal(t, names, fields, "the keys")
 	}
 	for k := range kinds {
-		arrowtest.True(t, strings.Contains(Keys()[0].Meaning, "`"+k.name+"` ("+k.meaning+")"), "the meaning of kind lacks %s", k.name)
+		assert.True(t, strings.Contains(Keys()[0].Meaning, "`"+k.name+"` ("+k.meaning+")"), "the meaning of kind lacks %s", k.name)
 		for _, key := range k.keys {
 			if !slices.ContainsFunc(Keys(), func(s option.Key) bool { return s.Name == key.Name && strings.Contains(s.Meaning, key.Meaning) }) {
 				t.Errorf("%s: the documentation of %s lacks what it means to this kind", k.name, key.Name)
@@ -227,17 +227,17 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: the defaults: %v", k.name, problems)
 		}
 	}
-	arrowtest.Equal(t, DefaultsOf("fourier"), Defaults(), "the defaults of no kind")
+	assert.Equal(t, DefaultsOf("fourier"), Defaults(), "the defaults of no kind")
 }
 
 // BenchmarkExpand computes blocks of 1024 features of tiles of 64 rows, like a worker.
 func BenchmarkExpand(b *testing.B) {
-	blas := arrowtest.Must(kernel.Open(""))(b)
+	blas := assert.Must(kernel.Open(""))(b)
 	for _, inputs := range []int{50, 784} {
 		for _, kind := range []string{RFF, SORF} {
 			b.Run(fmt.Sprint(kind, "/", inputs), func(b *testing.B) {
 				m, err := NewMap(schemas.Features{Kind: kind, Size: 1024, BandwidthScale: 2}, seed, 0, plain(inputs, float64(2*inputs)), 0, false)
-				arrowtest.NoError(b, err)
+				assert.NoError(b, err)
 				var block, scratch kernel.Dense
 				x := normals(64, inputs, 1)
 				m.Expand(blas, &block, &scratch, x, kernel.Dense{})
@@ -266,7 +266,7 @@ func TestVariants(t *testing.T) {
 			v.Of(dst, image, examples.Image{2, 3, 1})
 			got = append(got, dst)
 		}
-		arrowtest.Equal(t, len(got), a.Rows()-1, "%+v: variants, and one of the row itself", a)
+		assert.Equal(t, len(got), a.Rows()-1, "%+v: variants, and one of the row itself", a)
 		if a.Shift < 2 && !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
 			t.Errorf("%+v: %v, expected %v", a, got, want)
 		}
@@ -280,7 +280,7 @@ func TestVariants(t *testing.T) {
 	}
 	colours, dst := []float32{1, 10, 2, 20}, make([]float32, 4)
 	Variant{mirrored: true}.Of(dst, colours, examples.Image{1, 2, 2})
-	arrowtest.Equal(t, dst, []float32{2, 20, 1, 10}, "two channels mirrored")
+	assert.Equal(t, dst, []float32{2, 20, 1, 10}, "two channels mirrored")
 }
 
 // drawnBy returns the columns that each stage of a plan draws from the given number.
@@ -319,11 +319,11 @@ func TestColumnsAreDrawnAcrossStages(t *testing.T) {
 		}
 		placed, times, total := Placed(list, nil), make([]int, test.inputs), 0
 		all := drawnBy(t, placed, test.inputs)
-		arrowtest.Equal(t, all[0], drawnBy(t, list[:1], test.inputs)[0],
+		assert.Equal(t, all[0], drawnBy(t, list[:1], test.inputs)[0],
 			"%v of %d: what the first stage draws, and by itself", test.sizes, test.inputs)
 		for i, columns := range all {
 			sorted := slices.Sorted(slices.Values(columns))
-			arrowtest.Equal(t, len(slices.Compact(sorted)), test.sizes[i],
+			assert.Equal(t, len(slices.Compact(sorted)), test.sizes[i],
 				"%v of %d: different columns of stage %d", test.sizes, test.inputs, i)
 			for _, c := range columns {
 				times[c]++
@@ -347,7 +347,7 @@ func TestPlaced(t *testing.T) {
 		if n := max(i-3, 0); len(s.Drawn) != n || n > 0 && !slices.Equal(s.Drawn, want[:n]) {
 			t.Errorf("stage %d goes on from %v", i, s.Drawn)
 		}
-		arrowtest.NoError(t, CheckDrawn(s, i))
+		assert.NoError(t, CheckDrawn(s, i))
 	}
 	if again := Placed(placed, &schemas.Plan{Stages: list}); again[4].Drawn != nil || again[5].Drawn != nil {
 		t.Errorf("stages of an earlier release go on from %v and %v", again[4].Drawn, again[5].Drawn)
@@ -381,7 +381,7 @@ func TestNeedDense(t *testing.T) {
 		"counts and Fourier":    {schemas.Prepare{}, []schemas.Stage{stage(RFF), stage(ClassCounts)}, false},
 		"Fourier after the idf": {schemas.Prepare{IDF: 1}, []schemas.Stage{stage(RFF)}, false},
 	} {
-		arrowtest.Equal(t, NeedDense(test.prepare, test.stages, false), test.want, "%s: dense rows are needed", name)
+		assert.Equal(t, NeedDense(test.prepare, test.stages, false), test.want, "%s: dense rows are needed", name)
 	}
 }
 
@@ -421,7 +421,7 @@ func TestStreamIsAsDocumented(t *testing.T) {
 						t.Fatalf("draw %d of (%d, %d, %d) is %x, %v, %v, documented %x, %v, %v", i, seed, stage, purpose,
 							s.Word(i), s.Uniform(i), s.Normal(i), w.word(i), w.uniform(i), w.normal(i))
 					}
-					arrowtest.Equal(t, s.Below(i, 10), int(w.uniform(i)*10), "draw %d below 10", i)
+					assert.Equal(t, s.Below(i, 10), int(w.uniform(i)*10), "draw %d below 10", i)
 				}
 			}
 		}
@@ -435,33 +435,33 @@ func TestDrawn(t *testing.T) {
 	all := schemas.Features{Kind: Columns, Size: 0, BandwidthScale: 1, Degree: 1}
 	for _, f := range append(variants(10), all) {
 		first, second := expand(mustMap(t, f, 0, plain(inputs, 1), 0, false), x, x), expand(mustMap(t, f, 1, plain(inputs, 1), 0, false), x, x)
-		arrowtest.Equal(t, Drawn(f), !slices.Equal(first.Data, second.Data), "%s is drawn", Describe(f))
+		assert.Equal(t, Drawn(f), !slices.Equal(first.Data, second.Data), "%s is drawn", Describe(f))
 	}
 	for kind, want := range map[string]bool{Patches: true, PatchPolynomial: true, Gradient: false, ClassCounts: false, "unknown": false} {
 		f := DefaultsOf(kind)
 		f.Kind = kind
-		arrowtest.Equal(t, Drawn(f), want, "%s is drawn", kind)
+		assert.Equal(t, Drawn(f), want, "%s is drawn", kind)
 	}
 }
 
 // FORMAT.md specifies the features of each kind, for implementations in other languages.
 func TestFormatHasAllKinds(t *testing.T) {
-	text := arrowtest.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
+	text := assert.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
 	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
 	for k := range kinds {
-		arrowtest.True(t, strings.Contains(page, "\n| `"+k.name+"` | "), "FORMAT.md has no formula of the features %s", k.name)
+		assert.True(t, strings.Contains(page, "\n| `"+k.name+"` | "), "FORMAT.md has no formula of the features %s", k.name)
 	}
 }
 
 // Monomials may overflow when their inputs do not. Such a row has only its intercept.
 func TestBlockThatOverflows(t *testing.T) {
-	p := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
+	p := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
 		wire.Vector(statistics.TensorSpread, []float32{2}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
 	f := DefaultsOf(Polynomial)
 	f.Size, f.Degree = 8, 4
-	m := arrowtest.Must(NewMap(f, 1, 0, p, 0, true))(t)
+	m := assert.Must(NewMap(f, 1, 0, p, 0, true))(t)
 	x := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 2, 1e9, -1e9, 0, 0}}
 	var block, alone, scratch kernel.Dense
 	overflowed := m.Expand(kernel.Gonum(), &block, &scratch, x, kernel.Dense{})
@@ -470,12 +470,12 @@ func TestBlockThatOverflows(t *testing.T) {
 		!slices.Equal(block.Row(0), alone.Row(0)) {
 		t.Errorf("block %v, of which %v overflow", block, overflowed)
 	}
-	arrowtest.Equal(t, m.Overflowed(block, x), 1, "rows that have overflowed")
+	assert.Equal(t, m.Overflowed(block, x), 1, "rows that have overflowed")
 }
 
 // Components that require dense rows reject sparse ones, and vice versa.
 func TestSparseRowsAreRefused(t *testing.T) {
-	prepared := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
+	prepared := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
 	for _, f := range []schemas.Features{DefaultsOf(RFF), DefaultsOf(SORF), DefaultsOf(Logits), DefaultsOf(Polynomial),
@@ -484,7 +484,7 @@ func TestSparseRowsAreRefused(t *testing.T) {
 			t.Errorf("%+v: %v, expected a DenseError", f, err)
 		}
 	}
-	arrowtest.MustFail(NewMap(DefaultsOf(Columns), 1, 0, prepared, 2, true))(t, new(*DenseError))
+	assert.MustFail(NewMap(DefaultsOf(Columns), 1, 0, prepared, 2, true))(t, new(*DenseError))
 }
 
 // Slopes are mean gradients, as central differences at many points of the path have them, and add up to the rise of the score.
@@ -515,9 +515,9 @@ func TestSlopesAreMeanGradients(t *testing.T) {
 						at := (float64(q) + 0.5) / points
 						want += float64(score(at, i, step).Data[out]-score(at, i, -step).Data[out]) / (2 * step * points)
 					}
-					arrowtest.Near(t, float64(slopes.Row(i)[out]), want, 2e-3*(1+math.Abs(want)), "the slope of input %d", i)
+					assert.Near(t, float64(slopes.Row(i)[out]), want, 2e-3*(1+math.Abs(want)), "the slope of input %d", i)
 				}
-				arrowtest.Near(t, rise, 0, 1e-5, "what the score rises more than the slopes say")
+				assert.Near(t, rise, 0, 1e-5, "what the score rises more than the slopes say")
 			}
 		})
 	}
@@ -566,7 +566,7 @@ func TestStructuredFeaturesAgainstTheDefinition(t *testing.T) {
 			for i := range x.Rows {
 				want := defined(f, 1, spread, x.Row(i))
 				for j, v := range block.Row(i)[:size] {
-					arrowtest.Near(t, float64(v), want[j], 1e-5, "%d inputs, size %d: feature %d of row %d", inputs, size, j, i)
+					assert.Near(t, float64(v), want[j], 1e-5, "%d inputs, size %d: feature %d of row %d", inputs, size, j, i)
 				}
 			}
 		}
@@ -603,6 +603,6 @@ func TestHadamardAddsInOneOrder(t *testing.T) {
 			}
 		}
 		hadamard(x, diagonal, n)
-		arrowtest.True(t, slices.Equal(x, want), "n = %d has other bits than level by level", n)
+		assert.True(t, slices.Equal(x, want), "n = %d has other bits than level by level", n)
 	}
 }

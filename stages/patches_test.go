@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -42,7 +42,7 @@ func nearlyWhite(covariance []float64, n int, ridge float64) ([]float32, error) 
 
 func learn(t *testing.T, f schemas.Features, stage int, p *Preparation, x kernel.Dense) wire.Tensors[float32] {
 	t.Helper()
-	learnt := arrowtest.Must(Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p))(t)
+	learnt := assert.Must(Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p))(t)
 	return learnt
 }
 
@@ -155,11 +155,11 @@ func TestPatches(t *testing.T) {
 		}
 		for i := range x.Rows {
 			for j, want := range responses(f, p, stage, x.Row(i)) {
-				arrowtest.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "%v: row %d, feature %d", c, i, j)
+				assert.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "%v: row %d, feature %d", c, i, j)
 			}
 		}
 		alone := expand(mustMap(t, f, stage, p, 0, true), x.Slice(3, 4), kernel.Dense{})
-		arrowtest.True(t, slices.Equal(alone.Data, block.Row(3)), "%v: a row alone has other features", c)
+		assert.True(t, slices.Equal(alone.Data, block.Row(3)), "%v: a row alone has other features", c)
 		means, deviations := make([]float64, block.Cols), make([]float64, block.Cols)
 		for i := range block.Rows {
 			for j, v := range block.Row(i) {
@@ -187,7 +187,7 @@ func TestPatchesOfAnotherWhitening(t *testing.T) {
 		block := expand(mustMap(t, f, 0, p, 0, true), x, kernel.Dense{})
 		for i := range x.Rows {
 			for j, want := range responses(f, p, 0, x.Row(i)) {
-				arrowtest.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "another %s: row %d, feature %d", name, i, j)
+				assert.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "another %s: row %d, feature %d", name, i, j)
 			}
 		}
 		learnt.Data[0] = same
@@ -200,34 +200,34 @@ func TestLearnPatches(t *testing.T) {
 	for _, source := range sources() {
 		f := smallPatches(6, false, source)
 		first, again, other := learn(t, f, 0, p, x), learn(t, f, 0, p, x), learn(t, f, 1, p, x)
-		arrowtest.Equal(t, schemas.WeightsDigest(first), schemas.WeightsDigest(again), "%s: the filters, learnt twice", source)
+		assert.Equal(t, schemas.WeightsDigest(first), schemas.WeightsDigest(again), "%s: the filters, learnt twice", source)
 		a, _ := first.Find(statistics.OfStage(statistics.TensorFilters, 0))
 		b, _ := other.Find(statistics.OfStage(statistics.TensorFilters, 1))
-		arrowtest.True(t, !slices.Equal(a.Data, b.Data), "%s: two stages have the same filters", source)
+		assert.True(t, !slices.Equal(a.Data, b.Data), "%s: two stages have the same filters", source)
 		for j := range f.Filters {
 			length := 0.0
 			for i := range 9 {
 				length += float64(a.Data[i*f.Filters+j]) * float64(a.Data[i*f.Filters+j])
 			}
-			arrowtest.Near(t, length, 1, 1e-5, "%s: the squared length of filter %d", source, j)
+			assert.Near(t, length, 1, 1e-5, "%s: the squared length of filter %d", source, j)
 		}
 	}
-	arrowtest.True(t, KindOf(smallPatches(6, false, SourceData)).Learns() && !KindOf(Defaults()).Learns(), "Learns is wrong")
+	assert.True(t, KindOf(smallPatches(6, false, SourceData)).Learns() && !KindOf(Defaults()).Learns(), "Learns is wrong")
 }
 
 func TestPatchesNeedImages(t *testing.T) {
 	f := smallPatches(4, false, SourceData)
 	p, _ := photographs(2, examples.Image{6, 6, 1})
-	arrowtest.MustFail(NewMap(f, seed, 0, p, 0, false))(t, new(*wire.ShapeError))
+	assert.MustFail(NewMap(f, seed, 0, p, 0, false))(t, new(*wire.ShapeError))
 	small := *p
 	small.Image = examples.Image{2, 18, 1}
 	if _, err := NewMap(f, seed, 0, &small, 0, false); err == nil {
 		t.Error("images smaller than a patch have features")
 	}
 	p.Image = examples.Image{}
-	arrowtest.MustFail(NewMap(f, seed, 0, p, 0, false))(t, ErrNoImages)
+	assert.MustFail(NewMap(f, seed, 0, p, 0, false))(t, ErrNoImages)
 	for _, prepare := range []schemas.Prepare{{Scale: ScaleNone, PCA: 5}, {Scale: ScaleUnit}} {
-		arrowtest.Equal(t, len(CheckInputs(f, prepare)), 1, "problems of patches of inputs prepared by %+v", prepare)
+		assert.Equal(t, len(CheckInputs(f, prepare)), 1, "problems of patches of inputs prepared by %+v", prepare)
 	}
 	if problems := CheckInputs(f, schemas.Prepare{Scale: ScaleStandard}); len(problems) > 0 {
 		t.Errorf("patches of standardized pixels: %v", problems)
@@ -274,14 +274,14 @@ func TestPatchPolynomial(t *testing.T) {
 				}
 				want *= sum
 			}
-			arrowtest.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "row %d, feature %d of %d factors", i, j, n)
+			assert.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "row %d, feature %d of %d factors", i, j, n)
 		}
 	}
 	if factors < 100 || block.Row(0)[65] != 1 {
 		t.Errorf("%d factors, the intercept is %v", factors, block.Row(0)[65])
 	}
 	alone := expand(mustMap(t, f, stage, p, 0, true), x.Slice(3, 4), kernel.Dense{})
-	arrowtest.True(t, slices.Equal(alone.Data, block.Row(3)), "a row alone has other features")
+	assert.True(t, slices.Equal(alone.Data, block.Row(3)), "a row alone has other features")
 }
 
 // The covariance of patches is that of its definition, over as many sums of products as there are.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/internal/tree"
@@ -37,13 +37,13 @@ func TestApply(t *testing.T) {
 		3, nan, nan,
 	}
 	p, err := NewPreparation(schemas.Prepare{Scale: ScaleStandard}, surveyed())
-	arrowtest.NoError(t, err)
-	arrowtest.True(t, p.Width() == 3 && p.Inputs() == 3 && p.Spread == 4 && p.Labels.Len() == 2, "the preparation is %+v", p)
+	assert.NoError(t, err)
+	assert.True(t, p.Width() == 3 && p.Inputs() == 3 && p.Spread == 4 && p.Labels.Len() == 2, "the preparation is %+v", p)
 	x := kernel.Dense{Rows: 3, Cols: 3, Data: slices.Clone(raw)}
 	p.Apply(kernel.Gonum(), x, x) // in place
-	arrowtest.Equal(t, x.Data, []float32{1, 1, 0, 0, 2, 0, 2, 0, 0}, "prepared rows")
+	assert.Equal(t, x.Data, []float32{1, 1, 0, 0, 2, 0, 2, 0, 0}, "prepared rows")
 
-	p = arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()))(t)
+	p = assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()))(t)
 	dst := kernel.NewDense(3, 2)
 	p.Apply(kernel.Gonum(), dst, kernel.Dense{Rows: 3, Cols: 3, Data: raw})
 	if want := []float32{1, 3, 0, 4, 2, 2}; p.Inputs() != 2 || !slices.Equal(dst.Data, want) {
@@ -54,7 +54,7 @@ func TestApply(t *testing.T) {
 }
 
 func TestApplyDividesByTheLength(t *testing.T) {
-	p := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleUnit}, wire.Tensors[float32]{
+	p := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleUnit}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{0.5, 0}),
 		wire.Vector(statistics.TensorScale, []float32{1, 1}),
 		wire.Vector(statistics.TensorSpread, []float32{1}),
@@ -71,7 +71,7 @@ func TestApplyDividesByTheLength(t *testing.T) {
 	p.Apply(kernel.Gonum(), x, x)
 	want := []float32{0.1, 0.8, -0.5, 0, 0, -1, 0.5, 0, 0.5, 0}
 	for i, v := range x.Data {
-		arrowtest.Near(t, float64(v), float64(want[i]), 1e-6, "value %d of prepared rows", i)
+		assert.Near(t, float64(v), float64(want[i]), 1e-6, "value %d of prepared rows", i)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestEncode(t *testing.T) {
 	for _, features := range [][]int{{1}, {2}, {1, 1, 1}, {1, 5, 1, 300, 2}, {256, 255}} {
 		table := oracle.NewTable(random, features...)
 		bins, edges := table.Bins()
-		c := arrowtest.Must(readCoder(wire.Tensors[float32]{
+		c := assert.Must(readCoder(wire.Tensors[float32]{
 			wire.Matrix(statistics.TensorBins, len(features), 2, bins), wire.Vector(statistics.TensorEdges, edges),
 		}, table.Width()))(t)
 		for _, n := range []int{0, 1, 64, 65, 200} {
@@ -114,9 +114,9 @@ func TestEncode(t *testing.T) {
 			for i := range n {
 				want = append(want, table.Codes(x.Row(i))...)
 			}
-			arrowtest.Equal(t, got, want, "columns of %v features: the codes of %d rows", features, n)
+			assert.Equal(t, got, want, "columns of %v features: the codes of %d rows", features, n)
 			got = c.AppendCodes([]uint8{1, 2}, x)
-			arrowtest.Equal(t, got, append([]uint8{1, 2}, want...),
+			assert.Equal(t, got, append([]uint8{1, 2}, want...),
 				"columns of %v features: the codes of %d rows after others", features, n)
 			if !slices.EqualFunc(x.Data, before, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
 				t.Errorf("columns of %v features: %d rows are others after they were encoded", features, n)
@@ -131,7 +131,7 @@ func TestWordsWithoutACode(t *testing.T) {
 	for i := range 300 {
 		columns[1].Categories = append(columns[1].Categories, fmt.Sprint(i))
 	}
-	c := arrowtest.Must(readCoder(learnBins(columns, kernel.NewDense(3, 302)), 302))(t)
+	c := assert.Must(readCoder(learnBins(columns, kernel.NewDense(3, 302)), 302))(t)
 	x := kernel.NewDense(303, 302)
 	for i := range 301 {
 		x.Row(i)[1+i] = 1
@@ -145,10 +145,10 @@ func TestWordsWithoutACode(t *testing.T) {
 		if i < tree.MaxWords {
 			want = i + 1
 		}
-		arrowtest.Equal(t, int(codes[2*i+1]), want, "the code of word %d of 300", i)
+		assert.Equal(t, int(codes[2*i+1]), want, "the code of word %d of 300", i)
 	}
-	arrowtest.Equal(t, codes[0], 1, "the code of the only number of a column")
-	arrowtest.Equal(t, codes[2*302], 0, "the code of a missing number")
+	assert.Equal(t, codes[0], 1, "the code of the only number of a column")
+	assert.Equal(t, codes[2*302], 0, "the code of a missing number")
 }
 
 // The result of learnBins tells columns of numbers from columns of words, with and without known columns.
@@ -163,11 +163,11 @@ func TestLearnBins(t *testing.T) {
 		{columns, []int{0, 2}, []int{1}, []uint8{1, 1, 1, 2, 2, 1, 3, 0, 1, 0, 0, 1}},
 		{nil, []int{0, 1, 2, 3, 4}, nil, []uint8{1, 2, 1, 1, 1, 2, 1, 2, 1, 1, 3, 1, 1, 2, 1, 0, 1, 1, 2, 1}},
 	} {
-		c := arrowtest.Must(readCoder(learnBins(test.columns, sample), 5))(t)
+		c := assert.Must(readCoder(learnBins(test.columns, sample), 5))(t)
 		if !slices.Equal(c.Numbers(), test.numbers) || !slices.Equal(c.Words(), test.words) || c.Width() != len(test.numbers)+len(test.words) {
 			t.Errorf("columns of numbers %v and of words %v, expected %v and %v", c.Numbers(), c.Words(), test.numbers, test.words)
 		}
-		arrowtest.Equal(t, c.Encode(sample), test.codes, "codes")
+		assert.Equal(t, c.Encode(sample), test.codes, "codes")
 	}
 }
 
@@ -199,10 +199,10 @@ func TestBinsThatCantBe(t *testing.T) {
 	} {
 		c, err := readCoder(wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(test.bins)/2, 2, test.bins),
 			wire.Vector(statistics.TensorEdges, test.edges)}, 3)
-		arrowtest.True(t, errors.Is(err, wire.ErrDamaged), "%s: a coder %v, %v", name, c, err)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%s: a coder %v, %v", name, c, err)
 	}
 	good := wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, 1, 2, []float32{1, 0}), wire.Vector(statistics.TensorEdges, []float32{})}
-	arrowtest.Must(readCoder(good, 1))(t)
+	assert.Must(readCoder(good, 1))(t)
 	for name, bad := range map[string]wire.Tensors[float32]{
 		"no edges":          good[:1],
 		"bins of one value": {wire.Matrix(statistics.TensorBins, 2, 1, []float32{1, 0}), good[1]},
@@ -240,7 +240,7 @@ func TestOverflows(t *testing.T) {
 		{unit, []float32{float32(math.Inf(1))}, true},
 		{counts, []float32{3e38}, false},
 	} {
-		arrowtest.Equal(t, Overflows(test.prepare, test.row), test.want, "%d: %+v, row %v overflows", i, test.prepare, test.row)
+		assert.Equal(t, Overflows(test.prepare, test.row), test.want, "%d: %+v, row %v overflows", i, test.prepare, test.row)
 	}
 }
 
@@ -250,14 +250,14 @@ func TestInputsThatOverflow(t *testing.T) {
 		wire.Vector(statistics.TensorCenter, []float32{1, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1e10}),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}
-	p := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard}, tensors))(t)
+	p := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard}, tensors))(t)
 	x := kernel.Dense{Rows: 4, Cols: 2, Data: []float32{2, 3e38, 3, 1, -1e16, 1, 5, 0}}
 	overflowed := p.Apply(kernel.Gonum(), x, x)
 	if want := []float32{0, 0, 2, 1e10, 0, 0, 4, 0}; !slices.Equal(x.Data, want) || !slices.Equal(overflowed, []int{0, 2}) {
 		t.Errorf("inputs %v, of which %v overflow; expected %v", x.Data, overflowed, want)
 	}
 
-	p = arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
+	p = assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 1e10}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
 	rows, sparse := examples.SparseRows{Ends: []int{1, 3}, Indices: []int32{0, 0, 1}, Values: []float32{7, 1, 1e7}}, kernel.Sparse{}
@@ -287,7 +287,7 @@ func rankedPreparation(t *testing.T, columns examples.Columns, sample kernel.Den
 		wire.Vector(statistics.TensorCenter, center), wire.Vector(statistics.TensorScale, scale),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}, ranks...)
-	p := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleRanks}, tensors))(t)
+	p := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleRanks}, tensors))(t)
 	return p, tensors
 }
 
@@ -330,12 +330,12 @@ func TestRanks(t *testing.T) {
 			}
 			mean := sum / rows
 			variances[j] = squares/rows - mean*mean
-			arrowtest.Near(t, mean, 0, 1e-4, "%d rows: the mean of input %d", n, j)
+			assert.Near(t, mean, 0, 1e-4, "%d rows: the mean of input %d", n, j)
 		}
 		for _, j := range []int{0, 1, 5, 6} {
-			arrowtest.Near(t, variances[j], 1, 1e-3, "%d rows: the variance of input %d", n, j)
+			assert.Near(t, variances[j], 1, 1e-3, "%d rows: the variance of input %d", n, j)
 		}
-		arrowtest.Near(t, variances[2]+variances[3]+variances[4], 1, 1e-3, "%d rows: the variance of the indicators together", n)
+		assert.Near(t, variances[2]+variances[3]+variances[4], 1, 1e-3, "%d rows: the variance of the indicators together", n)
 		if n > maxKnots {
 			continue // linear interpolation between knots is not invariant
 		}
@@ -347,7 +347,7 @@ func TestRanks(t *testing.T) {
 		changed := kernel.NewDense(n, q.Inputs())
 		q.Apply(kernel.Gonum(), changed, other)
 		for i, v := range changed.Data {
-			arrowtest.Near(t, float64(v), float64(inputs.Data[i]), 1e-4, "%d rows: input %d, and of the column's logarithm", n, i)
+			assert.Near(t, float64(v), float64(inputs.Data[i]), 1e-4, "%d rows: input %d, and of the column's logarithm", n, i)
 		}
 	}
 }
@@ -385,7 +385,7 @@ func TestDamagedRanks(t *testing.T) {
 // Equal rows of the sample are prepared to equal bits, at any position.
 func TestEqualRowsArePreparedEqually(t *testing.T) {
 	const n = 200
-	blas := arrowtest.Must(kernel.Open(""))(t)
+	blas := assert.Must(kernel.Open(""))(t)
 	for _, d := range []int{3, 63, 64, 65, 784} {
 		for _, components := range []int{0, 2} {
 			r := rand.New(rand.NewPCG(uint64(d), 1))
@@ -417,7 +417,7 @@ func TestEqualRowsArePreparedEqually(t *testing.T) {
 // prepareSparse prepares rows by the factors of their columns.
 func prepareSparse(t *testing.T, p schemas.Prepare, factors []float32, rows *examples.SparseRows) kernel.Sparse {
 	t.Helper()
-	prepared := arrowtest.Must(NewPreparation(p, wire.Tensors[float32]{
+	prepared := assert.Must(NewPreparation(p, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
 	var dst kernel.Sparse
@@ -443,7 +443,7 @@ func TestSparseInputs(t *testing.T) {
 			t.Fatalf("%+v: %+v", test.prepare, got)
 		}
 		for i, want := range test.want {
-			arrowtest.Near(t, float64(got.Values[i]), want, 1e-6, "%+v: value %d", test.prepare, i)
+			assert.Near(t, float64(got.Values[i]), want, 1e-6, "%+v: value %d", test.prepare, i)
 		}
 	}
 }
@@ -461,7 +461,7 @@ func TestFactorsOfOccurringColumns(t *testing.T) {
 		if err != nil || !there {
 			t.Fatal(there, err)
 		}
-		prepared := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...)))(t)
+		prepared := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...)))(t)
 		if prepared.Width() != 9001 || prepared.Inputs() != 5 || !slices.Equal(prepared.Factors.Kept(), []int32{0, 1, 2, 3, 9000}) {
 			t.Errorf("%d features, %d inputs, columns %v", prepared.Width(), prepared.Inputs(), prepared.Factors.Kept())
 		}
@@ -500,6 +500,6 @@ func TestRowsAreRefused(t *testing.T) {
 		_, err := NewPreparation(schemas.Prepare{}, wire.Tensors[float32]{
 			wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, []string{"a"}),
 		})
-		arrowtest.True(t, errors.Is(err, wire.ErrDamaged), "factors %v: %v, expected ErrDamaged", factors, err)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "factors %v: %v, expected ErrDamaged", factors, err)
 	}
 }

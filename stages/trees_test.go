@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/internal/tree"
@@ -30,13 +30,13 @@ func mapOf(t *testing.T, table oracle.Table, leaves, trees int, intercept bool) 
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 		wire.Matrix(statistics.TensorBins, len(table.Features), 2, bins), wire.Vector(statistics.TensorEdges, edges),
 	}
-	prepared := arrowtest.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, preparation))(t)
+	prepared := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, preparation))(t)
 	f := DefaultsOf(Trees)
 	f.Size, f.Leaves = leaves*trees, leaves
 	if problems := Check(f); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	m := arrowtest.Must(NewMap(f, 1, 0, prepared, 0, intercept))(t)
+	m := assert.Must(NewMap(f, 1, 0, prepared, 0, intercept))(t)
 	return m
 }
 
@@ -64,7 +64,7 @@ func TestExpandLeaves(t *testing.T) {
 			const trees = 7
 			table := mixed(random)
 			forest := table.Forest(random, leaves, trees)
-			m := arrowtest.Must(mapOf(t, table, leaves, trees, intercept).Grow(StructureOf(forest)))(t)
+			m := assert.Must(mapOf(t, table, leaves, trees, intercept).Grow(StructureOf(forest)))(t)
 			if m.Leaves() != leaves || m.Trees() != trees || !reflect.DeepEqual(m.Forest(), forest) {
 				t.Errorf("%d trees of %d leaves, expected %d of %d", m.Trees(), m.Leaves(), trees, leaves)
 			}
@@ -99,7 +99,7 @@ func TestStructuresThatCantBe(t *testing.T) {
 	table := mixed(random)
 	m := mapOf(t, table, leaves, trees, true)
 	good := StructureOf(table.Forest(random, leaves, trees))
-	arrowtest.Must(m.Grow(good))(t)
+	assert.Must(m.Grow(good))(t)
 	refused := func(what string, change func(wire.Tensors[float32]) wire.Tensors[float32]) {
 		bad := make(wire.Tensors[float32], 0, len(good))
 		for _, tensor := range good {
@@ -157,11 +157,11 @@ func TestStructuresThatCantBe(t *testing.T) {
 
 // Trees need bins, and a block of leaves alone.
 func TestTreesNeedBins(t *testing.T) {
-	m := arrowtest.Must(NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false))(t)
-	arrowtest.MustFail(m.Grow(nil))(t, ErrNoCodes, wire.ErrDamaged)
+	m := assert.Must(NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false))(t)
+	assert.MustFail(m.Grow(nil))(t, ErrNoCodes, wire.ErrDamaged)
 	for _, f := range []schemas.Features{Defaults(), DefaultsOf(Trees)} {
 		for _, scores := range []bool{false, true} {
-			arrowtest.Equal(t, len(CheckScores(f, scores)) > 0, scores && f.Kind == Trees, "%s with scores %v has problems", f.Kind, scores)
+			assert.Equal(t, len(CheckScores(f, scores)) > 0, scores && f.Kind == Trees, "%s with scores %v has problems", f.Kind, scores)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
@@ -89,9 +89,9 @@ func deleteTopics(t *testing.T, brokers []string, prefix string) {
 			t.Error(err)
 		}
 		for _, topic := range all {
-			arrowtest.Fails(t, log.Delete(context.Background(), topic.Name), nil)
+			assert.Fails(t, log.Delete(context.Background(), topic.Name), nil)
 		}
-		arrowtest.Fails(t, log.Close(), nil)
+		assert.Fails(t, log.Close(), nil)
 	})
 }
 
@@ -209,7 +209,7 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 			t.Fatalf("ingest has ended: %s", text)
 		}
 		return func() {
-			arrowtest.Fails(t, cmd.Process.Signal(syscall.SIGTERM), nil)
+			assert.Fails(t, cmd.Process.Signal(syscall.SIGTERM), nil)
 			text := <-read
 			if err := cmd.Wait(); err != nil && !strings.HasSuffix(text, "interrupted; to resume, run the same command again\n") {
 				t.Errorf("ingest ended with %v: %s", err, text)

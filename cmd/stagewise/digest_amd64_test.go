@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
@@ -33,5 +33,5 @@ func TestDigitsDigest(t *testing.T) {
 	defer log.Close()
 	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), dispatch.TrainOptions{}, event.Ignore{})
 	noError(t, err)
-	arrowtest.Equal(t, report.WeightsDigest, want, "weights with digest")
+	assert.Equal(t, report.WeightsDigest, want, "weights with digest")
 }

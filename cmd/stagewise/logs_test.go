@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -93,7 +93,7 @@ func TestValuesInLogs(t *testing.T) {
 	for values, want := range map[bool]string{false: `column "card": … is not a number`, true: quarantined.Reason} {
 		var got string
 		reasons{recorderFunc(func(e event.Event) { got = e.(event.Quarantined).Reason }), values}.Record(quarantined)
-		arrowtest.Equal(t, got, want, "log.values %v", values)
+		assert.Equal(t, got, want, "log.values %v", values)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestSettingsAreCompleted(t *testing.T) {
 				got = append(got, key)
 			}
 		}
-		arrowtest.Equal(t, got, want, "%q: completed as", typed)
+		assert.Equal(t, got, want, "%q: completed as", typed)
 	}
 	file := filepath.Join(t.TempDir(), "stages.yaml")
 	noError(t, os.WriteFile(file, []byte("stages: [{}]"), 0o600))

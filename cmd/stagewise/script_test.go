@@ -31,7 +31,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/serve"
 )
@@ -418,10 +418,10 @@ stages:
 `
 
 // noError ends the test if err is not nil.
-var noError = arrowtest.NoError
+var noError = assert.NoError
 
 // valueOf returns a value, or ends the test if the error with it is not nil.
-func valueOf[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
+func valueOf[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
 
 // shellWords are the words of a line of a shell, whose texts may be in single quotes; a comment after two spaces is none of it.
 func shellWords(line string) (words []string) {

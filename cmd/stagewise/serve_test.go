@@ -16,7 +16,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
@@ -142,7 +142,7 @@ func TestShadow(t *testing.T) {
 		if u.Kind == schemas.RunFull { // which reports none
 			want = nil
 		}
-		arrowtest.Equal(t, u.Served, want, "rows %d to %d: served", at, at+u.Rows)
+		assert.Equal(t, u.Served, want, "rows %d to %d: served", at, at+u.Rows)
 		at += u.Rows
 	}
 	if at != len(wrong) || len(report.Updates) < 2 {
@@ -176,7 +176,7 @@ func scored(t *testing.T, topic string) (rows int) {
 	t.Helper()
 	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer func() {
-		arrowtest.Fails(t, log.Close(), nil)
+		assert.Fails(t, log.Close(), nil)
 	}()
 	client := protocol.NewClient(log, "blobs", nil)
 	partitions := valueOf(log.Partitions(t.Context(), topic))(t)
@@ -239,7 +239,7 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 	m := valueOf(model.Read(content))(t)
 	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer func() {
-		arrowtest.Fails(t, log.Close(), nil)
+		assert.Fails(t, log.Close(), nil)
 	}()
 	client, predictor := protocol.NewClient(log, name, nil), m.Predictor(kernel.Gonum())
 	topics := client.Topics

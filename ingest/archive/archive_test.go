@@ -24,7 +24,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	parquetformat "github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
@@ -34,11 +34,11 @@ func containerOf(t *testing.T, codec string, rows ...int64) []byte {
 	var b bytes.Buffer
 	w, err := ocf.NewWriter(&b, avro.MustParse(`{"type":"record","name":"r","fields":[{"name":"x","type":"long"}]}`), ocf.WithBlockCount(2),
 		ocf.WithCodec(ocf.DeflateCodec(1)))
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	for _, x := range rows {
-		arrowtest.NoError(t, w.Encode(map[string]any{"x": x}))
+		assert.NoError(t, w.Encode(map[string]any{"x": x}))
 	}
-	arrowtest.NoError(t, w.Close())
+	assert.NoError(t, w.Close())
 	return bytes.Replace(b.Bytes(), []byte("deflate"), []byte(codec), 1)
 }
 
@@ -136,7 +136,7 @@ func TestFiles(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			arrowtest.Equal(t, got, test.want, "got")
+			assert.Equal(t, got, test.want, "got")
 		})
 	}
 }
@@ -178,25 +178,25 @@ func TestTimes(t *testing.T) {
 	var avros bytes.Buffer
 	w, err := ocf.NewWriter(&avros, avro.MustParse(`{"type":"record","name":"r","fields":[{"name":"meta","type":{"type":"record","name":"m",`+
 		`"fields":[{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}}]}}]}`))
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	lines := ""
 	for i := range 1000 {
 		at := first.Add(time.Duration(i) * time.Millisecond)
 		parquets = append(parquets, stamped{})
 		parquets[i].Meta.At = at
-		arrowtest.NoError(t, w.Encode(map[string]any{"meta": map[string]any{"at": at}}))
+		assert.NoError(t, w.Encode(map[string]any{"meta": map[string]any{"at": at}}))
 		lines += fmt.Sprintf("{\"meta\":{\"at\":%q}}\n", at.Format(time.RFC3339Nano))
 	}
-	arrowtest.NoError(t, w.Close())
+	assert.NoError(t, w.Close())
 	folder := t.TempDir()
 	writeParquet(t, filepath.Join(folder, "t+0+0.parquet"), parquets)
 	writeFile(t, filepath.Join(folder, "t+1+0.avro"), avros.Bytes())
 	writeFile(t, filepath.Join(folder, "t+2+0.json"), []byte(lines))
-	a := arrowtest.Must(Open(t.Context(), Options{Files: folder, Timestamp: "meta.at"}, "t", nil))(t)
+	a := assert.Must(Open(t.Context(), Options{Files: folder, Timestamp: "meta.at"}, "t", nil))(t)
 	for partition := range a.Partitions() {
 		r := a.Range(partition, 0, 1000, 1000)
 		for i := int64(0); i < 1000; {
-			rows := arrowtest.Must(r.Next(t.Context()))(t)
+			rows := assert.Must(r.Next(t.Context()))(t)
 			for row := range rows.Len() {
 				if at := rows.Time(row); at != first.UnixMilli()+i {
 					t.Fatalf("%s: the time of row %d is %d, expected %d", filepath.Base(rows.File), i, at, first.UnixMilli()+i)
@@ -204,7 +204,7 @@ func TestTimes(t *testing.T) {
 				i++
 			}
 		}
-		arrowtest.NoError(t, r.Close())
+		assert.NoError(t, r.Close())
 	}
 }
 
@@ -247,9 +247,9 @@ func TestPatterns(t *testing.T) {
 	for _, file := range places {
 		write(t, folder, file)
 	}
-	s := arrowtest.Must(openStore(folder+"/**", Options{}))(t)
+	s := assert.Must(openStore(folder+"/**", Options{}))(t)
 	checkPatterns(t, s, folder)
-	arrowtest.NoError(t, os.Symlink("nowhere", filepath.Join(folder, "a", "link")))
+	assert.NoError(t, os.Symlink("nowhere", filepath.Join(folder, "a", "link")))
 	if _, err := list(t, s, folder, "a/*"); err == nil {
 		t.Error("a listing ends before a link that leads nowhere, without an error")
 	}
@@ -266,13 +266,13 @@ func checkPatterns(t *testing.T, s store, folder string) {
 			t.Errorf("%s: %q, %v, expected %s", pattern, got, err, want)
 		}
 	}
-	arrowtest.MustFail(list(t, s, folder, "a[/*"))(t, "not a valid pattern")
-	f := arrowtest.Must(s.Open(t.Context(), folder+"/a/b.avro"))(t)
+	assert.MustFail(list(t, s, folder, "a[/*"))(t, "not a valid pattern")
+	f := assert.Must(s.Open(t.Context(), folder+"/a/b.avro"))(t)
 	content := make([]byte, f.Size())
 	if n, err := f.ReadAt(content[2:], 2); string(content) != "\x00\x00avro" || n != 4 || err != nil {
 		t.Errorf("%q, %v", content, err)
 	}
-	arrowtest.Fails(t, f.Close(), nil)
+	assert.Fails(t, f.Close(), nil)
 	if _, err := s.Open(t.Context(), folder+"/none"); err == nil || !strings.HasPrefix(err.Error(), folder+"/none: ") {
 		t.Error(err)
 	}
@@ -325,7 +325,7 @@ func TestFirstOfManyFiles(t *testing.T) {
 	folder := t.TempDir()
 	write(t, folder, "a/a.avro")
 	write(t, folder, "b/b.avro")
-	s := arrowtest.Must(openStore(folder, Options{}))(t)
+	s := assert.Must(openStore(folder, Options{}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var found []string
@@ -347,15 +347,15 @@ type row struct {
 
 func writeFile(t *testing.T, name string, content []byte) {
 	t.Helper()
-	arrowtest.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	arrowtest.NoError(t, os.WriteFile(name, content, 0o644))
+	assert.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	assert.NoError(t, os.WriteFile(name, content, 0o644))
 }
 
 func writeJSON(t *testing.T, name string, values ...any) {
 	t.Helper()
 	var lines []byte
 	for _, v := range values {
-		line := arrowtest.Must(json.Marshal(v))(t)
+		line := assert.Must(json.Marshal(v))(t)
 		lines = append(append(lines, line...), '\n')
 	}
 	writeFile(t, name, lines)
@@ -364,27 +364,27 @@ func writeJSON(t *testing.T, name string, values ...any) {
 func writeParquet[T any](t *testing.T, name string, rows []T) {
 	t.Helper()
 	writeFile(t, name, nil)
-	arrowtest.NoError(t, parquet.WriteFile(name, rows, parquet.MaxRowsPerRowGroup(3)))
+	assert.NoError(t, parquet.WriteFile(name, rows, parquet.MaxRowsPerRowGroup(3)))
 }
 
 // tableOf returns the table in a directory.
 func tableOf(t *testing.T, root string) *table {
 	t.Helper()
-	s := arrowtest.Must(openStore(root, Options{}))(t)
+	s := assert.Must(openStore(root, Options{}))(t)
 	return &table{ctx: t.Context(), store: s, root: root}
 }
 
 // live returns the files of a table.
 func live(t *testing.T, layout, root string, at snapshotName) ([]dataFile, error) {
 	t.Helper()
-	l := arrowtest.Must(layoutOf(layout, ""))(t)
+	l := assert.Must(layoutOf(layout, ""))(t)
 	return liveFiles(t.Context(), tableOf(t, root).store, l, root, at)
 }
 
 // offsets returns the offsets of the live rows of a table, in order.
 func offsets(t *testing.T, layout, root string, at snapshotName) (offsets []int64) {
 	t.Helper()
-	files := arrowtest.Must(live(t, layout, root, at))(t)
+	files := assert.Must(live(t, layout, root, at))(t)
 	for _, f := range files {
 		n := int64(0)
 		err := eachParquet(tableOf(t, root), f.Path, f.Columns, func(row arrow.Nested) error {
@@ -416,7 +416,7 @@ func expectRefused(t *testing.T, layout, root string, at snapshotName, want stri
 func checkRow(t *testing.T, name string, columns parquetformat.Columns, want string) {
 	t.Helper()
 	var got []string
-	arrowtest.NoError(t, eachParquet(tableOf(t, name), name, columns, func(row arrow.Nested) error {
+	assert.NoError(t, eachParquet(tableOf(t, name), name, columns, func(row arrow.Nested) error {
 		got = append(got, string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)))
 		return nil
 	}))
@@ -479,10 +479,10 @@ func expectStates(t *testing.T, layout, root string, first int, want [][]int64, 
 			continue
 		}
 		for _, at := range named {
-			arrowtest.Equal(t, offsets(t, layout, root, at), want, "state %d, %+v: rows", state, at)
+			assert.Equal(t, offsets(t, layout, root, at), want, "state %d, %+v: rows", state, at)
 		}
 	}
-	arrowtest.Equal(t, offsets(t, layout, root, snapshotName{}), want[len(want)-1], "rows")
+	assert.Equal(t, offsets(t, layout, root, snapshotName{}), want[len(want)-1], "rows")
 	expectRefused(t, layout, root, snapshotName{AsOf: time.UnixMilli(clock(-1))}, " at 2023-11-14T")
 	expectRefused(t, layout, root, snapshotName{ID: fmt.Sprint(len(want) + 1000)}, "no ")
 }
@@ -526,7 +526,7 @@ func inCheckpoint(t *testing.T, actions []any) (rows []checkpointRow) {
 		if err == nil {
 			err = json.Unmarshal(text, &row)
 		}
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		rows = append(rows, row)
 	}
 	return rows
@@ -591,7 +591,7 @@ func TestDelta(t *testing.T) {
 				}
 				if random.IntN(2) == 0 { // the log before is cleaned up
 					for ; first < version; first++ {
-						arrowtest.NoError(t, os.Remove(deltaLogName(root, first, "json")))
+						assert.NoError(t, os.Remove(deltaLogName(root, first, "json")))
 					}
 				}
 			} else if random.IntN(4) == 0 { // a checkpoint without its second part

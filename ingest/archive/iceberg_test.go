@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/avro/ocf"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // icebergTable writes a table as Iceberg's specification says, and knows its rows.
@@ -66,17 +66,17 @@ const groupField, voidField = `{"name": "group", "type": ["null", "int"]}`, `{"n
 // their partition.
 func (x *icebergTable) schemaOf(kind, partition string) string {
 	x.t.Helper()
-	return strings.Replace(string(arrowtest.Must(os.ReadFile("testdata/iceberg/"+kind+".avsc"))(x.t)), "FIELDS", partition, 1)
+	return strings.Replace(string(assert.Must(os.ReadFile("testdata/iceberg/"+kind+".avsc"))(x.t)), "FIELDS", partition, 1)
 }
 
 func (x *icebergTable) writeAvro(name, schema string, records []map[string]any) {
 	x.t.Helper()
 	var content bytes.Buffer
-	w := arrowtest.Must(ocf.NewWriter(&content, avro.MustParse(schema), ocf.WithCodec(ocf.DeflateCodec(1))))(x.t)
+	w := assert.Must(ocf.NewWriter(&content, avro.MustParse(schema), ocf.WithCodec(ocf.DeflateCodec(1))))(x.t)
 	for _, r := range records {
-		arrowtest.NoError(x.t, w.Encode(r))
+		assert.NoError(x.t, w.Encode(r))
 	}
-	arrowtest.NoError(x.t, w.Close())
+	assert.NoError(x.t, w.Close())
 	writeFile(x.t, filepath.Join(x.root, name), content.Bytes())
 }
 
@@ -221,7 +221,7 @@ func (x *icebergTable) commit() {
 // writeMetadata writes the metadata of the last snapshot, with some changes.
 func (x *icebergTable) writeMetadata(change map[string]any) {
 	var m map[string]any
-	arrowtest.NoError(x.t, json.Unmarshal(arrowtest.Must(os.ReadFile("testdata/iceberg/metadata.json"))(x.t), &m))
+	assert.NoError(x.t, json.Unmarshal(assert.Must(os.ReadFile("testdata/iceberg/metadata.json"))(x.t), &m))
 	last := len(x.want) - 1
 	m["current-snapshot-id"], m["snapshots"], m["snapshot-log"] = last, x.snapshots, x.log
 	m["refs"] = map[string]any{"main": map[string]any{"snapshot-id": last}, "first": map[string]any{"snapshot-id": 0}}
@@ -296,7 +296,7 @@ func TestNameMapping(t *testing.T) {
 		x.append()
 		x.commit()
 	}
-	files := arrowtest.Must(live(t, "iceberg", x.root, snapshotName{}))(t)
+	files := assert.Must(live(t, "iceberg", x.root, snapshotName{}))(t)
 	type item struct {
 		Title string `parquet:"title"`
 	}
@@ -310,7 +310,7 @@ func TestNameMapping(t *testing.T) {
 	checkRow(t, name, columns, `{"items":[{"name":"a"},{"name":"b"}]}`)
 	columns.IDs = nil
 	err := eachParquet(tableOf(t, name), name, columns, func(arrow.Nested) error { return nil })
-	arrowtest.Fails(t, err, nameMapping)
+	assert.Fails(t, err, nameMapping)
 }
 
 // Partition values are words, numbers, booleans and times, of which a date has no hours.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // Tables that PyIceberg and delta-rs write have the rows that these read, at each snapshot and version: after deletes, overwrites,
@@ -21,7 +21,7 @@ func TestPythonTables(t *testing.T) {
 	}
 	command := exec.Command(interpreter, "testdata/tables.py", t.TempDir())
 	command.Stderr = os.Stderr
-	printed := arrowtest.Must(command.Output())(t)
+	printed := assert.Must(command.Output())(t)
 	states := 0
 	for line := range strings.Lines(string(printed)) {
 		var state struct {
@@ -31,7 +31,7 @@ func TestPythonTables(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &state); err != nil {
 			t.Fatal(err, line)
 		}
-		arrowtest.Equal(t, offsets(t, state.Layout, state.Path, snapshotName{ID: state.State}), state.Offsets, "%s %s", state.Path, state.State)
+		assert.Equal(t, offsets(t, state.Layout, state.Path, snapshotName{ID: state.State}), state.Offsets, "%s %s", state.Path, state.State)
 		states++
 	}
 	if states < 20 {

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
@@ -137,13 +137,13 @@ func (b *fakeBucket) list(w io.Writer, query url.Values) {
 func (b *fakeBucket) open(t *testing.T, pattern string) store {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
-	arrowtest.NoError(t, os.WriteFile(file, []byte(b.key.AccessKey+"\n"+b.key.SecretKey+"\n"+b.key.Token), 0o600))
+	assert.NoError(t, os.WriteFile(file, []byte(b.key.AccessKey+"\n"+b.key.SecretKey+"\n"+b.key.Token), 0o600))
 	return open(t, pattern, Options{Endpoint: b.URL, AccessKeyFile: file})
 }
 
 func open(t *testing.T, pattern string, o Options) store {
 	t.Helper()
-	s := arrowtest.Must(openStore(pattern, o))(t)
+	s := assert.Must(openStore(pattern, o))(t)
 	s.files.(*remote).wait = func(ctx context.Context, _ int) error { return ctx.Err() }
 	return s
 }
@@ -205,8 +205,8 @@ func TestBlocks(t *testing.T) {
 		t.Error(f, err)
 	}
 	b.files["large"] = content[:len(content)-1]
-	arrowtest.Fails(t, f.Close(), nil)
-	arrowtest.MustFail(f.ReadAt(make([]byte, 9), blockSize))(t, "changed while it was read")
+	assert.Fails(t, f.Close(), nil)
+	assert.MustFail(f.ReadAt(make([]byte, 9), blockSize))(t, "changed while it was read")
 }
 
 // Temporary errors are retried, others are not. No error has credentials or what the server says beside the code of the error.
@@ -256,7 +256,7 @@ func TestRefusals(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	arrowtest.MustFail(s.Open(ctx, "s3://lake/a"))(t, context.Canceled)
+	assert.MustFail(s.Open(ctx, "s3://lake/a"))(t, context.Canceled)
 }
 
 // A web server has single files. A token is sent to it, and not to where it redirects.
@@ -296,7 +296,7 @@ func TestWebServer(t *testing.T) {
 		s, sizes := open(t, web.URL+c.path, Options{TokenCommand: c.command}), int64(0)
 		for file, err := range s.List(t.Context(), web.URL+c.path) {
 			if err == nil {
-				sizes += arrowtest.Must(s.Open(t.Context(), file))(t).Size()
+				sizes += assert.Must(s.Open(t.Context(), file))(t).Size()
 			}
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, expected %s", c.path, err, c.want)
@@ -310,7 +310,7 @@ func TestWebServer(t *testing.T) {
 		t.Errorf("%q", tokens)
 	}
 	s := open(t, web.URL+"/plain", Options{TokenCommand: command})
-	arrowtest.MustFail(s.Open(t.Context(), other.URL+"/plain"))(t, "another server")
+	assert.MustFail(s.Open(t.Context(), other.URL+"/plain"))(t, "another server")
 }
 
 // An access key that a program prints signs requests.
@@ -348,7 +348,7 @@ func TestAddresses(t *testing.T) {
 // Patterns and keys that can't be used are errors before anything is sent, without secrets.
 func TestOptions(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
-	arrowtest.NoError(t, os.WriteFile(key, []byte("hunter2"), 0o600))
+	assert.NoError(t, os.WriteFile(key, []byte("hunter2"), 0o600))
 	for _, c := range []struct {
 		pattern string
 		options Options

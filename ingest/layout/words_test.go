@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -31,7 +31,7 @@ func TestWordsAreCounted(t *testing.T) {
 		c := NewCounter(WordOptions{Columns: 1 << 20, Phrases: test.phrases})
 		for range 2 { // the memory is reused
 			var rows examples.SparseRows
-			arrowtest.NoError(t, c.Append(&rows, test.text))
+			assert.NoError(t, c.Append(&rows, test.text))
 			indices, values := rows.Row(0)
 			got := map[int32]float32{}
 			for i, index := range indices {
@@ -86,7 +86,7 @@ func FuzzWords(f *testing.F) {
 func TestVocabularyThatDoesNotFit(t *testing.T) {
 	p := foundPhrases{phrases: phrases{most: 2}, limit: 5}
 	for range 2 {
-		arrowtest.NoError(t, p.add("one two three"))
+		assert.NoError(t, p.add("one two three"))
 	}
 	want := "more than 5 different words and phrases: set examples.words.vocabulary to hashed, or lower examples.words.phrases"
 	if err := p.add("two four"); err == nil || err.Error() != want || len(p.in) != 5 {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -375,11 +375,11 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 	for _, ofRows := range []bool{true, false} {
 		j.Read(ofRows, examples.JoinInput{Time: Never, Since: Never})
 	}
-	arrowtest.NoError(t, j.Resume(nil))
+	assert.NoError(t, j.Resume(nil))
 	before := heap()
 	for i := range rows {
 		m := Message{Offset: int64(i), Time: int64(i), Key: fmt.Sprint("key ", i), Value: make([]byte, 400)}
-		arrowtest.NoError(t, j.Row(m, nil))
+		assert.NoError(t, j.Row(m, nil))
 	}
 	held := heap() - before
 	t.Logf("%d bytes of the heap", held)
@@ -393,12 +393,12 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 	}
 	for i := 0; i < rows; i += 7 {
 		o := Outcome{Offset: int64(i), Time: rows, Labels: []Labelled{{fmt.Sprint("key ", i), "yes"}}}
-		arrowtest.NoError(t, j.Outcome(o, count))
+		assert.NoError(t, j.Outcome(o, count))
 	}
 	if err := j.Outcome(Outcome{Offset: rows, Time: 10 * 3_600_000}, count); err != nil || decided != rows || j.Waiting() != 0 {
 		t.Errorf("%d rows are decided and %d wait, expected all of %d: %v", decided, j.Waiting(), rows, err)
 	}
-	arrowtest.Fails(t, j.Close(), nil)
+	assert.Fails(t, j.Close(), nil)
 }
 
 // memory returns the memory of waiting entries in bytes.

@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // openTopic opens an embedded broker with topic t, of one partition.
@@ -45,13 +45,13 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 			}
 			hit := fault(kmsg.Produce)
 			must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
-			arrowtest.Equal(t, hit.Hits(), 3, "faults in produce requests")
+			assert.Equal(t, hit.Hits(), 3, "faults in produce requests")
 			hit = fault(kmsg.ListOffsets)
-			arrowtest.Equal(t, bounds(t, l, "t", 0), Bounds{0, 1}, "bounds")
-			arrowtest.Equal(t, hit.Hits(), 3, "faults in requests for bounds")
+			assert.Equal(t, bounds(t, l, "t", 0), Bounds{0, 1}, "bounds")
+			assert.Equal(t, hit.Hits(), 3, "faults in requests for bounds")
 			hit = fault(kmsg.Fetch)
 			mustHold(t, l, "t", 0, 1, numbers(0, 1))
-			arrowtest.Equal(t, hit.Hits(), 3, "faults in fetches")
+			assert.Equal(t, hit.Hits(), 3, "faults in fetches")
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 		return answer, nil, true
 	})
 	mustHold(t, l, "t", 0, 3, numbers(0, 3))
-	arrowtest.Equal(t, behind, 0, "empty answers that were not asked for")
+	assert.Equal(t, behind, 0, "empty answers that were not asked for")
 }
 
 // Open retries if a broker accepts a connection and closes it.
@@ -104,9 +104,9 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 		l.repeated = func(topic string) { repeated = append(repeated, topic) }
 		l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
 		base := must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
-		arrowtest.Equal(t, base, 1, "the base offset, which is that of the acknowledged write")
+		assert.Equal(t, base, 1, "the base offset, which is that of the acknowledged write")
 		mustHold(t, l, "t", 0, 4, []string{"0", "0", "1", "2"})
-		arrowtest.Equal(t, repeated, []string{"t"}, "repeated writes")
+		assert.Equal(t, repeated, []string{"t"}, "repeated writes")
 	}
 }
 
@@ -137,10 +137,10 @@ func TestRepeatedWrites(t *testing.T) {
 		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: 2})
 		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
 	}
-	arrowtest.Equal(t, repeated, 0, "repeated writes of those that brokers refused")
+	assert.Equal(t, repeated, 0, "repeated writes of those that brokers refused")
 	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
 	must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
-	arrowtest.Equal(t, repeated, 1, "repeated writes after a connection that broke")
+	assert.Equal(t, repeated, 1, "repeated writes after a connection that broke")
 }
 
 // A permanent error of any request is returned after one, and includes the partition.
@@ -230,7 +230,7 @@ func TestContextEndsRetries(t *testing.T) {
 		_ = hit.Wait(ctx, 3)
 	}()
 	_, err := l.Append(ctx, "t", 0, numbered(0, 10))
-	arrowtest.Fails(t, err, context.Canceled, kafka.NotLeaderForPartition)
+	assert.Fails(t, err, context.Canceled, kafka.NotLeaderForPartition)
 }
 
 func TestCloseEndsRetries(t *testing.T) {
@@ -251,13 +251,13 @@ func TestCloseEndsRetries(t *testing.T) {
 	noError(t, polls.Wait(ctx, 1))
 	noError(t, l.Close())
 	for range 2 {
-		arrowtest.Fails(t, <-ended, ErrClosed)
+		assert.Fails(t, <-ended, ErrClosed)
 	}
 	if _, _, err := l.Bounds(ctx, "t", 0); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	r := l.Range("t", 0, 0, 1)
-	arrowtest.MustFail(r.Next(ctx))(t, ErrClosed)
+	assert.MustFail(r.Next(ctx))(t, ErrClosed)
 	noError(t, r.Close())
 }
 
@@ -298,7 +298,7 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 	defer silent.Close()
 	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
 	defer cancel()
-	arrowtest.MustFail(Open(ctx, Options{Brokers: []string{silent.Addr().String()}}))(t, context.DeadlineExceeded)
+	assert.MustFail(Open(ctx, Options{Brokers: []string{silent.Addr().String()}}))(t, context.DeadlineExceeded)
 }
 
 // Brokers learn of a new topic one by one. A request for its settings is retried at a broker that does not know it yet.
@@ -342,7 +342,7 @@ func TestRefusedWrite(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	noError(t, os.Remove(folder))
-	arrowtest.Equal(t, must(l.Append(ctx, "x", 0, numbered(0, 10)))(t), 0, "the offset of the next message")
+	assert.Equal(t, must(l.Append(ctx, "x", 0, numbered(0, 10)))(t), 0, "the offset of the next message")
 }
 
 // Every error code of brokers is either transient or permanent.
@@ -366,7 +366,7 @@ func TestRetriable(t *testing.T) {
 	}
 	for code := kafka.Error(-1); code < 200; code++ {
 		err := fmt.Errorf("wrapped: %w", code)
-		arrowtest.Equal(t, retriable(err), slices.Contains(transient, code), "%s is retried", code.Title())
+		assert.Equal(t, retriable(err), slices.Contains(transient, code), "%s is retried", code.Title())
 	}
 	for want, list := range map[bool][]error{
 		true: {
@@ -379,7 +379,7 @@ func TestRetriable(t *testing.T) {
 		},
 	} {
 		for _, err := range list {
-			arrowtest.Equal(t, retriable(fmt.Errorf("wrapped: %w", err)), want, "%v is retried", err)
+			assert.Equal(t, retriable(fmt.Errorf("wrapped: %w", err)), want, "%v is retried", err)
 		}
 	}
 }
@@ -397,7 +397,7 @@ func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wai
 			}
 			return then
 		})
-		arrowtest.Fails(t, err, then)
+		assert.Fails(t, err, then)
 	})
 	return reports
 }
@@ -411,7 +411,7 @@ func TestLongWaitsAreReported(t *testing.T) {
 	}
 	last := len(reports) - 1
 	for i, w := range reports[:last] {
-		arrowtest.True(t, w.What == "append to x[0]" && errors.Is(w.Err, kafka.NotEnoughReplicas) && !w.Over, "reported %+v", w)
+		assert.True(t, w.What == "append to x[0]" && errors.Is(w.Err, kafka.NotEnoughReplicas) && !w.Over, "reported %+v", w)
 		// The next attempt reports, at most a second later.
 		if late := w.Since.Seconds() - seconds[i]; late < 0 || late > float64(i+1)*maxBackoff.Seconds() {
 			t.Errorf("reported after %v, want %v s", w.Since, seconds[i])

@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // now is the current time in all tests.
@@ -64,7 +64,7 @@ func newBatch(base int64, attributes int16, records ...written) batch {
 func listed(t *testing.T, l *files, topic string) partition {
 	t.Helper()
 	p := partition{folder: l.folder(topic, 0), buffer: new([]byte)}
-	arrowtest.NoError(t, p.list())
+	assert.NoError(t, p.list())
 	return p
 }
 
@@ -76,7 +76,7 @@ func content(t *testing.T, l *files, topic string) string {
 	for _, s := range p.segments {
 		rest, err := p.batches(s, func(b batch) error {
 			b.Attributes &^= compressedBits // see newBatch
-			records := arrowtest.Must(kfake.BatchRecords(b.RecordBatch))(t)
+			records := assert.Must(kfake.BatchRecords(b.RecordBatch))(t)
 			for _, r := range records {
 				text = append(text, fmt.Sprintf("%d:%s", b.FirstOffset+int64(r.OffsetDelta), r.Key))
 			}
@@ -85,10 +85,10 @@ func content(t *testing.T, l *files, topic string) string {
 			}
 			return nil
 		})
-		arrowtest.NoError(t, err)
-		index := arrowtest.Must(os.ReadFile(s.index()))(t)
-		arrowtest.Equal(t, len(rest), 0, "bytes of %d that are no batches", s.bytes)
-		arrowtest.Equal(t, len(index)%entryBytes, 0, "bytes of the index of %d that are no entry", len(index))
+		assert.NoError(t, err)
+		index := assert.Must(os.ReadFile(s.index()))(t)
+		assert.Equal(t, len(rest), 0, "bytes of %d that are no batches", s.bytes)
+		assert.Equal(t, len(index)%entryBytes, 0, "bytes of the index of %d that are no entry", len(index))
 	}
 	return strings.Join(text, " ")
 }
@@ -98,17 +98,17 @@ func newLog(t *testing.T, config map[string]string, segments ...[]batch) *files 
 	t.Helper()
 	l := &files{dir: t.TempDir()}
 	topics := map[string]any{"version": 1, "topics": []any{map[string]any{"name": "t", "partitions": 1, "replicas": 1, "configs": config}}}
-	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), arrowtest.Must(json.Marshal(topics))(t), 0o644))
-	arrowtest.NoError(t, os.MkdirAll(l.folder("t", 0), 0o755))
+	assert.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), assert.Must(json.Marshal(topics))(t), 0o644))
+	assert.NoError(t, os.MkdirAll(l.folder("t", 0), 0o755))
 	for _, batches := range segments {
 		path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].FirstOffset))
-		arrowtest.NoError(t, os.WriteFile(path+dataSuffix, raw(batches), 0o644))
-		arrowtest.NoError(t, os.WriteFile(path+indexSuffix, bytes.Repeat(entryOf(batches[0]), len(batches)), 0o644))
+		assert.NoError(t, os.WriteFile(path+dataSuffix, raw(batches), 0o644))
+		assert.NoError(t, os.WriteFile(path+indexSuffix, bytes.Repeat(entryOf(batches[0]), len(batches)), 0o644))
 		var newest int64
 		for _, b := range batches {
 			newest = max(newest, b.MaxTimestamp)
 		}
-		arrowtest.NoError(t, os.Chtimes(path+dataSuffix, time.Time{}, time.UnixMilli(newest)))
+		assert.NoError(t, os.Chtimes(path+dataSuffix, time.Time{}, time.UnixMilli(newest)))
 	}
 	return l
 }
@@ -149,7 +149,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
 		}
 	}
-	arrowtest.Equal(t, len(must((&files{dir: t.TempDir()}).topics())(t)), 0, "topics without a log")
+	assert.Equal(t, len(must((&files{dir: t.TempDir()}).topics())(t)), 0, "topics without a log")
 }
 
 // Each case is a log of segments, the remainder after cleaning, and the survey before.
@@ -227,17 +227,17 @@ func TestClean(t *testing.T) {
 			l := newLog(t, c.config, c.segments...)
 			before := content(t, l, "t")
 			surveyed := func() survey {
-				arrowtest.NoError(t, l.survey(now))
+				assert.NoError(t, l.survey(now))
 				plan := l.plans[l.folder("t", 0)]
 				return survey{plan.expired, plan.worthwhile(), plan.worthwhile() && plan.overdue}
 			}
-			arrowtest.Equal(t, surveyed(), c.survey, "survey")
+			assert.Equal(t, surveyed(), c.survey, "survey")
 			for range 2 { // cleaning again changes nothing
-				arrowtest.NoError(t, l.clean(now))
-				arrowtest.Equal(t, content(t, l, "t"), c.want, "what stays of %s", before)
+				assert.NoError(t, l.clean(now))
+				assert.Equal(t, content(t, l, "t"), c.want, "what stays of %s", before)
 			}
-			arrowtest.Equal(t, surveyed(), untouched, "survey after cleaning")
-			arrowtest.NoError(t, l.open())
+			assert.Equal(t, surveyed(), untouched, "survey after cleaning")
+			assert.NoError(t, l.open())
 		})
 	}
 }
@@ -249,10 +249,10 @@ func TestCleanedSegments(t *testing.T) {
 		segments = append(segments, []batch{newBatch(int64(i), 0, written{key, "v", time.Hour})})
 	}
 	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, segments...)
-	arrowtest.NoError(t, l.clean(now, "t"))
-	arrowtest.Equal(t, content(t, l, "t"), "(0-1) 1:b 3:c 4:a", "what stays")
+	assert.NoError(t, l.clean(now, "t"))
+	assert.Equal(t, content(t, l, "t"), "(0-1) 1:b 3:c 4:a", "what stays")
 	for _, s := range listed(t, l, "t").segments {
-		arrowtest.Equal(t, now.Sub(s.modified), time.Hour, "the age of segment %d", s.base)
+		assert.Equal(t, now.Sub(s.modified), time.Hour, "the age of segment %d", s.base)
 	}
 }
 
@@ -260,17 +260,17 @@ func TestCleanedSegments(t *testing.T) {
 func TestCleanNamesWhatFails(t *testing.T) {
 	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{newBatch(0, 0, written{"a", "v", 0}, written{"a", "v", 0},
 		written{"a", "v", 0})})
-	topics := arrowtest.Must(os.ReadFile(filepath.Join(l.dir, "topics.json")))(t)
-	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), bytes.Replace(topics, []byte(`"partitions":1`),
+	topics := assert.Must(os.ReadFile(filepath.Join(l.dir, "topics.json")))(t)
+	assert.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), bytes.Replace(topics, []byte(`"partitions":1`),
 		[]byte(`"partitions":2`), 1), 0o644))
-	arrowtest.NoError(t, os.MkdirAll(filepath.Join(l.folder("t", 1), "0.dat"), 0o755))
+	assert.NoError(t, os.MkdirAll(filepath.Join(l.folder("t", 1), "0.dat"), 0o755))
 	var failed *fs.PathError
 	if err := l.clean(now); !errors.As(err, &failed) || !strings.Contains(err.Error(), "t[1]") || strings.Contains(err.Error(), "t[0]") {
 		t.Errorf("%v", err)
 	}
-	arrowtest.Equal(t, content(t, l, "t"), "2:a", "what stays")
-	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte("{"), 0o644))
-	arrowtest.Fails(t, l.clean(now), "topics.json")
+	assert.Equal(t, content(t, l, "t"), "2:a", "what stays")
+	assert.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte("{"), 0o644))
+	assert.Fails(t, l.clean(now), "topics.json")
 }
 
 // After a kill, opening truncates a torn batch, and creates the snapshot with which kfake opens a partition without
@@ -301,15 +301,15 @@ func TestOpen(t *testing.T) {
 			l := newLog(t, map[string]string{"cleanup.policy": c.policy}, c.segments...)
 			p := listed(t, l, "t")
 			last := p.segments[len(p.segments)-1]
-			arrowtest.NoError(t, os.Truncate(last.data, last.bytes-c.torn))
+			assert.NoError(t, os.Truncate(last.data, last.bytes-c.torn))
 			path := filepath.Join(p.folder, snapshotFile)
 			if c.deleted >= 0 {
-				arrowtest.NoError(t, os.WriteFile(path, arrowtest.Must(json.Marshal(snapshot{Version: 1, LogStartOffset: c.deleted}))(t), 0o644))
+				assert.NoError(t, os.WriteFile(path, assert.Must(json.Marshal(snapshot{Version: 1, LogStartOffset: c.deleted}))(t), 0o644))
 			}
 			for range 2 { // with a matching snapshot there is nothing to do
-				arrowtest.NoError(t, l.open())
+				assert.NoError(t, l.open())
 				if !c.withSnapshot {
-					arrowtest.MustFail(os.Stat(path))(t, fs.ErrNotExist)
+					assert.MustFail(os.Stat(path))(t, fs.ErrNotExist)
 					continue
 				}
 				if got := matching(t, l); got.LogStartOffset != c.first || got.HighWatermark != c.end || got.LastStableOffset != c.end {
@@ -342,27 +342,27 @@ func TestEachStepOfCleaning(t *testing.T) {
 			[]batch{newBatch(9, 0, value("a")), newBatch(10, 0, value("d"))})
 	}
 	l := make()
-	arrowtest.NoError(t, l.clean(now))
+	assert.NoError(t, l.clean(now))
 	after := content(t, l, "t")
 	if after != "(0-5) (5-6) 6:c 9:a 10:d" {
 		t.Fatalf("%s stays", after)
 	}
 	for n := range 5 {
 		l := make()
-		arrowtest.NoError(t, l.each(func(p partition) error {
+		assert.NoError(t, l.each(func(p partition) error {
 			plan, err := p.plan(now)
 			for i := 0; i < n && i < len(p.segments) && err == nil; i++ {
 				err = plan.rewrite(i)
 			}
 			return err
 		}))
-		arrowtest.NoError(t, l.open())
+		assert.NoError(t, l.open())
 		matching(t, l)
 		if got := content(t, l, "t"); !strings.Contains(got, "6:c") || !strings.HasSuffix(got, "9:a 10:d") {
 			t.Errorf("after %d segments: %s", n, got)
 		}
-		arrowtest.NoError(t, l.clean(now, "t"))
-		arrowtest.Equal(t, content(t, l, "t"), after, "after %d segments, cleaned again", n)
+		assert.NoError(t, l.clean(now, "t"))
+		assert.Equal(t, content(t, l, "t"), after, "after %d segments, cleaned again", n)
 	}
 }
 
@@ -372,40 +372,40 @@ func TestSurveyOfWhatHasChanged(t *testing.T) {
 	superseded := []batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("a")), newBatch(2, 0, value("a"))}
 	l := newLog(t, map[string]string{"cleanup.policy": "compact", "delete.retention.ms": "16000"}, superseded)
 	waste := func(after time.Duration) int64 {
-		arrowtest.NoError(t, l.survey(now.Add(after)))
+		assert.NoError(t, l.survey(now.Add(after)))
 		return l.plans[l.folder("t", 0)].drop
 	}
 	before := waste(0)
 	path := filepath.Join(l.folder("t", 0), "0"+dataSuffix)
-	info := arrowtest.Must(os.Stat(path))(t)
-	arrowtest.NoError(t, os.WriteFile(path, raw([]batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("b")), newBatch(2, 0,
+	info := assert.Must(os.Stat(path))(t)
+	assert.NoError(t, os.WriteFile(path, raw([]batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("b")), newBatch(2, 0,
 		value("c"))}), 0o644))
-	arrowtest.NoError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
+	assert.NoError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
 	if got := waste(time.Second - 1); before == 0 || got != before {
 		t.Errorf("a partition that has not changed was read: waste %d, then %d", before, got)
 	}
-	arrowtest.Equal(t, waste(time.Second), 0, "waste of a partition that was read again")
-	arrowtest.NoError(t, os.WriteFile(path, raw(superseded), 0o644))
-	arrowtest.Equal(t, waste(time.Second), before, "waste of a partition that has changed")
+	assert.Equal(t, waste(time.Second), 0, "waste of a partition that was read again")
+	assert.NoError(t, os.WriteFile(path, raw(superseded), 0o644))
+	assert.Equal(t, waste(time.Second), before, "waste of a partition that has changed")
 }
 
 // damage flips bits of a file like a disk fault: without a change of the modification time.
 func damage(t *testing.T, path string, at int, bits byte) {
 	t.Helper()
-	info := arrowtest.Must(os.Stat(path))(t)
-	content := arrowtest.Must(os.ReadFile(path))(t)
+	info := assert.Must(os.Stat(path))(t)
+	content := assert.Must(os.ReadFile(path))(t)
 	content[at] ^= bits
-	arrowtest.NoError(t, os.WriteFile(path, content, 0o644))
-	arrowtest.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+	assert.NoError(t, os.WriteFile(path, content, 0o644))
+	assert.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
 // allFiles returns the content of all files of a log.
 func allFiles(t *testing.T, l *files) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	arrowtest.NoError(t, filepath.WalkDir(l.dir, func(path string, entry os.DirEntry, err error) error {
+	assert.NoError(t, filepath.WalkDir(l.dir, func(path string, entry os.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
-			all[strings.TrimPrefix(path, l.dir+"/")] = string(arrowtest.Must(os.ReadFile(path))(t))
+			all[strings.TrimPrefix(path, l.dir+"/")] = string(assert.Must(os.ReadFile(path))(t))
 		}
 		return err
 	}))
@@ -422,7 +422,7 @@ func endOf(t *testing.T, l *files) int64 {
 	t.Helper()
 	p := listed(t, l, "t")
 	end := int64(0)
-	arrowtest.Must(p.batches(p.segments[len(p.segments)-1], func(b batch) error {
+	assert.Must(p.batches(p.segments[len(p.segments)-1], func(b batch) error {
 		end = b.end()
 		return nil
 	}))(t)
@@ -458,14 +458,14 @@ func TestEachDamagedByte(t *testing.T) {
 			for n, b := range batches {
 				for at := 0; at < len(b.raw); at += c.step {
 					l := newLog(t, nil, segments...)
-					arrowtest.NoError(t, l.open())
+					assert.NoError(t, l.open())
 					path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].FirstOffset)+dataSuffix)
 					damage(t, path, start+at, byte(1<<(at%8)))
 					before := allFiles(t, l)
 					where := fmt.Sprintf("%s, segment %d, batch %d, byte %d", name, s, n, at)
 					found := damagedIn(l.open())
 					if at >= beforeLength && at < atMagic {
-						arrowtest.True(t, found == nil, "%s: %v", where, found)
+						assert.True(t, found == nil, "%s: %v", where, found)
 						continue
 					}
 					if found == nil || found.File != path || found.Position != int64(start) || found.Offset != b.FirstOffset || found.Topic != "t" {
@@ -478,15 +478,15 @@ func TestEachDamagedByte(t *testing.T) {
 					if err != nil || len(repaired) != 1 || repaired[0].Position != int64(start) || repaired[0].From != b.FirstOffset {
 						t.Fatalf("%s: repaired %+v, %v", where, repaired, err)
 					}
-					arrowtest.NoError(t, l.open())
-					lost := arrowtest.Must(os.ReadFile(path))(t)
+					assert.NoError(t, l.open())
+					lost := assert.Must(os.ReadFile(path))(t)
 					if !bytes.HasPrefix(lost, raw(batches[:n])) || !bytes.HasSuffix(lost, raw(batches[n+1:])) {
 						t.Fatalf("%s: other batches have changed", where)
 					}
 					if repaired[0].To < b.end() || n < 2 && repaired[0].To != b.end() || endOf(t, l) < 61 {
 						t.Fatalf("%s: %+v, the log ends at %d", where, repaired, endOf(t, l))
 					}
-					arrowtest.Equal(t, len(must(l.repair())(t)), 0, "%s: repaired again", where)
+					assert.Equal(t, len(must(l.repair())(t)), 0, "%s: repaired again", where)
 				}
 				start += len(b.raw)
 			}
@@ -498,7 +498,7 @@ func TestEachDamagedByte(t *testing.T) {
 func TestDamagedIndex(t *testing.T) {
 	l := newLog(t, nil, slices.Concat(three(transactional),
 		[][]batch{{newBatch(61, transactional|marker, written{"k", "v", 0})}})...)
-	arrowtest.NoError(t, l.open())
+	assert.NoError(t, l.open())
 	whole := allFiles(t, l)
 	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
 	if !strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") || strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix],
@@ -508,36 +508,36 @@ func TestDamagedIndex(t *testing.T) {
 	for at := range 3 * entryBytes {
 		for _, bits := range []byte{1, 0x80, 0xff} {
 			damage(t, path, at, bits)
-			arrowtest.NoError(t, l.open())
+			assert.NoError(t, l.open())
 			if n := at % entryBytes; (n < 2 || n == entryBytes-1) && !maps.Equal(allFiles(t, l), whole) {
-				t.Fatalf("byte %d: %x", at, arrowtest.Must(os.ReadFile(path))(t))
+				t.Fatalf("byte %d: %x", at, assert.Must(os.ReadFile(path))(t))
 			}
 		}
 	}
 	for _, size := range []int64{0, 7, 2 * entryBytes, 4 * entryBytes} {
-		arrowtest.NoError(t, os.Truncate(path, size))
-		arrowtest.NoError(t, l.open())
+		assert.NoError(t, os.Truncate(path, size))
+		assert.NoError(t, l.open())
 		if !maps.Equal(allFiles(t, l), whole) {
-			t.Errorf("cut to %d bytes: %x", size, arrowtest.Must(os.ReadFile(path))(t))
+			t.Errorf("cut to %d bytes: %x", size, assert.Must(os.ReadFile(path))(t))
 		}
 	}
-	arrowtest.NoError(t, os.Remove(path))
-	arrowtest.NoError(t, l.open())
-	arrowtest.True(t, maps.Equal(allFiles(t, l), whole), "without an index")
+	assert.NoError(t, os.Remove(path))
+	assert.NoError(t, l.open())
+	assert.True(t, maps.Equal(allFiles(t, l), whole), "without an index")
 }
 
 // No wrong byte of a snapshot makes a log end before its last message.
 func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
-	arrowtest.NoError(t, l.open())
+	assert.NoError(t, l.open())
 	path := filepath.Join(l.folder("t", 0), snapshotFile)
-	for at := range arrowtest.Must(os.ReadFile(path))(t) {
+	for at := range assert.Must(os.ReadFile(path))(t) {
 		l := newLog(t, nil, three(0)...)
-		arrowtest.NoError(t, l.open())
+		assert.NoError(t, l.open())
 		damage(t, filepath.Join(l.folder("t", 0), snapshotFile), at, 1<<(at%8))
 		if l.open() != nil {
-			arrowtest.Must(l.repair())(t)
-			arrowtest.NoError(t, l.open())
+			assert.Must(l.repair())(t)
+			assert.NoError(t, l.open())
 		}
 		if s := matching(t, l); s.HighWatermark < 61 || s.HighWatermark != endOf(t, l) {
 			t.Fatalf("byte %d: %+v", at, s)
@@ -551,10 +551,10 @@ func TestTornBatchIsNoDamage(t *testing.T) {
 	last := len(raw(segments[2]))
 	for cut := 1; cut <= len(segments[2][2].raw); cut++ {
 		l := newLog(t, nil, segments...)
-		arrowtest.NoError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
-		arrowtest.NoError(t, l.open())
-		arrowtest.Equal(t, len(must(l.repair())(t)), 0, "%d bytes less: repaired", cut)
-		arrowtest.NoError(t, l.open())
+		assert.NoError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
+		assert.NoError(t, l.open())
+		assert.Equal(t, len(must(l.repair())(t)), 0, "%d bytes less: repaired", cut)
+		assert.NoError(t, l.open())
 		if got := endOf(t, l); got != 58 {
 			t.Fatalf("%d bytes less: the log ends at %d", cut, got)
 		}
@@ -569,17 +569,17 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t, nil, three(0)...)
-			arrowtest.NoError(t, l.open())
-			arrowtest.NoError(t, shorten(filepath.Join(l.folder("t", 0), "54"+dataSuffix)))
+			assert.NoError(t, l.open())
+			assert.NoError(t, shorten(filepath.Join(l.folder("t", 0), "54"+dataSuffix)))
 			found := damagedIn(l.open())
-			arrowtest.True(t, found != nil && strings.Contains(found.Reason, "ended at offset 61"), "%v", found)
+			assert.True(t, found != nil && strings.Contains(found.Reason, "ended at offset 61"), "%v", found)
 			repaired, err := l.repair()
 			if err != nil || len(repaired) != 1 || repaired[0].From != found.Offset || repaired[0].To != 61 {
 				t.Errorf("%+v, %v", repaired, err)
 			}
-			arrowtest.NoError(t, l.open())
-			arrowtest.NoError(t, l.open())
-			arrowtest.Equal(t, endOf(t, l), 61, "the end of the log")
+			assert.NoError(t, l.open())
+			assert.NoError(t, l.open())
+			assert.Equal(t, endOf(t, l), 61, "the end of the log")
 		})
 	}
 }
@@ -591,9 +591,9 @@ func TestZerosAtTheEnd(t *testing.T) {
 	lost := len(segments[2][1].raw) + len(segments[2][2].raw)
 	l := newLog(t, nil, segments...)
 	path := filepath.Join(l.folder("t", 0), "54"+dataSuffix)
-	content := arrowtest.Must(os.ReadFile(path))(t)
+	content := assert.Must(os.ReadFile(path))(t)
 	clear(content[len(content)-lost:])
-	arrowtest.NoError(t, os.WriteFile(path, content, 0o644))
+	assert.NoError(t, os.WriteFile(path, content, 0o644))
 	if found := damagedIn(l.open()); found == nil || found.Position != int64(len(content)-lost) || found.Offset != 57 {
 		t.Errorf("%v", found)
 	}
@@ -601,7 +601,7 @@ func TestZerosAtTheEnd(t *testing.T) {
 	if err != nil || len(repaired) != 1 || repaired[0].From != 57 || repaired[0].To < 61 || repaired[0].To > 61+int64(lost) {
 		t.Errorf("%+v, %v", repaired, err)
 	}
-	arrowtest.NoError(t, l.open())
+	assert.NoError(t, l.open())
 }
 
 // An apparent batch inside of a message is not restored as one when the enclosing batch is damaged.
@@ -612,10 +612,10 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 	outer.Records = slices.Concat(outer.raw[headerBytes:end-len(inner)], inner, outer.raw[end:])
 	outer, _ = batchAt(encodeBatch(outer.RecordBatch))
 	l := newLog(t, nil, []batch{outer, newBatch(1, 0, written{"next", "v", 0})})
-	arrowtest.NoError(t, l.open())
+	assert.NoError(t, l.open())
 	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), headerBytes+9, 1)
-	arrowtest.Must(l.repair())(t)
-	arrowtest.Equal(t, content(t, l, "t"), "(0-1) 1:next", "what stays")
+	assert.Must(l.repair())(t)
+	assert.Equal(t, content(t, l, "t"), "(0-1) 1:next", "what stays")
 }
 
 // repair works in steps, and may be killed after each.
@@ -625,23 +625,23 @@ func TestRepairThatIsKilled(t *testing.T) {
 	for _, base := range []string{"40", "47", "54"} {
 		damage(t, filepath.Join(l.folder("t", 0), base+dataSuffix), 100, 1)
 	}
-	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.folder("t", 0), "40"+dataSuffix+temporarySuffix), []byte("some"), 0o644))
+	assert.NoError(t, os.WriteFile(filepath.Join(l.folder("t", 0), "40"+dataSuffix+temporarySuffix), []byte("some"), 0o644))
 	p := listed(t, l, "t")
 	p.topic, p.segments = &topic{name: "t"}, p.segments[:1] // as if killed after the first
-	arrowtest.Must(p.repair())(t)
-	arrowtest.Equal(t, len(must(l.repair())(t)), 2, "repaired")
-	arrowtest.NoError(t, l.open())
-	arrowtest.Equal(t, endOf(t, l), 61, "the end of the log")
+	assert.Must(p.repair())(t)
+	assert.Equal(t, len(must(l.repair())(t)), 2, "repaired")
+	assert.NoError(t, l.open())
+	assert.Equal(t, endOf(t, l), 61, "the end of the log")
 }
 
 // A partition from which all messages were deleted continues at its end.
 func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
-	arrowtest.NoError(t, l.open())
+	assert.NoError(t, l.open())
 	for _, s := range listed(t, l, "t").segments {
-		arrowtest.NoError(t, s.remove())
+		assert.NoError(t, s.remove())
 	}
-	arrowtest.NoError(t, l.open())
+	assert.NoError(t, l.open())
 	if s := matching(t, l); s.LogStartOffset != 61 || s.HighWatermark != 61 || endOf(t, l) != 61 {
 		t.Errorf("%+v", s)
 	}
@@ -738,8 +738,8 @@ func TestCleanWhileInUse(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	arrowtest.True(t, restarts >= 3, "%d restarts", restarts)
-	arrowtest.Equal(t, bounds(t, l, "t", 0), Bounds{0, n}, "bounds")
+	assert.True(t, restarts >= 3, "%d restarts", restarts)
+	assert.Equal(t, bounds(t, l, "t", 0), Bounds{0, n}, "bounds")
 	t.Logf("%d restarts", restarts)
 }
 
@@ -750,7 +750,7 @@ func TestDeletedDataDirectory(t *testing.T) {
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 	noError(t, os.RemoveAll(dir))
 	<-l.ctx.Done()
-	arrowtest.MustFail(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t, dir+" was deleted")
+	assert.MustFail(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t, dir+" was deleted")
 	_ = l.Close() // there is no lock file to release
 }
 
@@ -786,9 +786,9 @@ func TestFailingCleanIsReported(t *testing.T) {
 	noError(t, os.Remove(obstacle))
 	w := next()
 	for ; !w.Over; w = next() {
-		arrowtest.True(t, w.Err != nil, "%+v", w)
+		assert.True(t, w.Err != nil, "%+v", w)
 	}
-	arrowtest.True(t, w.Err == nil && w.Since > 0, "%+v", w)
+	assert.True(t, w.Err == nil && w.Since > 0, "%+v", w)
 }
 
 // If the broker does not start again, waiting callers get the error, and the log can be closed.
@@ -798,11 +798,11 @@ func TestBrokerDoesNotStartAgain(t *testing.T) {
 	obstacle := filepath.Join(dir, "log", "groups.log")
 	noError(t, os.RemoveAll(obstacle))
 	noError(t, os.Mkdir(obstacle, 0o755))
-	arrowtest.Fails(t, l.clean(ctx), "groups.log")
-	arrowtest.MustFail(l.Append(ctx, "t", 0, numbered(1, 10)))(t, "groups.log")
+	assert.Fails(t, l.clean(ctx), "groups.log")
+	assert.MustFail(l.Append(ctx, "t", 0, numbered(1, 10)))(t, "groups.log")
 	noError(t, l.Close())
 	noError(t, os.Remove(obstacle))
-	arrowtest.Equal(t, texts(all(t, openDir(t, dir))), numbers(9, 10), "what is left")
+	assert.Equal(t, texts(all(t, openDir(t, dir))), numbers(9, 10), "what is left")
 }
 
 // With an unreadable file the broker is not restarted, because it might not start. Expired segments are deleted
@@ -817,10 +817,10 @@ func TestCleanWithADamagedFile(t *testing.T) {
 	if err := l.clean(ctx); err == nil || !strings.Contains(err.Error(), "damaged[0]") || l.broker.cluster != running {
 		t.Errorf("%v, restarted %v", err, l.broker.cluster != running)
 	}
-	arrowtest.Equal(t, bounds(t, l, "large", 0), Bounds{9, 10}, "bounds of the topic with expired segments")
+	assert.Equal(t, bounds(t, l, "large", 0), Bounds{9, 10}, "bounds of the topic with expired segments")
 	noError(t, os.Remove(obstacle))
 	noError(t, l.clean(ctx))
-	arrowtest.Equal(t, texts(all(t, l)), numbers(9, 10), "what is left")
+	assert.Equal(t, texts(all(t, l)), numbers(9, 10), "what is left")
 }
 
 // A damaged list of topics is refused with its file and byte.
@@ -847,7 +847,7 @@ func TestDamageBeforeCleaning(t *testing.T) {
 	l, dir := openUncleaned(t, 10, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "u", Partitions: 1})
 	segment := filepath.Join(dir, "log", "partitions", "u-0", "0.dat")
 	damage(t, segment, 1500, 1)
-	arrowtest.Fails(t, l.clean(testContext(t)), new(*DamagedError), segment, "`stagewise repair -c FILE`")
+	assert.Fails(t, l.clean(testContext(t)), new(*DamagedError), segment, "`stagewise repair -c FILE`")
 	noError(t, l.Close())
 	must(Repair(t.Context(), dir))(t)
 	l = openDir(t, dir)
@@ -869,12 +869,12 @@ func TestDeletedToTheEnd(t *testing.T) {
 		killed := t.TempDir()
 		noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
 		for _, l := range []*Log{openDir(t, killed), l} {
-			arrowtest.Equal(t, bounds(t, l, "t", 0), Bounds{int64(next), int64(next)}, "bounds")
-			arrowtest.Equal(t, must(l.Append(ctx, "t", 0, numbered(next, 10)))(t), int64(next), "the offset of the next message")
+			assert.Equal(t, bounds(t, l, "t", 0), Bounds{int64(next), int64(next)}, "bounds")
+			assert.Equal(t, must(l.Append(ctx, "t", 0, numbered(next, 10)))(t), int64(next), "the offset of the next message")
 		}
 		next++
 		noError(t, l.Close())
 		l = openDir(t, dir)
-		arrowtest.Equal(t, texts(all(t, l)), numbers(next-1, next), "what is left")
+		assert.Equal(t, texts(all(t, l)), numbers(next-1, next), "what is left")
 	}
 }

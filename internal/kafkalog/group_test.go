@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // until waits for a condition on the owned partitions. It checks the condition only after a member has signalled a change.
@@ -84,7 +84,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	other := second(t, l)
 	b := join(t, other, topic, topic)
 	until(t, "two share", divided(5, a, b), a, b)
-	arrowtest.Equal(t, a.Owned(), upTo(3), "what the first keeps")
+	assert.Equal(t, a.Owned(), upTo(3), "what the first keeps")
 	alone := join(t, other, topic+"-other", topic)
 	until(t, "another group has its own members", ownsAll(alone, 5), alone)
 	c := join(t, l, topic, topic) // one process may join a group twice
@@ -102,8 +102,8 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	slices.SortFunc(owned, slices.Compare)
 	want := [][]int{a.Owned(), b.Owned(), c.Owned()}
 	slices.SortFunc(want, slices.Compare)
-	arrowtest.True(t, slices.EqualFunc(owned, want, slices.Equal), "the members own %v, the coordinator says %+v", want, owners)
-	arrowtest.Equal(t, len(must(l.Members(testContext(t), topic+"-none"))(t)), 0, "members of a group that does not exist")
+	assert.True(t, slices.EqualFunc(owned, want, slices.Equal), "the members own %v, the coordinator says %+v", want, owners)
+	assert.Equal(t, len(must(l.Members(testContext(t), topic+"-none"))(t)), 0, "members of a group that does not exist")
 
 	noError(t, b.Leave())
 	noError(t, b.Leave())
@@ -122,7 +122,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	noError(t, <-result)
 	a.Commit(map[int]int64{1: 10}, func(error) { t.Error("a member that has left commits") })
 	for partition, want := range []int64{3, 9, -1, -1, 7} {
-		arrowtest.Equal(t, committedOffset(t, l, topic, topic, partition), want, "the offset that is committed for partition %d", partition)
+		assert.Equal(t, committedOffset(t, l, topic, topic, partition), want, "the offset that is committed for partition %d", partition)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestCommitThatIsRefused(t *testing.T) {
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "g", Err: kerr.GroupAuthorizationFailed})
 	result := make(chan error, 1)
 	a.Commit(map[int]int64{0: 1}, func(err error) { result <- err })
-	arrowtest.Fails(t, <-result, kafka.GroupAuthorizationFailed)
+	assert.Fails(t, <-result, kafka.GroupAuthorizationFailed)
 	if !ownsAll(a, 6)() || a.Err() != nil {
 		t.Errorf("it owns %v, %v", a.Owned(), a.Err())
 	}
@@ -186,7 +186,7 @@ func testDeadMember(t *testing.T, l *Log, topic string) {
 	if err := b.Leave(); err != nil {
 		t.Errorf("leave after the log is closed: %v", err)
 	}
-	arrowtest.Equal(t, a.Owned(), had, "partitions before the session expired")
+	assert.Equal(t, a.Owned(), had, "partitions before the session expired")
 	until(t, "one takes over", ownsAll(a, 6), a)
 	if took := time.Since(died); took < l.session/2 || took > l.session+5*time.Second {
 		t.Errorf("taking over took %v", took)
@@ -364,7 +364,7 @@ func checkShares(t *testing.T, partitions []int, claims map[string]claim, shares
 		if _, member := claims[m]; !member {
 			t.Errorf("%s is not a member", m)
 		}
-		arrowtest.True(t, slices.IsSorted(share), "%s has %v", m, share)
+		assert.True(t, slices.IsSorted(share), "%s has %v", m, share)
 		smallest, largest = min(smallest, len(share)), max(largest, len(share))
 		all = append(all, share...)
 	}
@@ -468,7 +468,7 @@ func TestAssignGroups(t *testing.T) {
 		for m, share := range shares {
 			all = append(all, share...)
 			claims[m] = claim{1, share}
-			arrowtest.True(t, share[0]%c.size == 0 && share[len(share)-1]-share[0] == len(share)-1, "%+v: %s has %v", c, m, share)
+			assert.True(t, share[0]%c.size == 0 && share[len(share)-1]-share[0] == len(share)-1, "%+v: %s has %v", c, m, share)
 			if most := c.partitions/c.members + c.size; len(share) > most {
 				t.Errorf("%+v: %s has %d partitions, expected at most %d", c, m, len(share), most)
 			}

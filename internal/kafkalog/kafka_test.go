@@ -15,7 +15,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
@@ -67,7 +67,7 @@ func TestKafkaLogAppendTime(t *testing.T) {
 		fetches.EachRecord(func(r *kgo.Record) { want = append(want, r.Timestamp) })
 	}
 	for i, at := range times(t, l, topic, 2*n) {
-		arrowtest.True(t, at.Equal(want[i]) && time.Since(at) <= time.Minute, "message %d is of %v, want %v", i, at, want[i])
+		assert.True(t, at.Equal(want[i]) && time.Since(at) <= time.Minute, "message %d is of %v, want %v", i, at, want[i])
 	}
 }
 
@@ -105,7 +105,7 @@ func TestKafkaSecurity(t *testing.T) {
 		l := openSecured(t, brokers, Security{TLS: trust, SASL: secure.SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
 		must(l.Topics(testContext(t), ""))(t)
 		denied := refused(t, brokers, Security{TLS: trust, SASL: as(mechanism, "admin", password)}, "")
-		arrowtest.Fails(t, denied, kafka.SASLAuthenticationFailed)
+		assert.Fails(t, denied, kafka.SASLAuthenticationFailed)
 	}
 	// The brokers' validator accepts unsigned tokens, and checks their user and expiry.
 	for _, from := range []func(*testing.T, time.Time) secure.SASL{tokenFile, tokenEndpoint} {

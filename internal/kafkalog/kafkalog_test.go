@@ -31,7 +31,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,10 +86,10 @@ func open(t testing.TB, o Options) *Log {
 	return l
 }
 
-var noError = arrowtest.NoError
+var noError = assert.NoError
 
 // must returns v, or ends the test if err is not nil.
-func must[T any](v T, err error) func(testing.TB) T { return arrowtest.Must(v, err) }
+func must[T any](v T, err error) func(testing.TB) T { return assert.Must(v, err) }
 
 var errTooMany = errors.New("more messages than offsets")
 
@@ -153,9 +153,9 @@ func TestLogSurvivesClose(t *testing.T) {
 			t.Errorf("embedded %v at %v", l.Embedded(), l.Addr())
 		}
 		noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": "-1"}}))
-		arrowtest.Equal(t, must(l.Append(ctx, "t", 0, numbered(n, 1000)))(t), int64(n), "the offset of message %d", n)
+		assert.Equal(t, must(l.Append(ctx, "t", 0, numbered(n, 1000)))(t), int64(n), "the offset of message %d", n)
 		mustHold(t, l, "t", 0, int64(n+1), numbers(0, n+1))
-		arrowtest.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["retention.ms"], "-1", "retention.ms")
+		assert.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["retention.ms"], "-1", "retention.ms")
 		noError(t, l.Close())
 		noError(t, l.Close())
 	}
@@ -172,7 +172,7 @@ func TestDataDirHasOneOwner(t *testing.T) {
 		if locked, ok := errors.AsType[*LockedError](err); !ok || locked.PID != os.Getpid() || locked.Dir != dir {
 			t.Fatalf("second owner: %v", err)
 		}
-		arrowtest.Fails(t, err, strconv.Itoa(os.Getpid()))
+		assert.Fails(t, err, strconv.Itoa(os.Getpid()))
 		if waited := time.Since(began); waited != 5*time.Second || len(said) < 2 || said[0].Over || !said[len(said)-1].Over {
 			t.Errorf("after %v, with the reports %+v", waited, said)
 		}
@@ -196,7 +196,7 @@ func TestOpenWithoutBrokersOrDirectory(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	noError(t, os.WriteFile(file, nil, 0o644))
-	arrowtest.MustFail(Open(testContext(t), Options{DataDir: file}))(t, file)
+	assert.MustFail(Open(testContext(t), Options{DataDir: file}))(t, file)
 }
 
 // An unusable or non-loopback address is rejected, and the directory is released.
@@ -219,7 +219,7 @@ func TestIsLoopback(t *testing.T) {
 		"127.0.0.1": false, "localhost:kafka": false, "::1:9092": false, ":9092": false, "0.0.0.0:9092": false,
 		"localhost.example.com:9092": false, "10.0.0.1:9092": false, "": false,
 	} {
-		arrowtest.Equal(t, IsLoopback(address), want, "%q is a loopback address", address)
+		assert.Equal(t, IsLoopback(address), want, "%q is a loopback address", address)
 	}
 }
 
@@ -282,8 +282,8 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 	for i := range 8 {
 		got := must(r.Next(ctx))(t)
 		want := sent[i%4]
-		arrowtest.Equal(t, got.Partition, 2, "the partition of message %d", i)
-		arrowtest.Equal(t, got.Offset, int64(i), "the offset of message %d", i)
+		assert.Equal(t, got.Partition, 2, "the partition of message %d", i)
+		assert.Equal(t, got.Offset, int64(i), "the offset of message %d", i)
 		if !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Value, want.Value) ||
 			(got.Key == nil) != (want.Key == nil) || (got.Value == nil) != (want.Value == nil) {
 			t.Errorf("message %d: %q: %q, want %q: %q", i, got.Key, got.Value, want.Key, want.Value)
@@ -298,7 +298,7 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 			t.Fatalf("after the end: %v", err)
 		}
 	}
-	arrowtest.Equal(t, must(l.Append(ctx, topic, 0))(t), -1, "append of nothing")
+	assert.Equal(t, must(l.Append(ctx, topic, 0))(t), -1, "append of nothing")
 }
 
 func testDeleteBefore(t *testing.T, l *Log, topic string) {
@@ -311,8 +311,8 @@ func testDeleteBefore(t *testing.T, l *Log, topic string) {
 	}
 	noError(t, l.DeleteBefore(ctx, topic, 1, 0))
 	all := must(l.AllBounds(ctx, topic))(t)
-	arrowtest.Equal(t, all, []Bounds{{64, 65}, {0, 3}}, "bounds")
-	arrowtest.MustFail(read(t, l, topic, 63, 65))(t, new(*DeletedError))
+	assert.Equal(t, all, []Bounds{{64, 65}, {0, 3}}, "bounds")
+	assert.MustFail(read(t, l, topic, 63, 65))(t, new(*DeletedError))
 	if err := l.DeleteBefore(ctx, topic, 0, 66); err == nil {
 		t.Error("what is not written yet was deleted")
 	}
@@ -328,12 +328,12 @@ func testRangeIsExact(t *testing.T, l *Log, topic string) {
 		must(l.Append(ctx, topic, 0, rest[:k]...))(t)
 		rest = rest[k:]
 	}
-	arrowtest.Equal(t, bounds(t, l, topic, 0), Bounds{0, n}, "bounds")
+	assert.Equal(t, bounds(t, l, topic, 0), Bounds{0, n}, "bounds")
 	for range 50 {
 		from := rand.IntN(n + 1)
 		to := from + rand.IntN(n+1-from)
 		for i, m := range mustHold(t, l, topic, int64(from), int64(to), numbers(from, to)) {
-			arrowtest.Equal(t, m.Offset, int64(from+i), "the offset of message %d of [%d, %d)", i, from, to)
+			assert.Equal(t, m.Offset, int64(from+i), "the offset of message %d of [%d, %d)", i, from, to)
 		}
 	}
 }
@@ -346,7 +346,7 @@ func testLarge(t *testing.T, l *Log, topic string) {
 		sent = append(sent, numbered(i, []int{900 << 10, 3, 400 << 10, 499_000, 1}[i%5]))
 	}
 	base := must(l.Append(ctx, topic, 0, sent...))(t)
-	arrowtest.Equal(t, base, 0, "base offset")
+	assert.Equal(t, base, 0, "base offset")
 	for i, m := range mustHold(t, l, topic, 0, 60, numbers(0, 60)) {
 		if !bytes.Equal(m.Value, sent[i].Value) {
 			t.Fatalf("message %d is %s with %d bytes", i, number(m), len(m.Value))
@@ -359,14 +359,14 @@ func testLarger(t *testing.T, l *Log, topic string) {
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "16000000"}}))
 	must(l.Append(ctx, topic, 0, numbered(0, 10), numbered(1, fetchBytes+1), numbered(2, 10)))(t)
 	got := mustHold(t, l, topic, 0, 3, numbers(0, 3))
-	arrowtest.Equal(t, len(got[1].Value), fetchBytes+1, "the size of the message that is larger")
+	assert.Equal(t, len(got[1].Value), fetchBytes+1, "the size of the message that is larger")
 	// A topic with a smaller limit than a request takes the messages in smaller batches.
 	small := topic + "-small"
 	noError(t, l.Create(ctx, Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "20000"}}))
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), small)) })
 	must(l.Append(ctx, small, 0, numberedUpTo(50, 5000)...))(t)
 	mustHold(t, l, small, 0, 50, numbers(0, 50))
-	arrowtest.MustFail(l.Append(ctx, small, 0, numbered(0, 30_000)))(t, small+"[0]")
+	assert.MustFail(l.Append(ctx, small, 0, numbered(0, 30_000)))(t, small+"[0]")
 }
 
 func texts(messages []Message) []string {
@@ -423,7 +423,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	produce(b, 0, 2)
 	must(l.Append(ctx, topic, 0, numbered(2, 10)))(t)
 	produce(a, 103, 105)
-	arrowtest.Equal(t, bounds(t, l, topic, 0).End, 0, "the end before an open transaction")
+	assert.Equal(t, bounds(t, l, topic, 0).End, 0, "the end before an open transaction")
 	end(a, kgo.TryAbort)
 	produce(b, 3, 4)
 	end(b, kgo.TryCommit)
@@ -450,7 +450,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	}
 	end(a, kgo.TryCommit)
 	for _, want := range numbers(6, 8) {
-		arrowtest.Equal(t, number(must(f.Next(ctx))(t)), want, "the next message")
+		assert.Equal(t, number(must(f.Next(ctx))(t)), want, "the next message")
 	}
 }
 
@@ -549,7 +549,7 @@ func testFollow(t *testing.T, l *Log, topic string) {
 		}
 	}
 	noError(t, f.Close())
-	arrowtest.MustFail(f.Next(ctx))(t, ErrClosed)
+	assert.MustFail(f.Next(ctx))(t, ErrClosed)
 }
 
 func testPartitions(t *testing.T, l *Log, topic string) {
@@ -586,14 +586,14 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), plain.Name, compacted.Name)) })
 
 	l.unknownTimeout = 0
-	arrowtest.Equal(t, must(l.Exists(ctx, plain.Name))(t), false, "the topic exists before it is created")
-	arrowtest.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
+	assert.Equal(t, must(l.Exists(ctx, plain.Name))(t), false, "the topic exists before it is created")
+	assert.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
-	arrowtest.MustFail(l.Configs(ctx, plain.Name))(t, ErrUnknownTopic)
+	assert.MustFail(l.Configs(ctx, plain.Name))(t, ErrUnknownTopic)
 	noError(t, l.Create(ctx, compacted, plain))
 	noError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // does not change the topic
-	arrowtest.Equal(t, must(l.Exists(ctx, plain.Name))(t), true, "the topic exists")
-	arrowtest.Equal(t, must(l.Partitions(ctx, plain.Name))(t), 4, "partitions")
+	assert.Equal(t, must(l.Exists(ctx, plain.Name))(t), true, "the topic exists")
+	assert.Equal(t, must(l.Partitions(ctx, plain.Name))(t), 4, "partitions")
 	configs := must(l.Configs(ctx, plain.Name))(t)
 	config := configs[plain.Name]
 	if config["retention.ms"] != "3600000" || config["cleanup.policy"] != "delete" || config["max.message.bytes"] == "" {
@@ -608,15 +608,15 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	must(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t)
 	noError(t, l.Delete(ctx, plain.Name, topic+".never"))
 	l.unknownTimeout = 0
-	arrowtest.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
-	arrowtest.MustFail(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t, ErrUnknownTopic)
+	assert.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
+	assert.MustFail(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t, ErrUnknownTopic)
 	if _, _, err := l.Bounds(ctx, compacted.Name, 1); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("bounds of an unknown partition: %v", err)
 	}
-	arrowtest.MustFail(read(t, l, plain.Name, 0, 1))(t, ErrUnknownTopic)
+	assert.MustFail(read(t, l, plain.Name, 0, 1))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
 	noError(t, l.Create(ctx, plain))
-	arrowtest.Equal(t, bounds(t, l, plain.Name, 3), Bounds{}, "bounds of a topic created again")
+	assert.Equal(t, bounds(t, l, plain.Name, 3), Bounds{}, "bounds of a topic created again")
 }
 
 // Several processes may add partitions at once, or ask for fewer than there are; what is written to those that are added can be read.
@@ -638,10 +638,10 @@ func testAddPartitions(t *testing.T, l *Log, topic string) {
 	must(l.Append(ctx, topic, 4, Message{Value: []byte("after")}))(t)
 	for partition, want := range map[int]string{1: "before", 4: "after"} {
 		r := l.Range(topic, partition, 0, 1)
-		arrowtest.Equal(t, string(must(r.Next(ctx))(t).Value), want, "the message of partition %d", partition)
+		assert.Equal(t, string(must(r.Next(ctx))(t).Value), want, "the message of partition %d", partition)
 		noError(t, r.Close())
 	}
-	arrowtest.Fails(t, l.AddPartitions(ctx, topic+"-missing", 2), ErrUnknownTopic)
+	assert.Fails(t, l.AddPartitions(ctx, topic+"-missing", 2), ErrUnknownTopic)
 }
 
 func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, *Log, string)) {
@@ -710,7 +710,7 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	for m.Offset < newest {
 		m = must(f.Next(ctx))(t)
 	}
-	arrowtest.Equal(t, m.Offset, newest, "the last message of the follower, and the newest")
+	assert.Equal(t, m.Offset, newest, "the last message of the follower, and the newest")
 }
 
 const gapRecords = 200_000
@@ -758,9 +758,9 @@ func testGaps(t *testing.T, l *Log, topic string) {
 	}
 	f := l.Follow(topic, 0, 2)
 	defer f.Close()
-	arrowtest.Equal(t, number(must(f.Next(ctx))(t)), "2", "what a follower gets")
+	assert.Equal(t, number(must(f.Next(ctx))(t)), "2", "what a follower gets")
 	must(l.Append(ctx, topic, 0, numbered(3, 0)))(t)
-	arrowtest.Equal(t, number(must(f.Next(ctx))(t)), "3", "what a follower gets")
+	assert.Equal(t, number(must(f.Next(ctx))(t)), "3", "what a follower gets")
 }
 
 // AllBounds matches the bounds of the individual partitions: of an empty one, of one whose first messages are deleted, and
@@ -783,9 +783,9 @@ func testAllBounds(t *testing.T, l *Log, topic string) {
 	open := foreign(t, l, kgo.TransactionalID(topic))
 	noError(t, open.BeginTransaction())
 	noError(t, open.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 5, Value: []byte("uncommitted")}).FirstErr())
-	arrowtest.Equal(t, must(l.AllBounds(ctx, topic))(t), want, "bounds of all partitions")
+	assert.Equal(t, must(l.AllBounds(ctx, topic))(t), want, "bounds of all partitions")
 	for p, b := range want {
-		arrowtest.Equal(t, bounds(t, l, topic, p), b, "bounds of partition %d", p)
+		assert.Equal(t, bounds(t, l, topic, p), b, "bounds of partition %d", p)
 	}
 	noError(t, open.EndTransaction(ctx, kgo.TryAbort))
 }
@@ -822,7 +822,7 @@ func testOffsetsAt(t *testing.T, l *Log, topic string) {
 		{at(10.001), []int64{5, 0, 3}},
 		{time.Now().Add(time.Hour), []int64{5, 0, 3}},
 	} {
-		arrowtest.Equal(t, must(l.OffsetsAt(ctx, topic, c.at))(t), c.want, "%v after the first message", c.at.Sub(start))
+		assert.Equal(t, must(l.OffsetsAt(ctx, topic, c.at))(t), c.want, "%v after the first message", c.at.Sub(start))
 	}
 }
 
@@ -849,7 +849,7 @@ func TestOffsetsOfManyPartitions(t *testing.T) {
 		if p == 0 || p >= 98 {
 			want.End = int64(p + 1)
 		}
-		arrowtest.Equal(t, b, want, "bounds of partition %d", p)
+		assert.Equal(t, b, want, "bounds of partition %d", p)
 	}
 	if n := asked.Load(); n != 6 || len(all) != partitions {
 		t.Errorf("%d requests for %d bounds, want 6 for %d", n, len(all), partitions)
@@ -1013,7 +1013,7 @@ func FuzzRecordSet(f *testing.F) {
 			t.Errorf("%d bytes do not move from %d: %d", len(sent), from, next)
 		}
 		for _, m := range messages {
-			arrowtest.True(t, m.Offset >= from && m.Offset < next, "offset %d in [%d, %d)", m.Offset, from, next)
+			assert.True(t, m.Offset >= from && m.Offset < next, "offset %d in [%d, %d)", m.Offset, from, next)
 			from = m.Offset + 1
 		}
 	})
@@ -1132,7 +1132,7 @@ func TestFollowAll(t *testing.T) {
 	})
 	l.FollowAll(ctx, starts, r.take)
 	writing.Wait()
-	arrowtest.True(t, errors.As(r.failures[0], new(*DeletedError)), "deleted messages: %v", r.failures)
+	assert.True(t, errors.As(r.failures[0], new(*DeletedError)), "deleted messages: %v", r.failures)
 	for p, got := range r.messages {
 		var want []int64
 		for offset := starts[p].Offset; offset < each; offset++ {
@@ -1165,11 +1165,11 @@ func TestFollowAllIsIdle(t *testing.T) {
 	}()
 	must(l.Append(ctx, "t", 299, Message{Value: []byte("x")}))(t)
 	<-done
-	arrowtest.Equal(t, fmt.Sprint(offsets(r.messages[299])), "[0]", "offsets")
+	assert.Equal(t, fmt.Sprint(offsets(r.messages[299])), "[0]", "offsets")
 	l.unknownTimeout = 0
 	r = &received{messages: map[int][]Message{}, until: func(r *received) bool { return len(r.failures) > 0 }}
 	l.FollowAll(ctx, []Start{{Topic: "none"}}, r.take)
-	arrowtest.True(t, len(r.failures) == 1 && errors.Is(r.failures[0], ErrUnknownTopic), "a topic that does not exist: %v", r.failures)
+	assert.True(t, len(r.failures) == 1 && errors.Is(r.failures[0], ErrUnknownTopic), "a topic that does not exist: %v", r.failures)
 }
 
 func offsets(messages []Message) (list []int64) {
@@ -1251,7 +1251,7 @@ func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 			} else if short, ok := errors.AsType[*ReplicationError](err); !ok || short.Up != c.up || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
-			arrowtest.Equal(t, replicasOf(t, l, "t"), c.want, "replicas")
+			assert.Equal(t, replicasOf(t, l, "t"), c.want, "replicas")
 		})
 	}
 }
@@ -1284,7 +1284,7 @@ func TestCreateWaitsUntilBrokersKnowTheTopics(t *testing.T) {
 		return response, nil, true
 	})
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
-	arrowtest.True(t, time.Since(made) >= hidden, "Create returned before the broker knew the topic")
+	assert.True(t, time.Since(made) >= hidden, "Create returned before the broker knew the topic")
 }
 
 // startCluster starts brokers that are not embedded.
@@ -1318,9 +1318,9 @@ func TestThreeBrokers(t *testing.T) {
 	l := connect(t, addresses[:1])
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	arrowtest.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["min.insync.replicas"], "2", "min.insync.replicas")
+	assert.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["min.insync.replicas"], "2", "min.insync.replicas")
 	m := must(l.metadata(ctx, []string{"t"}))(t)
-	arrowtest.Equal(t, len(m.Topics[0].Partitions[0].Replicas), 3, "replicas")
+	assert.Equal(t, len(m.Topics[0].Partitions[0].Replicas), 3, "replicas")
 
 	// The leader moves. A client learns of it from an error.
 	f := l.Follow("t", 0, 0)
@@ -1373,6 +1373,6 @@ func TestBrokersComeBack(t *testing.T) {
 	<-refused
 	startCluster(t, kfake.Ports(port(addresses[0])), kfake.DataDir(dir))
 	<-appended
-	arrowtest.Equal(t, must(f.Next(testContext(t)))(t).Offset, 3, "the offset at which the follower continues")
+	assert.Equal(t, must(f.Next(testContext(t)))(t).Offset, 3, "the offset at which the follower continues")
 	appendAndFollow(t, l, f, 4, 6)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // Without a listen address, the process with an embedded broker has no open TCP port. With one, it has one.
@@ -16,9 +16,9 @@ func TestListensOnlyIfToldTo(t *testing.T) {
 		l := must(Open(testContext(t), Options{DataDir: t.TempDir(), Listen: address}))(t)
 		noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
-		arrowtest.Equal(t, listening(t)-before, want, "open ports after listening on %q", address)
+		assert.Equal(t, listening(t)-before, want, "open ports after listening on %q", address)
 		noError(t, l.Close())
-		arrowtest.Equal(t, listening(t)-before, 0, "open ports after Close, which had listened on %q", address)
+		assert.Equal(t, listening(t)-before, 0, "open ports after Close, which had listened on %q", address)
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/option"
 )
@@ -111,7 +111,7 @@ func refused(t *testing.T, brokers []string, s Security, check string) *AccessEr
 	if took := time.Since(start); took > 15*time.Second { // the retries take four on an idle machine
 		t.Errorf("the refusal took %v", took)
 	}
-	arrowtest.True(t, !strings.Contains(err.Error(), password), "the password is in %q", err)
+	assert.True(t, !strings.Contains(err.Error(), password), "the password is in %q", err)
 	denied, ok := errors.AsType[*AccessError](err)
 	if !ok || !strings.HasPrefix(denied.Check, check) {
 		t.Fatalf("error %v, expected %q", err, check)
@@ -307,13 +307,13 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	arrowtest.MustFail(l.Append(ctx, "hidden", 0, numbered(1, 10)))(t, new(*AccessError), kafka.TopicAuthorizationFailed)
+	assert.MustFail(l.Append(ctx, "hidden", 0, numbered(1, 10)))(t, new(*AccessError), kafka.TopicAuthorizationFailed)
 }
 
 // Open rejects invalid settings before it connects.
 func TestOpenChecksSecurity(t *testing.T) {
 	_, err := Open(testContext(t), Options{Brokers: []string{"127.0.0.1:1"}, Security: Security{SASL: secure.SASL{Mechanism: "GSSAPI"}}})
-	arrowtest.Fails(t, err, new(option.Problem))
+	assert.Fails(t, err, new(option.Problem))
 }
 
 // Nothing reveals the password: neither the options, nor the identity and dialer made from them, nor unexported fields,
@@ -358,7 +358,7 @@ func TestSecretIsNeverShown(t *testing.T) {
 				t.Errorf("%s: %q appears in …%s", mechanism, form, shown.String()[max(0, at-200):at+len(form)])
 			}
 		}
-		arrowtest.True(t, strings.Contains(shown.String(), "(secret)"), "nothing was printed")
+		assert.True(t, strings.Contains(shown.String(), "(secret)"), "nothing was printed")
 	}
 }
 
@@ -434,7 +434,7 @@ func TestTokens(t *testing.T) {
 		l := openSecured(t, brokers, Security{SASL: from(t, time.Unix(4_000_000_000, 0))})
 		must(l.Topics(testContext(t), ""))(t)
 		denied := refused(t, brokers, Security{SASL: from(t, time.Unix(1_000_000_000, 0))}, "security.sasl")
-		arrowtest.Equal(t, denied.Check, "security.sasl: the brokers refuse the user in the token by mechanism OAUTHBEARER", "what to check")
-		arrowtest.Fails(t, denied, "invalid_token")
+		assert.Equal(t, denied.Check, "security.sasl: the brokers refuse the user in the token by mechanism OAUTHBEARER", "what to check")
+		assert.Fails(t, denied, "invalid_token")
 	}
 }

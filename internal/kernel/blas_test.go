@@ -15,7 +15,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // sizes straddle the blocks of gonum and the lanes of the vector functions.
@@ -25,7 +25,7 @@ var sizes = []int{1, 7, 63, 64, 65, 130}
 func backends(t testing.TB) []*BLAS {
 	t.Helper()
 	all := []*BLAS{Gonum()}
-	best := arrowtest.Must(Open(os.Getenv("STAGEWISE_TEST_BLAS")))(t)
+	best := assert.Must(Open(os.Getenv("STAGEWISE_TEST_BLAS")))(t)
 	if !best.fast {
 		t.Logf("only gonum is tested: %s", best.Hint())
 		return all
@@ -139,7 +139,7 @@ func TestEmptyProducts(t *testing.T) {
 				b.Mul(mul, NewDense(n, p), NewDense(p, k), add)
 				b.Gram(gram, NewDense(n, p), add)
 				b.MulAdd(narrow, NewDense(n, p), NewWeights(NewDense(p, k)))
-				arrowtest.Equal(t, narrow.Data, fill(n, k, 5).Data, "%s %v: MulAdd", b.Name(), shape)
+				assert.Equal(t, narrow.Data, fill(n, k, 5).Data, "%s %v: MulAdd", b.Name(), shape)
 				var c Cross
 				c.Begin(p, k)
 				c.Add(b, NewDense(n, p), NewDense(n, k), make([]float32, n))
@@ -194,7 +194,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 		"sparse negative": func() { MulAddSparse(NewDense(1, 2), columnOf(-1), NewDense(3, 2)) },
 		"sparse cross":    func() { AddCrossSparse(make([]float64, 8), columnOf(4), NewDense(1, 2), []float32{1}) },
 	} {
-		withEachAcceleration(t, func(t *testing.T) { arrowtest.Equal(t, panics(f), true, "%s: it panics", name) })
+		withEachAcceleration(t, func(t *testing.T) { assert.Equal(t, panics(f), true, "%s: it panics", name) })
 	}
 }
 
@@ -322,14 +322,14 @@ func TestUseForSolves(t *testing.T) {
 				}
 				near := func(what string, got, want mat.Matrix) {
 					t.Helper()
-					arrowtest.True(t, mat.EqualApprox(got, want, 1e-8), "%s differs", what)
+					assert.True(t, mat.EqualApprox(got, want, 1e-8), "%s differs", what)
 				}
 				var cholesky mat.Cholesky
 				if !cholesky.Factorize(&s) {
 					t.Fatal("not positive definite")
 				}
 				var w, back mat.Dense
-				arrowtest.NoError(t, cholesky.SolveTo(&w, y))
+				assert.NoError(t, cholesky.SolveTo(&w, y))
 				back.Mul(&s, &w)
 				near("Cholesky", &back, y)
 
@@ -347,10 +347,10 @@ func TestUseForSolves(t *testing.T) {
 				qr.Factorize(x)
 				var fit, normalEquations, xy mat.Dense
 				target := normal(2*p, 3)
-				arrowtest.NoError(t, qr.SolveTo(&fit, false, target))
+				assert.NoError(t, qr.SolveTo(&fit, false, target))
 				xy.Mul(x.T(), target)
 				xy.Scale(1/float64(2*p), &xy)
-				arrowtest.NoError(t, cholesky.SolveTo(&normalEquations, &xy))
+				assert.NoError(t, cholesky.SolveTo(&normalEquations, &xy))
 				near("QR", &fit, &normalEquations)
 
 				vector := mat.NewVecDense(p, nil)
@@ -390,7 +390,7 @@ func TestCholesky(t *testing.T) {
 					t.Fatal("not positive definite for gonum")
 				}
 				var inverse mat.SymDense
-				arrowtest.NoError(t, oracle.InverseTo(&inverse))
+				assert.NoError(t, oracle.InverseTo(&inverse))
 				var first []float64
 				for _, cores := range []int{1, 3} {
 					runtime.GOMAXPROCS(cores)
@@ -406,7 +406,7 @@ func TestCholesky(t *testing.T) {
 						r, y := rand.New(rand.NewPCG(uint64(k), 2)), mat.NewDense(n, k, nil)
 						y.Apply(func(int, int, float64) float64 { return r.NormFloat64() }, y)
 						var want mat.Dense
-						arrowtest.NoError(t, oracle.SolveTo(&want, y))
+						assert.NoError(t, oracle.SolveTo(&want, y))
 						c.Solve(y.RawMatrix().Data, k)
 						bits = append(bits, y.RawMatrix().Data...)
 						if y.Sub(y, &want); mat.Max(y) > 1e-8*mat.Norm(&want, math.Inf(1)) || mat.Min(y) < -1e-8*mat.Norm(&want, math.Inf(1)) {
@@ -415,7 +415,7 @@ func TestCholesky(t *testing.T) {
 					}
 					trace := c.InverseTrace()
 					want := mat.Trace(&inverse)
-					arrowtest.Near(t, trace, want, 1e-8*want, "the trace of the inverse")
+					assert.Near(t, trace, want, 1e-8*want, "the trace of the inverse")
 					same := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) } // of NaN too
 					if bits = append(bits, trace); first == nil {
 						first = bits

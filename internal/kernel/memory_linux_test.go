@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // guarded returns a copy of values that ends at memory that can't be accessed.
@@ -16,9 +16,9 @@ func guarded[T any](t *testing.T, values []T) []T {
 	bytes, page := len(values)*int(unsafe.Sizeof(zero)), syscall.Getpagesize()
 	size := (bytes + page - 1) / page * page
 	memory, err := syscall.Mmap(-1, 0, size+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	t.Cleanup(func() { syscall.Munmap(memory) })
-	arrowtest.NoError(t, syscall.Mprotect(memory[size:], syscall.PROT_NONE))
+	assert.NoError(t, syscall.Mprotect(memory[size:], syscall.PROT_NONE))
 	if bytes == 0 {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // sparseOf returns a random sparse matrix, and its dense form.
@@ -62,7 +62,7 @@ func testSparseProducts(t *testing.T) {
 			var want mat.Dense
 			want.Mul(full, matrixOf(w))
 			want.Add(&want, matrixOf(before))
-			arrowtest.True(t, mat.EqualApprox(matrixOf(scores), &want, 1e-4), "k = %d, ones %v: the scores differ", k, ones)
+			assert.True(t, mat.EqualApprox(matrixOf(scores), &want, 1e-4), "k = %d, ones %v: the scores differ", k, ones)
 
 			weights := make([]float32, x.Rows)
 			diagonal := mat.NewDiagDense(x.Rows, nil)
@@ -91,7 +91,7 @@ func testSparseProducts(t *testing.T) {
 			gram.Product(full.T(), diagonal, full)
 			rest := mat.NewSymDense(x.Width(), nil)
 			for i := range squares {
-				arrowtest.Near(t, squares[i], gram.At(i, i), 1e-6, "the square of column %d", i)
+				assert.Near(t, squares[i], gram.At(i, i), 1e-6, "the square of column %d", i)
 				for j := range i + 1 {
 					rest.SetSym(i, j, -gram.At(i, j))
 				}

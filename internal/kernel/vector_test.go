@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 func isNaN(v float32) bool { return v != v }
@@ -74,7 +74,7 @@ func TestElementwiseAccuracy(t *testing.T) {
 				for i, v := range x {
 					worst = max(worst, math.Abs(float64(y[i])-f.oracle(float64(v))))
 				}
-				arrowtest.True(t, worst <= f.bound, "%s up to %v is off by %v, more than %v", f.name, limit, worst, f.bound)
+				assert.True(t, worst <= f.bound, "%s up to %v is off by %v, more than %v", f.name, limit, worst, f.bound)
 			}
 		}
 	})
@@ -132,9 +132,9 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 		x := Dense{Rows: 4, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, -inf, -inf, -inf, 0, -inf, 0}}
 		first := []int32{7, 7, 7, 7}
 		SoftmaxRows(x, nil, first)
-		arrowtest.Equal(t, first, make([]int32, 4), "the columns of the maxima, 0 for rows that become NaN, and the first of equal ones")
+		assert.Equal(t, first, make([]int32, 4), "the columns of the maxima, 0 for rows that become NaN, and the first of equal ones")
 		for i, v := range x.Data[:9] {
-			arrowtest.True(t, isNaN(v), "softmax %d is %v, want NaN", i, v)
+			assert.True(t, isNaN(v), "softmax %d is %v, want NaN", i, v)
 		}
 		if x.Data[9] != 0.5 || x.Data[10] > 1e-37 {
 			t.Errorf("softmax of a row with −Inf is %v", x.Row(3))
@@ -211,7 +211,7 @@ func TestCosinePolynomial(t *testing.T) {
 			}
 			b.SetVec(i, math.Sqrt(w)*b.AtVec(i))
 		}
-		arrowtest.NoError(t, found.SolveVec(a, b))
+		assert.NoError(t, found.SolveVec(a, b))
 		var errors mat.VecDense
 		errors.MulVec(powers, &found)
 		errors.SubVec(&errors, target)
@@ -223,10 +223,10 @@ func TestCosinePolynomial(t *testing.T) {
 		}
 		floats.Scale(points/floats.Sum(weights), weights)
 	}
-	arrowtest.True(t, worst <= 3e-10, "the largest error is %v", worst)
+	assert.True(t, worst <= 3e-10, "the largest error is %v", worst)
 	for j := range terms {
 		want := found.AtVec(j)
-		arrowtest.Near(t, float64(cosine(1)[4+j]), want, 1e-6*math.Abs(want), "the coefficient of u^%d", j+1)
+		assert.Near(t, float64(cosine(1)[4+j]), want, 1e-6*math.Abs(want), "the coefficient of u^%d", j+1)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestVectorKernelsDoNotAllocate(t *testing.T) {
 		addTo(sum, x.Data)
 		AddLower(sums, x)
 	})
-	arrowtest.Equal(t, allocations, 0, "allocations")
+	assert.Equal(t, allocations, 0, "allocations")
 }
 
 func TestDense(t *testing.T) {
@@ -264,7 +264,7 @@ func TestDense(t *testing.T) {
 		t.Errorf("%d values, capacity for %d in a row", len(d.Data), cap(d.Row(0)))
 	}
 	d.Reshape(0, 5)
-	arrowtest.Equal(t, len(d.Data), 0, "values")
+	assert.Equal(t, len(d.Data), 0, "values")
 }
 
 // someRows draws some of n rows, ascending.
@@ -322,7 +322,7 @@ func TestAddParts(t *testing.T) {
 						}
 					}
 				}
-				arrowtest.True(t, slices.Equal(got, want), "%d columns of %d values: the sums differ", columns, width)
+				assert.True(t, slices.Equal(got, want), "%d columns of %d values: the sums differ", columns, width)
 			}
 		}
 	})
@@ -344,7 +344,7 @@ func TestAddPartsChecks(t *testing.T) {
 		} {
 			p, rows := Parts{Stride: 16, Columns: []int32{3, 5}, Of: make([]uint8, 512), Count: 3}, []int32{0, 1, 2, 7, 8}
 			change(&p, rows)
-			arrowtest.Equal(t, panics(func() { AddParts(make([]float64, 24), p, make([]uint8, 9*16), make([]float64, 9*4), 4, rows) }), name != "",
+			assert.Equal(t, panics(func() { AddParts(make([]float64, 24), p, make([]uint8, 9*16), make([]float64, 9*4), 4, rows) }), name != "",
 				"%q panics", name)
 		}
 	})
@@ -615,6 +615,6 @@ func TestSimplexOfWhatIsNotFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	x := Dense{Rows: 3, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, 2, -inf, 0}}
 	SimplexRows(x, nil)
-	arrowtest.True(t, isNaN(x.Data[1]) && isNaN(x.Data[3]), "a row with a NaN or infinity is not NaN: %v", x.Data)
-	arrowtest.Equal(t, x.Row(2), []float32{1, 0, 0}, "row with −Inf")
+	assert.True(t, isNaN(x.Data[1]) && isNaN(x.Data[3]), "a row with a NaN or infinity is not NaN: %v", x.Data)
+	assert.Equal(t, x.Row(2), []float32{1, 0, 0}, "row with −Inf")
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/oracle"
 )
@@ -93,12 +93,12 @@ func TestConvertThereAndBack(t *testing.T) {
 	Convert(score, identity(), softmax(), s)
 	kernel.SoftmaxRows(score, nil, nil)
 	for i, p := range score.Data {
-		arrowtest.Near(t, float64(p), float64(want.Data[i]), 2e-3, "probability %d", i)
+		assert.Near(t, float64(p), float64(want.Data[i]), 2e-3, "probability %d", i)
 	}
 	certain := kernel.Dense{Rows: 1, Cols: 3, Data: []float32{1, 0, 0}}
 	Convert(certain, calibrated(), softmax(), s)
 	for c, want := range []float64{0, math.Log(1e-3), math.Log(1e-3)} {
-		arrowtest.Near(t, float64(certain.Data[c]), want, 1e-6, "the score of a certain prediction")
+		assert.Near(t, float64(certain.Data[c]), want, 1e-6, "the score of a certain prediction")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestProbabilities(t *testing.T) {
 				}
 			}
 			for c, p := range got.Row(i) {
-				arrowtest.Near(t, float64(p), want[c], 1e-6, "%s", l.Name)
+				assert.Near(t, float64(p), want[c], 1e-6, "%s", l.Name)
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
 				}
 				continue
 			}
-			arrowtest.Near(t, float64(loss[i]), naive(l, row, class), 1e-5, "the loss")
+			assert.Near(t, float64(loss[i]), naive(l, row, class), 1e-5, "the loss")
 			if want := Largest(score.Row(i)); predicted[i] != want || slices.Max(row) != row[want] {
 				t.Errorf("%s: row %d predicts %d", l.Name, i, predicted[i])
 			}
@@ -186,7 +186,7 @@ func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
 				row[c] -= 2 * h
 				down := naive(l, row, class)
 				row[c] += h
-				arrowtest.Near(t, residual, -(up-down)/(2*h), 1e-6, "the residual")
+				assert.Near(t, residual, -(up-down)/(2*h), 1e-6, "the residual")
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func TestUnknownClassesLoseTheSmallestProbability(t *testing.T) {
 		loss, want, predicted := make([]float32, 3), make([]float32, 3), make([]int32, 3)
 		l.MeasurePredictions(prediction, Truth{Classes: []int32{Unknown, 1, -1}}, loss, predicted)
 		l.MeasurePredictions(with, Truth{Classes: []int32{2, 1, -1}}, want, predicted)
-		arrowtest.Near(t, float64(loss[0]), float64(want[0]), 1e-6, "%s", l.Name)
+		assert.Near(t, float64(loss[0]), float64(want[0]), 1e-6, "%s", l.Name)
 		if loss[0] < 0.9 || loss[2] != 0 {
 			t.Errorf("%s: losses of an unknown class, a class and no label are %v", l.Name, loss)
 		}
@@ -264,7 +264,7 @@ func TestMeasurePredictions(t *testing.T) {
 				t.Errorf("%s: other classes, or other predictions", l.Name)
 			}
 			for i := range losses {
-				arrowtest.Near(t, float64(measured[i]), float64(losses[i]), 1e-5, "%s: loss of row %d", l.Name, i)
+				assert.Near(t, float64(measured[i]), float64(losses[i]), 1e-5, "%s: loss of row %d", l.Name, i)
 			}
 		}
 	}

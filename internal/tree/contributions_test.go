@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // without returns the mean score of a tree over rows of which only the columns in a set are known, as the covers say.
@@ -95,7 +95,7 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 			for j := range places {
 				places[j] = j * 2 / 3 // some share a place
 			}
-			contributions := arrowtest.Must(NewContributions(f, places, weights, c.outputs))(t)
+			contributions := assert.Must(NewContributions(f, places, weights, c.outputs))(t)
 			const n = 12
 			codes, width := s.codes[:n*c.columns], (places[c.columns-1]+1)*c.outputs
 			for i := range codes[:c.columns] {
@@ -149,7 +149,7 @@ func TestContributionsAreThoseOfShap(t *testing.T) {
 		Base   []float64
 		Values [][][]float64
 	}
-	arrowtest.NoError(t, json.Unmarshal(arrowtest.Must(os.ReadFile("testdata/shap.json"))(t), &want))
+	assert.NoError(t, json.Unmarshal(assert.Must(os.ReadFile("testdata/shap.json"))(t), &want))
 	columns, k := len(want.Rows[0]), len(want.Base)
 	f, weights := Forest{Leaves: 32}, []float32(nil)
 	for j := range columns {
@@ -171,8 +171,8 @@ func TestContributionsAreThoseOfShap(t *testing.T) {
 		copy(of, slices.Concat(tree.Weights...))
 		weights = append(weights, of...)
 	}
-	arrowtest.NoError(t, f.Check(columns))
-	contributions := arrowtest.Must(NewContributions(f, places, weights, k))(t)
+	assert.NoError(t, f.Check(columns))
+	contributions := assert.Must(NewContributions(f, places, weights, k))(t)
 	for out, base := range want.Base {
 		if got := contributions.Base()[out]; math.Abs(got-base) > 1e-6 {
 			t.Errorf("output %d: base %g, want %g", out, got, base)
@@ -213,7 +213,7 @@ func BenchmarkContributions(b *testing.B) {
 				for i := range weights { // of two outputs they are opposite, as a softmax has them
 					weights[i] = float32((i/2%7 + 1) * (1 - 2*(i%2)))
 				}
-				c := arrowtest.Must(NewContributions(f, places, weights, outputs))(b)
+				c := assert.Must(NewContributions(f, places, weights, outputs))(b)
 				all = append(all, c)
 			}
 			results := make([]float64, n*28*outputs)

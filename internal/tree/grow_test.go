@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
@@ -178,7 +178,7 @@ func TestGrowAsDefined(t *testing.T) {
 		}
 		for workers := range 4 {
 			got := Grow(s.dense(), s.columns, o, c.shape, 11, 3, workers)
-			arrowtest.NoError(t, got.Check(c.columns))
+			assert.NoError(t, got.Check(c.columns))
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, %d workers: %+v, want %+v", c, workers, got, want)
 			}
@@ -212,7 +212,7 @@ func TestForestDigest(t *testing.T) {
 	f := Grow(s.dense(), s.columns, ordersOf(8, s, 2), Shape{16, 32, 5, 0.5, 1}, 1, 2, 2)
 	h := sha256.New()
 	for _, array := range []any{f.Orders.Columns, f.Orders.Ranks, f.Sizes, f.Compared, f.Cuts, f.Lefts} {
-		arrowtest.NoError(t, binary.Write(h, binary.LittleEndian, array))
+		assert.NoError(t, binary.Write(h, binary.LittleEndian, array))
 	}
 	const want = "a4b4024a40fac833"
 	if got := hex.EncodeToString(h.Sum(nil))[:16]; got != want {
@@ -505,7 +505,7 @@ func TestEncode(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, edges := range [][]float32{nil, {0}, {-inf, -1, 0, 1e-40, 2, inf}, WordEdges(MaxWords), edgesOf(r, 250), edgesOf(r, 3)} {
 		e, err := NewEncoder([][]float32{edges, {5}})
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		values := []float32{float32(math.NaN()), -float32(math.NaN()), 0, float32(math.Copysign(0, -1)), inf, -inf}
 		values = append(values, math.MaxFloat32, -math.MaxFloat32, 1e-45, -1e-45)
 		for _, edge := range edges {
@@ -552,7 +552,7 @@ func TestBinsOfASample(t *testing.T) {
 			}
 			edges := EdgesOf(slices.Sorted(slices.Values(values)))
 			e, err := NewEncoder([][]float32{edges})
-			arrowtest.NoError(t, err)
+			assert.NoError(t, err)
 			codes := make([]uint8, n)
 			for i, x := range values {
 				codes[i] = e.Code(0, x)

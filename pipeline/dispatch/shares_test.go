@@ -3,7 +3,7 @@ package dispatch
 import (
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -25,6 +25,6 @@ func TestSharesFollowTheWork(t *testing.T) {
 		{10, wide, true, 8},
 	} {
 		plan := &schemas.Plan{Foreign: c.foreign, Sources: []schemas.SourceSeal{{Rows: c.rows}}, Stages: []schemas.Stage{{Features: c.features}}}
-		arrowtest.Equal(t, sharesOf(plan), c.want, "shares of %d rows, %+v, foreign %v", c.rows, c.features, c.foreign)
+		assert.Equal(t, sharesOf(plan), c.want, "shares of %d rows, %+v, foreign %v", c.rows, c.features, c.foreign)
 	}
 }

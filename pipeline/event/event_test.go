@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // counter counts events without any care for concurrency.
@@ -29,7 +29,7 @@ func TestSerialised(t *testing.T) {
 		})
 	}
 	recording.Wait()
-	arrowtest.Equal(t, c, goroutines*each, "events")
+	assert.Equal(t, c, goroutines*each, "events")
 }
 
 // stringer fails the test when somebody asks for its text.
@@ -86,5 +86,5 @@ func TestGathered(t *testing.T) {
 	g.Finish()
 	want := []string{"1 of a[0]@0", "1 of a[1]@1", "event.Behind", "49 of a[0]@98", "49 of a[1]@99", "event.Behind", "1 of b[0]@7", "2 of a[0]@201",
 		"1 of a[0]@202"}
-	arrowtest.Equal(t, got, want, "events")
+	assert.Equal(t, got, want, "events")
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -35,7 +35,7 @@ func TestDue(t *testing.T) {
 		if got := (due{v.Stage, v.Number, seal}); got != want[i] || v.Parent != c.Head() {
 			t.Errorf("after %d records: %+v is due, expected %+v", i, got, want[i])
 		}
-		arrowtest.Equal(t, c.Began(), i > 1, "after %d records: began", i)
+		assert.Equal(t, c.Began(), i > 1, "after %d records: began", i)
 		if v.Stage < len(plan.Stages) {
 			if visits := c.Visits(v.Stage); visits[len(visits)-1] != v || len(visits) != v.Number+1 {
 				t.Errorf("after %d records: visits %+v, due is %+v", i, visits, v)
@@ -76,12 +76,12 @@ func TestChainDependsOnNoOrder(t *testing.T) {
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
 		for _, m := range all {
-			arrowtest.Must(c.Add(m))(t)
+			assert.Must(c.Add(m))(t)
 		}
 		if c.Head() != records[len(records)-1].Digest() || c.SurveyDigest() != records[0].Digest() {
 			t.Fatalf("seed %d: the chain ends at %s, of %d records", seed, c.Head().Short(), len(c.digests))
 		}
-		arrowtest.Equal(t, len(c.early), 0, "seed %d: records that wait for a parent that is accepted", seed)
+		assert.Equal(t, len(c.early), 0, "seed %d: records that wait for a parent that is accepted", seed)
 	}
 }
 
@@ -121,8 +121,8 @@ func TestChainSkips(t *testing.T) {
 	}
 	refuse(damage(first))
 	refuse(messages(t, 0, secondSurvey)[0])
-	arrowtest.True(t, add(t, c, first) && c.Head() == first.Digest(), "the weights are not accepted")
-	arrowtest.Equal(t, arrowtest.Must(c.Add(wire.Message{Headers: []wire.Header{{Key: "kind", Value: "manifest"}, {Key: "run", Value: c.Run}}}))(t), false,
+	assert.True(t, add(t, c, first) && c.Head() == first.Digest(), "the weights are not accepted")
+	assert.Equal(t, assert.Must(c.Add(wire.Message{Headers: []wire.Header{{Key: "kind", Value: "manifest"}, {Key: "run", Value: c.Run}}}))(t), false,
 		"a manifest is accepted")
 }
 
@@ -132,9 +132,9 @@ func TestSurveyOfAnotherPlan(t *testing.T) {
 	plan.Prepare.PCA = 2
 	c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
 	for _, m := range messages(t, 0, newTestRun(plan).survey()) {
-		arrowtest.MustFail(c.Add(m))(t, new(*wire.ShapeError))
+		assert.MustFail(c.Add(m))(t, new(*wire.ShapeError))
 	}
-	arrowtest.True(t, c.Survey == nil && c.Prepared == nil && c.Head() == c.Root, "it is accepted")
+	assert.True(t, c.Survey == nil && c.Prepared == nil && c.Head() == c.Root, "it is accepted")
 }
 
 // Read folds the topic from the offset in the plan, and returns the end offset.
@@ -142,7 +142,7 @@ func TestChainRead(t *testing.T) {
 	client, plan := newTestClient(), testPlan(1)
 	records := newTestRun(plan).all()
 	for _, r := range append([]*wire.Record[float32]{newTestRun(testPlan(2)).survey()}, records...) {
-		arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
+		assert.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 	}
 	for since, accepted := range map[int64]bool{0: true, 1: true, 2: false, 100: true} {
 		plan.Since.Weights = since // no part of the plan's digest
@@ -151,7 +151,7 @@ func TestChainRead(t *testing.T) {
 		if err != nil || next != int64(len(records)+1) {
 			t.Fatalf("since %d: next is %d, %v", since, next, err)
 		}
-		arrowtest.Equal(t, c.Head() == records[len(records)-1].
+		assert.Equal(t, c.Head() == records[len(records)-1].
 			Digest(), accepted, "since %d: all records are accepted", since)
 	}
 }
@@ -182,7 +182,7 @@ func TestDiffers(t *testing.T) {
 	} {
 		client.Log = memoryLog{}
 		for _, record := range step.topic {
-			arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, record))(t)
+			assert.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, record))(t)
 		}
 		want := c.Root
 		if step.head != nil {
@@ -218,7 +218,7 @@ func TestExpiredWeights(t *testing.T) {
 	records := newTestRun(plan).all()
 	c := NewChain(plan, client.Memory, event.Ignore{})
 	for _, r := range records {
-		arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
+		assert.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		add(t, c, r)
 	}
 	head := c.Head()
@@ -238,7 +238,7 @@ func TestExpiredWeights(t *testing.T) {
 		for read := range len(records) + 1 { // the others may have arrived unread, including the last expired one
 			c := NewChain(plan, client.Memory, event.Ignore{})
 			for i, m := range client.Log.(expiring).memoryLog[client.Topics.Weights][:read] {
-				arrowtest.Must(c.Follow(Message{Message: m, Offset: int64(i)}))(t)
+				assert.Must(c.Follow(Message{Message: m, Offset: int64(i)}))(t)
 			}
 			_, err := c.RenewUnread(t.Context(), client)
 			if expired := errors.As(err, new(*ExpiredError)); expired != (first > read) || !expired && (err != nil || c.Head() != head) {
@@ -249,7 +249,7 @@ func TestExpiredWeights(t *testing.T) {
 	}
 	plan.Since.Weights = int64(len(records)) // only earlier runs have expired
 	client.Log = expiring{client.Log.(memoryLog), int64(len(records))}
-	arrowtest.Must(NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client))(t)
+	assert.Must(NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client))(t)
 }
 
 // The weights of a run that exceeds the topic's retention are written again in time, each once, so that a process that
@@ -262,18 +262,18 @@ func TestPreserve(t *testing.T) {
 	c := NewChain(plan, client.Memory, event.Ignore{})
 	write := func(r *wire.Record[float32]) {
 		t.Helper()
-		arrowtest.Must(WriteRecord(t.Context(), client, topic, 0, r))(t)
+		assert.Must(WriteRecord(t.Context(), client, topic, 0, r))(t)
 	}
 	write(newTestRun(testPlan(2)).survey()) // of another run
 	for i, r := range records {
 		write(r)
 		for _, m := range messages(t, client.Chunk, r) {
-			arrowtest.Must(c.Add(m))(t)
+			assert.Must(c.Add(m))(t)
 		}
 		log := client.Log.(memoryLog)
 		before := int64(len(log[topic]))
 		client.Log = expiring{memoryLog: log}
-		arrowtest.NoError(t, client.Preserve(t.Context(), c, time.Hour))
+		assert.NoError(t, client.Preserve(t.Context(), c, time.Hour))
 		written := map[string]int{}
 		for _, m := range log[topic][before:] {
 			if written[m.Key]++; m.Run() != c.Run || written[m.Key] > 1 {
@@ -326,10 +326,10 @@ func TestForget(t *testing.T) {
 			t.Errorf("weights %d, final %v, of a learnt link %v, are %v", i, w.Final != nil, learnt, w.Tensors)
 		}
 	}
-	arrowtest.True(t, forgotten != 0, "nothing is forgotten")
-	arrowtest.Equal(t, len(c.Records(nil)), len(whole.Records(nil)), "records of the version")
+	assert.True(t, forgotten != 0, "nothing is forgotten")
+	assert.Equal(t, len(c.Records(nil)), len(whole.Records(nil)), "records of the version")
 	for i, r := range c.Records(nil) {
-		arrowtest.Equal(t, r.Digest(), whole.Records(nil)[i].Digest(), "record %d of the version", i)
+		assert.Equal(t, r.Digest(), whole.Records(nil)[i].Digest(), "record %d of the version", i)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestChanges(t *testing.T) {
 		return r.next(wire.RecordOf[float32](&w))
 	}
 	add(t, c, r.survey())
-	stage := arrowtest.Must(c.Stage(0))(t)
+	stage := assert.Must(c.Stage(0))(t)
 	since := c.Head()
 	for i, step := range []struct {
 		record  *wire.Record[float32]
@@ -387,17 +387,17 @@ func TestChanges(t *testing.T) {
 // documents returns the messages of a document.
 func documents(t *testing.T, messages func() ([]wire.Message, error)) []wire.Message {
 	t.Helper()
-	list := arrowtest.Must(messages())(t)
+	list := assert.Must(messages())(t)
 	return list
 }
 
 // finished puts a run and its version on the topics, and returns the manifest.
 func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *schemas.Manifest {
 	t.Helper()
-	arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, documents(t, plan.Messages)...))(t)
+	assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, documents(t, plan.Messages)...))(t)
 	c := NewChain(plan, client.Memory, event.Ignore{})
 	for _, r := range newTestRun(plan).all() {
-		arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
+		assert.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		add(t, c, r)
 	}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: version, Run: c.Run, Plan: plan, Labels: []string{"a", "b"},
@@ -406,41 +406,41 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 		_, digest := c.Final(stage)
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Digest: digest})
 	}
-	m := arrowtest.Must(c.Model(manifest))(t)
+	m := assert.Must(c.Model(manifest))(t)
 	manifest.WeightsDigest = m.Digest()
-	place := arrowtest.Must(client.PublishVersion(t.Context(), manifest, c.Records(nil), nil))(t)
+	place := assert.Must(client.PublishVersion(t.Context(), manifest, c.Records(nil), nil))(t)
 	end := &schemas.End{Run: c.Run, State: schemas.Done, Version: place}
-	arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, end.Message()))(t)
+	assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, end.Message()))(t)
 	return manifest
 }
 
 // A version is found by number, by run, and as the latest, and read as a model whose digest is the manifest's.
 func TestVersions(t *testing.T) {
 	client := newTestClient()
-	arrowtest.MustFail(client.Model(t.Context(), Latest))(t, new(*NoVersionError), "latest")
+	assert.MustFail(client.Model(t.Context(), Latest))(t, new(*NoVersionError), "latest")
 	first, second := finished(t, client, testPlan(1), 1), finished(t, client, testPlan(2), 2)
 	ctx, topics := t.Context(), client.Topics
 	damaged := documents(t, first.Messages)[0]
 	damaged.Value = []byte("{")
 	// written again, damaged, a tombstone
 	for _, m := range append(documents(t, first.Messages), damaged, wire.Message{Key: "tombstone", Headers: damaged.Headers}) {
-		arrowtest.Must(client.Log.Append(ctx, topics.Versions, 0, m))(t)
+		assert.Must(client.Log.Append(ctx, topics.Versions, 0, m))(t)
 	}
 	for want, manifest := range map[string]*schemas.Manifest{Latest: second, "1": first, "2": second, first.Run: first} {
 		m, err := client.Model(ctx, want)
 		if err != nil {
 			t.Fatalf("version %s: %v", want, err)
 		}
-		arrowtest.Equal(t, m.Manifest.Run, manifest.Run, "the run of version %s", want)
-		arrowtest.Equal(t, m.Digest(), manifest.WeightsDigest, "the digest of version %s", want)
+		assert.Equal(t, m.Manifest.Run, manifest.Run, "the run of version %s", want)
+		assert.Equal(t, m.Digest(), manifest.WeightsDigest, "the digest of version %s", want)
 	}
 	// The second writing of manifest 1 remains after compaction, behind manifest 2.
 	log := client.Log.(memoryLog)
 	key := documents(t, first.Messages)[0].Key
 	at := slices.IndexFunc(log[topics.Versions], func(m wire.Message) bool { return m.Key == key })
 	log[topics.Versions][at] = wire.Message{Key: "gone"}
-	arrowtest.Equal(t, arrowtest.Must(client.Version(ctx, Latest))(t).Run, second.Run, "the run of the latest version after compaction")
-	arrowtest.Equal(t, arrowtest.Must(client.Model(ctx, "1"))(t).Digest(), first.WeightsDigest, "the digest of version 1 after compaction")
+	assert.Equal(t, assert.Must(client.Version(ctx, Latest))(t).Run, second.Run, "the run of the latest version after compaction")
+	assert.Equal(t, assert.Must(client.Model(ctx, "1"))(t).Digest(), first.WeightsDigest, "the digest of version 1 after compaction")
 	missing := (*NoVersionError)(nil)
 	if _, err := client.Version(ctx, "3"); !errors.As(err, &missing) || missing.Have != 2 {
 		t.Errorf("version 3: %v", err)
@@ -448,8 +448,8 @@ func TestVersions(t *testing.T) {
 	// A solver that did not know that its run was cancelled may have made a version with a number that another run has: the
 	// first counts.
 	late := &schemas.End{Run: "late", State: schemas.Done, Version: &schemas.Place{Run: "late", Version: 2}}
-	arrowtest.Must(client.Log.Append(ctx, topics.Plans, 0, late.Message()))(t)
-	arrowtest.Equal(t, arrowtest.Must(client.Version(ctx, Latest))(t).Run, second.Run, "the run of the latest version after a late end")
+	assert.Must(client.Log.Append(ctx, topics.Plans, 0, late.Message()))(t)
+	assert.Equal(t, assert.Must(client.Version(ctx, Latest))(t).Run, second.Run, "the run of the latest version after a late end")
 	if l, err := client.ReadLedger(ctx); err != nil || l.End("late").State != schemas.Cancelled || l.NextVersion() != 3 {
 		t.Errorf("the late run has end %+v, %v", l.End("late"), err)
 	}
@@ -468,9 +468,9 @@ func TestWithheldVersion(t *testing.T) {
 		_, err := client.Model(t.Context(), Latest)
 		return err
 	}
-	arrowtest.Fails(t, latest(), new(*NoVersionError), "none of the pipeline's 1 versions is offered")
+	assert.Fails(t, latest(), new(*NoVersionError), "none of the pipeline's 1 versions is offered")
 	for _, want := range []string{"1", manifest.Run} {
-		arrowtest.Equal(t, arrowtest.Must(client.Model(t.Context(), want))(t).Digest(), manifest.WeightsDigest,
+		assert.Equal(t, assert.Must(client.Model(t.Context(), want))(t).Digest(), manifest.WeightsDigest,
 			"the digest of version %s", want)
 	}
 	offered := func(want, pinned bool) {
@@ -525,13 +525,13 @@ func TestWarmStart(t *testing.T) {
 		}
 	}
 	add(t, c, newTestRun(plan).survey())
-	s := arrowtest.Must(c.Stage(1))(t)
+	s := assert.Must(c.Stage(1))(t)
 	if again, err := c.Stage(1); again != s || err != nil {
 		t.Error("the stage is drawn twice")
 	}
-	arrowtest.Equal(t, arrowtest.Must(c.Fitted(s, 1))(t).W.Data[0], 4, "stage 1 before its first weights")
+	assert.Equal(t, assert.Must(c.Fitted(s, 1))(t).W.Data[0], 4, "stage 1 before its first weights")
 	plan.Warm.Manifest = "other"
-	arrowtest.MustFail(NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client))(t, "names other")
+	assert.MustFail(NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client))(t, "names other")
 	if earlier, err := NewChain(testPlan(1), client.Memory, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
 		t.Errorf("no warm start: %v, %v", earlier, err)
 	}
@@ -540,7 +540,7 @@ func TestWarmStart(t *testing.T) {
 // Plans and manifests round-trip, with the run id. Invalid ones are reported as damaged.
 func TestPlansRoundTrip(t *testing.T) {
 	p, run, err := DecodePlan(documents(t, testPlan(1).Messages)[0])
-	arrowtest.True(t, err == nil && run == testPlan(1).Run() && p.Digest() == testPlan(1).Digest(), "%v of run %s, %v", p, run, err)
+	assert.True(t, err == nil && run == testPlan(1).Run() && p.Digest() == testPlan(1).Digest(), "%v of run %s, %v", p, run, err)
 	for name, change := range map[string]func(*schemas.Plan){
 		"no stages":           func(p *schemas.Plan) { p.Stages = nil },
 		"unknown kind":        func(p *schemas.Plan) { p.Stages[0].Features.Kind = "wavelet" },
@@ -560,7 +560,7 @@ func TestPlansRoundTrip(t *testing.T) {
 		}
 	}
 	manifest := schemas.Manifest{Run: "run"}
-	arrowtest.MustFail(DecodeManifest(documents(t, manifest.Messages)[0]))(t, wire.ErrDamaged)
+	assert.MustFail(DecodeManifest(documents(t, manifest.Messages)[0]))(t, wire.ErrDamaged)
 }
 
 // A message keeps key, value and headers on its way to the log and back.
@@ -611,14 +611,14 @@ func TestReadJoined(t *testing.T) {
 					rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
 					origin := schemas.Origin{Source: schemas.TopicSource("views"), Attempt: "1", Sequence: int64(i), Partitions: len(test.partitions)}
 					m, err := origin.TopicMessage([]schemas.TopicPosition{{Partition: p, Next: int64(i) + 1}}, rows, memory.DefaultAllocator)
-					arrowtest.NoError(t, err)
+					assert.NoError(t, err)
 					joined := &examples.Joined{Joins: []examples.JoinCursor{{Partition: min(test.partition, p),
 						Counts: examples.JoinCounts{Rows: 2 * c.matched, Outcomes: c.outcomes, Matched: c.matched}}}}
 					m.Headers = append(m.Headers, joined.Header())
 					log.partitions[p].write(m)
 				}
 			}
-			joined := arrowtest.Must(ReadJoined(t.Context(), &Client{Log: log, Topics: TopicsOf("test")}, test.spans))(t)
+			joined := assert.Must(ReadJoined(t.Context(), &Client{Log: log, Topics: TopicsOf("test")}, test.spans))(t)
 			if c, _ := joined.Counts(); c.Outcomes != test.outcomes || c.Alone() != test.alone {
 				t.Errorf("%+v, %d without a row; expected %d outcomes, %d without a row", c, c.Alone(), test.outcomes, test.alone)
 			}

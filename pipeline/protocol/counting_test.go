@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -109,7 +109,7 @@ func TestReplayPassesOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			replay := NewCounting(&test.plan).Replay(test.span)
 			for i, s := range test.steps {
-				arrowtest.Equal(t, replay.Accept(s.m), s.want, "message %d", i)
+				assert.Equal(t, replay.Accept(s.m), s.want, "message %d", i)
 			}
 			lost, err := replay.Complete()
 			if !maps.Equal(lost, test.lost) || (err != nil) != test.err {
@@ -118,7 +118,7 @@ func TestReplayPassesOver(t *testing.T) {
 		})
 	}
 	plan := schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 10, To: 16}}}
-	arrowtest.Equal(t, NewCounting(&plan).WithoutSpan(), 3+2, "messages in a partition without a span")
+	assert.Equal(t, NewCounting(&plan).WithoutSpan(), 3+2, "messages in a partition without a span")
 }
 
 // A run of a chain says how far each topic is counted, for the next one.
@@ -133,7 +133,7 @@ func TestReplayProgressOfTopics(t *testing.T) {
 		}})
 	}
 	want := []statistics.PartitionProgress{{Partition: 1, Source: "topic:t", Attempt: "1", Next: 12}, {Partition: 1, Source: "topic:u", Attempt: "1", Next: 12}}
-	arrowtest.Equal(t, replay.Progress(), want, "progress")
+	assert.Equal(t, replay.Progress(), want, "progress")
 }
 
 // However a source is cut by retention and repeated by clients, each of its messages counts once or is counted as lost.
@@ -167,7 +167,7 @@ func FuzzReplayCountsOnce(f *testing.F) {
 					}
 				}
 			}
-			lost := arrowtest.Must(replay.Complete())(t)
+			lost := assert.Must(replay.Complete())(t)
 			total.Add(lost)
 		}
 		if counted != there || total[coverage.Missing] != 0 || counted+total[coverage.Expired] != seal.Messages {

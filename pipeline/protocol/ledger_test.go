@@ -10,7 +10,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -32,7 +32,7 @@ func TestLedger(t *testing.T) {
 		damaged, planOf(first), seal.Message(), planOf(second), planOf(first), planOf(unsound), other.Message(), seal.Message(),
 		{Key: "plan/tombstone", Headers: damaged.Headers}, {Value: []byte("of no kind")},
 	} {
-		arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, m))(t)
+		assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, m))(t)
 	}
 	l, err := client.ReadLedger(t.Context())
 	if err != nil || l.Next != 10 {
@@ -41,7 +41,7 @@ func TestLedger(t *testing.T) {
 	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0: damaged") || !strings.Contains(told[1], "passes") {
 		t.Errorf("skipped: %q", told)
 	}
-	arrowtest.Equal(t, unfinished(l), []string{first.Run(), second.Run()}, "unfinished runs")
+	assert.Equal(t, unfinished(l), []string{first.Run(), second.Run()}, "unfinished runs")
 	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"r", "s"}) || len(l.Seals("s")) != 1 || len(l.Seals("r")) != 1 {
 		t.Errorf("sources %q with %d and %d seals", got, len(l.Seals("s")), len(l.Seals("r")))
 	}
@@ -52,9 +52,9 @@ func TestLedger(t *testing.T) {
 	if err := l.Add(Message{Message: end.Message(), Offset: 20}); err != nil || l.Next != 21 {
 		t.Errorf("next is %d, %v", l.Next, err)
 	}
-	arrowtest.True(t, len(unfinished(l)) == 1 && l.End(first.Run()) != nil, "the first run has not ended")
-	arrowtest.Equal(t, l.Plan(first.Run()).Since.Weights, 0, "where the first run begins")
-	arrowtest.Equal(t, l.Plan(second.Run()).Since.Weights, 9, "where the second run begins, as the first has ended")
+	assert.True(t, len(unfinished(l)) == 1 && l.End(first.Run()) != nil, "the first run has not ended")
+	assert.Equal(t, l.Plan(first.Run()).Since.Weights, 0, "where the first run begins")
+	assert.Equal(t, l.Plan(second.Run()).Since.Weights, 9, "where the second run begins, as the first has ended")
 	damaged.Key = "plan/also damaged"
 	if err := l.Add(Message{Message: damaged, Offset: 21}); !errors.Is(err, wire.ErrDamaged) || l.Next != 22 {
 		t.Errorf("next is %d, %v", l.Next, err)
@@ -104,7 +104,7 @@ func TestRemovedSources(t *testing.T) {
 				sweepAll(t, client)
 				write(t, client, test.messages[step:]...)
 				check := func(what string) {
-					l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
+					l := assert.Must(client.ReadLedger(t.Context()))(t)
 					var counts, removed []string
 					for id := range l.Sources() {
 						for _, s := range l.Seals(id) {
@@ -115,10 +115,10 @@ func TestRemovedSources(t *testing.T) {
 						removed = append(removed, s.Name())
 					}
 					got := []string{strings.Join(slices.Collect(l.Sources()), " "), strings.Join(counts, " "), strings.Join(removed, " ")}
-					arrowtest.Equal(t, got, []string{test.sources, test.counts, test.removed},
+					assert.Equal(t, got, []string{test.sources, test.counts, test.removed},
 						"swept after %d messages, %s: sources, those that count, and those that are removed", step, what)
 					for name := range seals {
-						arrowtest.Equal(t, l.Sealed(name), slices.Contains(counts, name) || slices.Contains(removed, name),
+						assert.Equal(t, l.Sealed(name), slices.Contains(counts, name) || slices.Contains(removed, name),
 							"%s is sealed", name)
 					}
 				}
@@ -144,9 +144,9 @@ func TestDivisionOfATopic(t *testing.T) {
 		write(t, client, messages[:step]...)
 		sweepAll(t, client)
 		write(t, client, messages[step:]...)
-		l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
+		l := assert.Must(client.ReadLedger(t.Context()))(t)
 		got := []int{l.Division("a", 1), l.Division("a", 2), l.Division("b", 1), l.Division("c", 1)}
-		arrowtest.Equal(t, got, []int{0, 5, 4, 0}, "swept after %d messages: divisions", step)
+		assert.Equal(t, got, []int{0, 5, 4, 0}, "swept after %d messages: divisions", step)
 	}
 }
 
@@ -192,10 +192,10 @@ func TestLatest(t *testing.T) {
 				sweepAll(t, client)
 				write(t, client, test.messages[step:]...)
 				check := func(what string) {
-					l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
+					l := assert.Must(client.ReadLedger(t.Context()))(t)
 					latest, _ := l.Find(Latest)
 					got := []int{latest.Version, number(l.Offered()), number(l.Pinned())}
-					arrowtest.Equal(t, got, []int{test.latest, test.offered, test.pinned},
+					assert.Equal(t, got, []int{test.latest, test.offered, test.pinned},
 						"swept after %d messages, %s: latest, offered and pinned", step, what)
 				}
 				check("as it was written")
@@ -241,14 +241,14 @@ func TestLedgerOfAProcess(t *testing.T) {
 		return fmt.Sprint(unfinished(l), slices.Sorted(maps.Keys(maps.Collect(l.Runs()))), len(l.Versions()), number(l.Pinned()), l.NextVersion(),
 			l.Chained(), l.Next, slices.Collect(l.Sources()), len(l.Removed()), l.Division("t", l.NextVersion()+1))
 	}
-	followed := arrowtest.Must(begun.RereadLedger(t.Context()))(t)
+	followed := assert.Must(begun.RereadLedger(t.Context()))(t)
 	compare := func(what string) (offsets int) {
 		t.Helper()
 		for _, m := range log[begun.Topics.Plans][followed.Next:] {
-			arrowtest.NoError(t, followed.Add(Message{Message: m, Offset: followed.Next}))
+			assert.NoError(t, followed.Add(Message{Message: m, Offset: followed.Next}))
 		}
 		read = 0
-		l := arrowtest.Must(begun.ReadLedger(t.Context()))(t)
+		l := assert.Must(begun.ReadLedger(t.Context()))(t)
 		offsets = read
 		all, err := begun.RereadLedger(t.Context())
 		if err != nil || describe(l) != describe(all) {
@@ -278,7 +278,7 @@ func TestLedgerOfAProcess(t *testing.T) {
 			t.Errorf("%d offsets are read after %d messages were written", offsets, len(messages))
 		}
 		if n%5 == 0 {
-			arrowtest.NoError(t, begun.Prune(t.Context(), 2))
+			assert.NoError(t, begun.Prune(t.Context(), 2))
 			compare("pruned")
 			compact(log, begun.Topics.Plans)
 			compare("compacted")
@@ -313,7 +313,7 @@ func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 	for _, what := range []string{"written twice", "compacted"} {
 		reader := newTestClient()
 		reader.Log = log
-		l := arrowtest.Must(reader.ReadLedger(t.Context()))(t)
+		l := assert.Must(reader.ReadLedger(t.Context()))(t)
 		if end := l.End(first.Run()); end == nil || end.State != schemas.Done || len(l.Overtaken()) > 0 {
 			t.Errorf("%s: the first run has ended as %+v, overtaken are %v", what, end, l.Overtaken())
 		}
@@ -329,19 +329,19 @@ func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 func TestEndThatCounts(t *testing.T) {
 	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1}, {1, 0}} {
-		l := arrowtest.Must(newTestClient().ReadLedger(t.Context()))(t)
+		l := assert.Must(newTestClient().ReadLedger(t.Context()))(t)
 		for at, i := range order {
 			end := &schemas.End{Run: "run", State: states[i], Attempt: states[i]}
-			arrowtest.NoError(t, l.Add(Message{Message: end.Message(), Offset: int64(at)}))
+			assert.NoError(t, l.Add(Message{Message: end.Message(), Offset: int64(at)}))
 		}
-		arrowtest.Equal(t, l.End("run").State, states[slices.Max(order)], "order %v: the state of the run", order)
+		assert.Equal(t, l.End("run").State, states[slices.Max(order)], "order %v: the state of the run", order)
 	}
 }
 
 // If a solver that had not read that its run failed finishes the run, and another run has made the version with that
 // number, the number is not assigned twice, even if the first version was removed.
 func TestNumberOfARemovedVersion(t *testing.T) {
-	l := arrowtest.Must(newTestClient().ReadLedger(t.Context()))(t)
+	l := assert.Must(newTestClient().ReadLedger(t.Context()))(t)
 	done := func(run string) wire.Message {
 		end := schemas.End{Run: run, State: schemas.Done, Version: &schemas.Place{Run: run, Version: 2}}
 		return end.Message()
@@ -349,7 +349,7 @@ func TestNumberOfARemovedVersion(t *testing.T) {
 	failed := schemas.End{Run: "slow", State: schemas.Failed, Attempt: "failed"}
 	removal := schemas.Removal{Run: "quick", Version: 2}
 	for at, m := range []wire.Message{failed.Message(), done("quick"), removal.Message(), done("slow"), done("quick")} {
-		arrowtest.NoError(t, l.Add(Message{Message: m, Offset: int64(at)}))
+		assert.NoError(t, l.Add(Message{Message: m, Offset: int64(at)}))
 	}
 	if versions, end := l.Versions(), l.End("slow"); len(versions) > 0 || end.State != schemas.Cancelled || l.End("quick").State != schemas.Done {
 		t.Errorf("versions %v, the slow run is %s, the other %s", versions, end.State, l.End("quick").State)
@@ -371,7 +371,7 @@ func TestEnds(t *testing.T) {
 		"damaged":        {damaged, "run", false},
 		"a plan":         {documents(t, testPlan(1).Messages)[0], testPlan(1).Run(), false},
 	} {
-		arrowtest.Equal(t, Ends(test.m, test.run), test.ends, "%s: ends", name)
+		assert.Equal(t, Ends(test.m, test.run), test.ends, "%s: ends", name)
 	}
 }
 
@@ -424,7 +424,7 @@ func TestReadBehindGapsAndOthers(t *testing.T) {
 		rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
 		m, err := schemas.Origin{Source: schemas.TopicSource(topic), Attempt: "1", Sequence: sequence, Partitions: 1}.TopicMessage(
 			[]schemas.TopicPosition{{Next: sequence + 1}}, rows, memory.DefaultAllocator)
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		return m
 	}
 	for _, gap := range []int64{0, 1, 15, 16, 17, 200_000} {

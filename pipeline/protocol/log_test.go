@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -200,7 +200,7 @@ func (r *testRun) all() []*wire.Record[float32] {
 // messages returns the messages of a record.
 func messages(t testing.TB, chunk int, r *wire.Record[float32]) []wire.Message {
 	t.Helper()
-	list := arrowtest.Must(r.EncodeWithin(chunk, memory.DefaultAllocator))(t)
+	list := assert.Must(r.EncodeWithin(chunk, memory.DefaultAllocator))(t)
 	return list
 }
 
@@ -208,7 +208,7 @@ func messages(t testing.TB, chunk int, r *wire.Record[float32]) []wire.Message {
 func add(t testing.TB, c *Chain, r *wire.Record[float32]) (grown bool) {
 	t.Helper()
 	for _, m := range messages(t, 0, r) {
-		grown = arrowtest.Must(c.Add(m))(t)
+		grown = assert.Must(c.Add(m))(t)
 	}
 	return grown
 }
@@ -226,22 +226,22 @@ func (n *notices) Record(e event.Event) {
 func TestBetween(t *testing.T) {
 	client := newTestClient()
 	for _, key := range []string{"a", "b", "c", "d"} {
-		arrowtest.Must(client.Log.Append(t.Context(), "topic", 0, wire.Message{Key: key}))(t)
+		assert.Must(client.Log.Append(t.Context(), "topic", 0, wire.Message{Key: key}))(t)
 	}
 	got := ""
 	for m, err := range client.Between(t.Context(), "topic", 0, 1, 3) {
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		got += m.Key + string('0'+rune(m.Offset))
 	}
-	arrowtest.Equal(t, got, "b1c2", "messages")
+	assert.Equal(t, got, "b1c2", "messages")
 	n := 0
 	for _, err := range client.Remaining(t.Context(), "topic", 0, 0, math.MaxInt64) {
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		if n++; n == 2 {
 			break
 		}
 	}
-	arrowtest.Equal(t, n, 2, "messages before the loop ended")
+	assert.Equal(t, n, 2, "messages before the loop ended")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	n = 0
@@ -250,7 +250,7 @@ func TestBetween(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	}
-	arrowtest.Equal(t, n, 1, "times, with one error and no more")
+	assert.Equal(t, n, 1, "times, with one error and no more")
 }
 
 // changedLog is a log that changes after its bounds were read: reading returns an error.
@@ -290,6 +290,6 @@ func TestStill(t *testing.T) {
 		{"unreadable", changedLog{log, failure}, 0, 3, mark, 0, failure},
 	} {
 		found, err := Still(t.Context(), c.log, "t", coverage.Span{From: c.from, To: c.to}, c.mark)
-		arrowtest.True(t, found == c.want && errors.Is(err, c.err), "%s: found %d, %v, want %d, %v", c.name, found, err, c.want, c.err)
+		assert.True(t, found == c.want && errors.Is(err, c.err), "%s: found %d, %v, want %d, %v", c.name, found, err, c.want, c.err)
 	}
 }

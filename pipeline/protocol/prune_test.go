@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -38,7 +38,7 @@ func sweepAll(t *testing.T, client *Client) {
 	for n := range 3 {
 		write(t, client, (&schemas.End{Run: fmt.Sprint("x", n), State: schemas.Failed}).Message())
 	}
-	arrowtest.NoError(t, client.Prune(t.Context(), 9))
+	assert.NoError(t, client.Prune(t.Context(), 9))
 }
 
 // A seal and a removal are kept exactly as long as the examples topic has messages of their source.
@@ -98,13 +98,13 @@ func TestVersionsThatStay(t *testing.T) {
 	write(t, client, append(documents(t, warm.Messages), documents(t, update.Messages)...)...)
 	prune := func(want ...int) {
 		t.Helper()
-		arrowtest.NoError(t, client.Prune(t.Context(), 2))
-		l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
+		assert.NoError(t, client.Prune(t.Context(), 2))
+		l := assert.Must(client.ReadLedger(t.Context()))(t)
 		var stay []int
 		for _, place := range l.Versions() {
 			stay = append(stay, place.Version)
 		}
-		arrowtest.Equal(t, stay, want, "the versions that stay")
+		assert.Equal(t, stay, want, "the versions that stay")
 	}
 	write(t, client, (&schemas.Pin{Run: "run2", Version: 2}).Message())
 	prune(2, 3, 4, 5, 6, 8, 9)
@@ -132,7 +132,7 @@ func TestPlansOfAChainStay(t *testing.T) {
 		plan.Since.Plans = full
 		finished(t, client, plan, n)
 		keys = append(keys, documents(t, plan.Messages)[0].Key)
-		arrowtest.NoError(t, client.Prune(t.Context(), 2))
+		assert.NoError(t, client.Prune(t.Context(), 2))
 		oldest := max(n-1, 1)
 		last := (oldest - 1) / 3 * 3 // its full run
 		gone := map[string]bool{}
@@ -173,7 +173,7 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	for _, plan := range []*schemas.Plan{cancelled, goesOn} {
 		write(t, client, documents(t, plan.Messages)...)
 		manifest := &schemas.Manifest{Name: plan.Name, Version: 2, Run: plan.Run(), Plan: plan}
-		arrowtest.Must(client.PublishVersion(t.Context(), manifest, newTestRun(plan).all(), nil))(t)
+		assert.Must(client.PublishVersion(t.Context(), manifest, newTestRun(plan).all(), nil))(t)
 	}
 	write(t, client, (&schemas.End{Run: cancelled.Run(), State: schemas.Cancelled}).Message())
 	log[versions] = append(log[versions], wire.Message{Value: []byte("of another program")})
@@ -181,14 +181,14 @@ func TestVersionsThatNeverCount(t *testing.T) {
 		t.Helper()
 		sweepAll(t, client)
 		slices.Sort(want)
-		arrowtest.Equal(t, live(), want, "the runs of which the topic has messages")
+		assert.Equal(t, live(), want, "the runs of which the topic has messages")
 	}
 	prune("", counts.Run, goesOn.Run())
 	write(t, client, (&schemas.End{Run: goesOn.Run(), State: schemas.Cancelled}).Message())
 	prune("", counts.Run)
 	size := len(log[versions])
 	prune("", counts.Run)
-	arrowtest.Equal(t, len(log[versions]), size, "messages where nothing was left to remove")
+	assert.Equal(t, len(log[versions]), size, "messages where nothing was left to remove")
 }
 
 // A process that is suspended while it prunes removes no version that another process has made meanwhile.
@@ -205,7 +205,7 @@ func TestVersionOfAnotherProcessStays(t *testing.T) {
 		t.Fatal("Prune has not looked for old messages")
 	}
 	for _, m := range log[client.Topics.Versions] {
-		arrowtest.True(t, m.Value != nil, "a tombstone of %s", m.Key)
+		assert.True(t, m.Value != nil, "a tombstone of %s", m.Key)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestInterruptedPrune(t *testing.T) {
 			return client.Prune(t.Context(), 1)
 		}
 		for seed := range uint64(3) {
-			arrowtest.NoError(t, prune(10+seed))
+			assert.NoError(t, prune(10+seed))
 		}
 		client.Log = &failingLog{log, fails}
 		if err := client.Prune(t.Context(), 1); err != nil && !errors.Is(err, errWrite) {
@@ -240,7 +240,7 @@ func TestInterruptedPrune(t *testing.T) {
 		}
 		client.Log = log
 		for seed := range uint64(3) {
-			arrowtest.NoError(t, prune(20+seed))
+			assert.NoError(t, prune(20+seed))
 		}
 		live := map[string]bool{}
 		for _, m := range log[client.Topics.Plans] {
@@ -272,5 +272,5 @@ func (l *failingLog) Append(ctx context.Context, topic string, partition int, me
 // write appends messages to the plans topic.
 func write(t *testing.T, client *Client, messages ...wire.Message) {
 	t.Helper()
-	arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...))(t)
+	assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...))(t)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -22,7 +22,7 @@ func TestHeldOutRows(t *testing.T) {
 	} {
 		var job topics.Job
 		job.Examples.Holdout = test.holdout
-		arrowtest.Equal(t, heldOut(job, test.rows), test.want,
+		assert.Equal(t, heldOut(job, test.rows), test.want,
 			"the share that is held out of %d rows, if the job says %g", test.rows, test.holdout)
 	}
 }
@@ -77,7 +77,7 @@ func TestStagesToUse(t *testing.T) {
 		for _, temper := range []bool{false, true} {
 			again := plain
 			again.judge(report, temper)
-			arrowtest.Equal(t, again.losses[2], l{test.losses[2], 1}, "%s: without a temperature, the loss after the last stage", name)
+			assert.Equal(t, again.losses[2], l{test.losses[2], 1}, "%s: without a temperature, the loss after the last stage", name)
 		}
 	}
 }

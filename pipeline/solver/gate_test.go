@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -106,7 +106,7 @@ func TestGateWithholdsBeyondChance(t *testing.T) {
 				}
 			}
 		}
-		arrowtest.Near(t, worse, 0.1, 0.005, "the share of their loss by which the versions are worse")
+		assert.Near(t, worse, 0.1, 0.005, "the share of their loss by which the versions are worse")
 		if withheld < chains*45 {
 			t.Errorf("%d rows and %d others: %d of %d versions are withheld that are worse by a tenth", newest, revisited, withheld, chains*versions)
 		}
@@ -170,7 +170,7 @@ func TestComparison(t *testing.T) {
 		"the offered one's overflows": {[]float64{2, nan, 3, 2}, []float64{2, 1, 3, 2}, false, false},
 	} {
 		c := compareGroups(newestGroups(test.offered, test.made), nil)
-		arrowtest.Equal(t, c.worse(0), test.worse, "%s: worse", name)
-		arrowtest.Equal(t, c.good(0), test.good, "%s: good", name)
+		assert.Equal(t, c.worse(0), test.worse, "%s: worse", name)
+		assert.Equal(t, c.good(0), test.good, "%s: good", name)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -53,7 +53,7 @@ func newTrial(t *testing.T, partitions int, alone bool, change func(*schemas.Pla
 	r := &trial{t: t, script: &scripted{}, topics: map[string][]wire.Message{}}
 	client := &protocol.Client{Memory: memory.DefaultAllocator, Topics: protocol.TopicsOf("test"), Log: &topicsLog{topics: r.topics}}
 	r.Solver = New(client, nil, plan, 0, owner, Options{}, &r.said)
-	r.topics[r.Topics.Plans] = arrowtest.Must(plan.Messages())(t)
+	r.topics[r.Topics.Plans] = assert.Must(plan.Messages())(t)
 	r.subscription = r.script
 	r.inbox.Begin(wire.Survey)
 	return r
@@ -62,7 +62,7 @@ func newTrial(t *testing.T, partitions int, alone bool, change func(*schemas.Pla
 // messagesOf encodes a record.
 func messagesOf[T wire.Number](t *testing.T, r *wire.Record[T]) []wire.Message {
 	t.Helper()
-	return arrowtest.Must(r.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
+	return assert.Must(r.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
 }
 
 // send lets the subscription deliver messages.
@@ -93,7 +93,7 @@ func (r *trial) gatherVisit(v protocol.Visit) (*accumulate.Sum, error) {
 func (r *trial) accept(record *wire.Record[float32]) wire.Digest {
 	r.t.Helper()
 	for _, m := range messagesOf(r.t, record) {
-		arrowtest.Must(r.chain.Add(m))(r.t)
+		assert.Must(r.chain.Add(m))(r.t)
 	}
 	if r.chain.Head() != record.Digest() {
 		r.t.Fatalf("%v is not accepted", record.Identity)
@@ -216,7 +216,7 @@ func TestSealThatIsGone(t *testing.T) {
 	first := s.accept(s.final(0, s.accept(s.survey())))
 	s.accept(s.final(1, first))
 	seal := s.identity(statistics.KindSeal, protocol.Visit{Stage: 0, Parent: first}, 0)
-	arrowtest.Equal(t, arrowtest.Must(s.lacks(seal))(t), true, "the seal is missing before anything has come")
+	assert.Equal(t, assert.Must(s.lacks(seal))(t), true, "the seal is missing before anything has come")
 	for _, m := range s.visitOf(protocol.Visit{Stage: 1, Parent: first}, 0) {
 		s.collectOrSkip(m)
 	}
@@ -284,11 +284,11 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 			s.send(s.Topics.Weights, messagesOf(t, s.survey())...)
 		}
 		for len(s.script.deliveries) > 0 {
-			arrowtest.Must(s.receive(t.Context(), time.Second))(t)
+			assert.Must(s.receive(t.Context(), time.Second))(t)
 		}
 		v, _ := s.chain.Due()
 		_, err := s.gatherVisit(v)
-		arrowtest.Equal(t, errors.As(err, new(*failureError)), test.counts, "a failure %s counts", name)
+		assert.Equal(t, errors.As(err, new(*failureError)), test.counts, "a failure %s counts", name)
 	}
 }
 
@@ -314,10 +314,10 @@ func TestSolverPreservesWeights(t *testing.T) {
 		}
 		s.Log, s.preserved = log, time.Now().Add(-test.ago)
 		for range 3 {
-			arrowtest.NoError(t, s.preserve(t.Context()))
+			assert.NoError(t, s.preserve(t.Context()))
 		}
-		arrowtest.Equal(t, asked, test.asked, "%s: times that the retention was asked for", name)
-		arrowtest.Equal(t, log.age, test.age, "%s: the age of messages that were looked for", name)
+		assert.Equal(t, asked, test.asked, "%s: times that the retention was asked for", name)
+		assert.Equal(t, log.age, test.age, "%s: the age of messages that were looked for", name)
 	}
 }
 
@@ -368,8 +368,8 @@ func TestWaitingIsSaid(t *testing.T) {
 	for alone, want := range map[bool]notices{true: 0, false: 3} {
 		s := newTrial(t, 1, alone, nil)
 		s.script.late = 3
-		arrowtest.MustFail(s.gatherVisit(s.surveyVisit()))(t, errOver)
-		arrowtest.Equal(t, s.said, want, "alone %v: notices", alone)
+		assert.MustFail(s.gatherVisit(s.surveyVisit()))(t, errOver)
+		assert.Equal(t, s.said, want, "alone %v: notices", alone)
 	}
 }
 
@@ -469,7 +469,7 @@ func TestLabelsWithoutTrainingRows(t *testing.T) {
 		for _, label := range test.trained {
 			labels.Add(label, 3)
 		}
-		arrowtest.Equal(t, noticeUntrained(labels, test.untrained), test.want, "%q, %v", test.trained, test.untrained)
+		assert.Equal(t, noticeUntrained(labels, test.untrained), test.want, "%q, %v", test.trained, test.untrained)
 	}
 }
 
@@ -513,12 +513,12 @@ func TestFirstRecordCounts(t *testing.T) {
 		for _, v := range []float64{1, 1, 2} {
 			deliver(t, s, with(v))
 		}
-		arrowtest.Equal(t, s.said, want, "%s: notices", kind)
+		assert.Equal(t, s.said, want, "%s: notices", kind)
 		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
 			t.Errorf("%s: %v counts, expected the first", kind, r)
 		}
 		deliver(t, s, with(1)) // it was reduced already
-		arrowtest.True(t, !s.inbox.holds(id), "%s: a repetition of what was reduced is kept", kind)
+		assert.True(t, !s.inbox.holds(id), "%s: a repetition of what was reduced is kept", kind)
 	}
 }
 
@@ -530,7 +530,7 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	}
 	for _, id := range []wire.Identity{visit(0, 0), visit(1, 0), visit(2, 0), visit(0, 1)} {
 		deliver(t, s, &wire.Record[float64]{Identity: id})
-		arrowtest.Equal(t, s.inbox.holds(id), id.Stage < 2 && id.Partition == 0, "%v is kept", id)
+		assert.Equal(t, s.inbox.holds(id), id.Stage < 2 && id.Partition == 0, "%v is kept", id)
 	}
 	s.inbox.Begin(1)
 	if s.inbox.holds(visit(0, 0)) || !s.inbox.holds(visit(1, 0)) {
@@ -546,10 +546,10 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 	s := &Solver{inbox: newInbox(), plan: &schemas.Plan{}}
 	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}
-	arrowtest.Equal(t, arrowtest.Must(s.lacks(seal))(t), true, "the seal is missing")
+	assert.Equal(t, assert.Must(s.lacks(seal))(t), true, "the seal is missing")
 	s.inbox.noteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2})
-	arrowtest.MustFail(s.lacks(seal))(t, new(*goneError))
-	arrowtest.Equal(t, arrowtest.Must(s.lacks(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}))(t), true,
+	assert.MustFail(s.lacks(seal))(t, new(*goneError))
+	assert.Equal(t, assert.Must(s.lacks(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}))(t), true,
 		"the visit of the same stage is missing")
 }
 
@@ -568,7 +568,7 @@ func TestVisitsAboutDifferentPoints(t *testing.T) {
 		"targets": visit(1, []float32{1, 2}, []float64{4}, false), "sparse": visit(1, []float32{1, 2}, []float64{3}, true),
 	} {
 		f := &surveyed{Findings: statistics.NewFindings()}
-		arrowtest.NoError(t, f.add(first, &schemas.Share{Partitions: []int{0}}))
+		assert.NoError(t, f.add(first, &schemas.Share{Partitions: []int{0}}))
 		if err := f.add(other, &schemas.Share{Partitions: []int{1}}); !errors.Is(err, errOtherPoint) {
 			t.Errorf("%s: %v, expected ErrOtherPoint", name, err)
 		}
@@ -602,7 +602,7 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 			s.send(s.Topics.Statistics, messagesOf(t, visit.Record())...)
 		}
 		found := &surveyed{Findings: statistics.NewFindings()}
-		found.sum = arrowtest.Must(s.gather(t.Context(), s.gathering(s.surveyVisit(), s.surveySum(found, &accumulate.Sample{})...)))(t)
+		found.sum = assert.Must(s.gather(t.Context(), s.gathering(s.surveyVisit(), s.surveySum(found, &accumulate.Sample{})...)))(t)
 		found.divide(s.plan)
 		for n := range arrivals {
 			if found.Skipped[n].Partition != n || found.Parts[n].Spans[0].Partition != n || found.increments[0].Covered[n].Spans[0].Partition != n ||
@@ -638,11 +638,11 @@ func TestStateIsReleasedByItsKeys(t *testing.T) {
 	}
 	w := schemas.Window{Stages: 2, Moments: schemas.StatePlace{Run: "run"}}
 	state := stateWriter{Client: client}
-	arrowtest.Must(state.add(t.Context(), records, &w.Moments))(t)
-	arrowtest.NoError(t, state.flush(t.Context()))
+	assert.Must(state.add(t.Context(), records, &w.Moments))(t)
+	assert.NoError(t, state.flush(t.Context()))
 	written := log.messages
 	log.messages = nil
-	arrowtest.NoError(t, protocol.ReleaseState(t.Context(), client, &protocol.StateWindow{Window: &w}))
+	assert.NoError(t, protocol.ReleaseState(t.Context(), client, &protocol.StateWindow{Window: &w}))
 	if len(written) < 4 || !slices.EqualFunc(log.messages, written, func(m, of wire.Message) bool { return m.Value == nil && m.Key == of.Key }) {
 		t.Errorf("%d tombstones of %d messages", len(log.messages), len(written))
 	}

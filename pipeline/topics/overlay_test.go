@@ -10,7 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/archive"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
@@ -20,7 +20,7 @@ func TestMissingMessagesOfAnArchive(t *testing.T) {
 	folder := t.TempDir()
 	write := func(offset int) {
 		name := filepath.Join(folder, fmt.Sprintf("rows+0+%d.json", offset))
-		arrowtest.NoError(t, os.WriteFile(name, []byte("{}\n"), 0o600))
+		assert.NoError(t, os.WriteFile(name, []byte("{}\n"), 0o600))
 	}
 	for offset := range 20 {
 		write(2 * offset)
@@ -53,7 +53,7 @@ func TestMissingMessagesOfAnArchive(t *testing.T) {
 				}
 				break
 			}
-			arrowtest.NoError(t, r.Close())
+			assert.NoError(t, r.Close())
 		}
 		return messages, gaps, lists
 	}

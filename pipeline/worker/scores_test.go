@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -154,15 +154,15 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 			record := rows.Record(memory.DefaultAllocator)
 			value, err := examples.Encode(record, memory.DefaultAllocator)
 			record.Release()
-			arrowtest.NoError(t, err)
+			assert.NoError(t, err)
 			m := protocol.Message{Offset: offset, Message: wire.Message{Value: value}}
 			covered[n].Count(testRows, visit.Checksum(m, n, testRows))
-			arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Examples, n, m.Message))(t)
+			assert.Must(client.Log.Append(t.Context(), client.Topics.Examples, n, m.Message))(t)
 		}
 	}
 	parent := plan.Digest()
 	publish := func(r *wire.Record[float32]) {
-		arrowtest.Must(protocol.WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
+		assert.Must(protocol.WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		parent = r.Digest()
 	}
 	survey := statistics.SurveyResult{
@@ -194,8 +194,8 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
 	t.Helper()
 	w := New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(testPartitions), Options{Cache: visit.NewRunCache(bytes)}, event.Ignore{})
-	arrowtest.Must(w.chain.Read(t.Context(), client))(t)
-	arrowtest.NoError(t, w.adopt(t.Context()))
+	assert.Must(w.chain.Read(t.Context(), client))(t)
+	assert.NoError(t, w.adopt(t.Context()))
 	return w
 }
 
@@ -203,7 +203,7 @@ func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, by
 func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
 	of := map[*visit.Share][]float32{}
-	arrowtest.NoError(t, w.executor.Run(t.Context(), &visit.Scan{
+	assert.NoError(t, w.executor.Run(t.Context(), &visit.Scan{
 		Run: w.Run, Shares: w.shares, Scores: w.scoresBefore(2), Extent: recent,
 		Processor: func() visit.Process {
 			return func(context.Context, *visit.Load) (*visit.Outcome, error) { return nil, nil }
@@ -258,9 +258,9 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		"another score in the last message": func(w *Worker, number int) {
 			m := residuals(number, 1)[testMessages-1]
 			r, err := schemas.DecodeResiduals(*m, testClasses, client.Memory)
-			arrowtest.NoError(t, err)
+			assert.NoError(t, err)
 			r.Score[0]++
-			*m = arrowtest.Must(r.Encode(memory.DefaultAllocator))(t)
+			*m = assert.Must(r.Encode(memory.DefaultAllocator))(t)
 		},
 		"a message that can't be decoded": func(w *Worker, number int) { residuals(number, 1)[1].Value = []byte("none") },
 		"deleted messages": func(w *Worker, number int) {
@@ -294,9 +294,9 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 				if got.Parts[0].Scores != before.Parts[0].Scores || got.Parts[0].Rows != before.Parts[0].Rows || got.Covered.Checksum != before.Covered.Checksum {
 					t.Errorf("%s, %d bytes: partition %d is sealed with %+v, first with %+v", name, bytes, number, got, before)
 				}
-				arrowtest.Equal(t, got.Attempt != before.Attempt, name != "nothing" && number == 1,
+				assert.Equal(t, got.Attempt != before.Attempt, name != "nothing" && number == 1,
 					"%s, %d bytes: partition %d is published again", name, bytes, number)
-				arrowtest.Equal(t, p.Scores, 2, "%s, %d bytes: the stages in the scores of partition %d", name, bytes, number)
+				assert.Equal(t, p.Scores, 2, "%s, %d bytes: the stages in the scores of partition %d", name, bytes, number)
 			}
 			if got := scoresBeforeStage2(t, w); !slices.Equal(got, want) {
 				t.Errorf("%s, %d bytes: stage 2 begins at other scores", name, bytes)
@@ -315,7 +315,7 @@ func TestSealOfNoResiduals(t *testing.T) {
 	log.partitions[at], log.first[at] = make([]wire.Message, 7), 3 // of other runs
 	_, parent := w.chain.Final(1)
 	open := w.openSeal(protocol.Visit{Stage: 1, Parent: parent}, p, "attempt")
-	arrowtest.NoError(t, w.seal(t.Context(), p, open, &accumulate.Sum{}))
+	assert.NoError(t, w.seal(t.Context(), p, open, &accumulate.Sum{}))
 	if err := w.scoresBefore(2).Restore(t.Context(), p); err != nil {
 		t.Errorf("%v, expected no residuals", err)
 	}
@@ -330,7 +330,7 @@ func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 		times++
 		return fmt.Errorf("read residuals: %w", visit.ErrUnsealed)
 	})
-	arrowtest.True(t, errors.Is(err, visit.ErrUnsealed) && times == maxRepetitions+1, "%d times, %v", times, err)
+	assert.True(t, errors.Is(err, visit.ErrUnsealed) && times == maxRepetitions+1, "%d times, %v", times, err)
 	other := errors.New("other")
 	times = 0
 	if err := w.withScores(t.Context(), 1, w.shares, func() error { times++; return other }); err != other || times != 1 {
@@ -353,7 +353,7 @@ func TestTermsOfOneIncrementAreHeld(t *testing.T) {
 	open, sent := &openSeal{terms: map[int]*accumulate.Sum{}}, map[int]float64{}
 	for i, s := range p.Segments {
 		terms := accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldTerms, []float64{float64(i + 1)})})
-		whole := arrowtest.Must(open.addTerms(&visit.Load{Share: p, Index: i}, terms))(t)
+		whole := assert.Must(open.addTerms(&visit.Load{Share: p, Index: i}, terms))(t)
 		if len(open.terms) > 1 {
 			t.Fatalf("after segment %d there are the terms of %d increments", i, len(open.terms))
 		}

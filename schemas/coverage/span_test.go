@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // offsets is the oracle. It counts every (partition, offset) of a set of spans.
@@ -40,25 +40,25 @@ func scattered(r *rand.Rand, n int) (sets [3]Spans) {
 
 func TestUnionIsThatOfSets(t *testing.T) {
 	for seed := range uint64(50) {
-		for _, n := range append(arrowtest.Sizes(), 200) {
+		for _, n := range append(assert.Sizes(), 200) {
 			sets := scattered(rand.New(rand.NewPCG(seed, uint64(n))), n)
 			a, b, c := sets[0], sets[1], sets[2]
 			before := slices.Clone(a)
 
-			ab := arrowtest.Must(a.Union(b))(t)
-			ba := arrowtest.Must(b.Union(a))(t)
+			ab := assert.Must(a.Union(b))(t)
+			ba := assert.Must(b.Union(a))(t)
 			if !slices.Equal(ab, ba) {
 				t.Fatalf("%v ∪ %v = %v, the other way round %v", a, b, ab, ba)
 			}
-			left := arrowtest.Must(ab.Union(c))(t)
-			right := arrowtest.Must(a.Union(arrowtest.Must(b.Union(c))(t)))(t)
+			left := assert.Must(ab.Union(c))(t)
+			right := assert.Must(a.Union(assert.Must(b.Union(c))(t)))(t)
 			if !slices.Equal(left, right) {
 				t.Fatalf("(a ∪ b) ∪ c = %v, a ∪ (b ∪ c) = %v", left, right)
 			}
 			if !slices.Equal(a, before) {
 				t.Fatalf("the argument became %v", a)
 			}
-			if again := arrowtest.Must(left.Union(nil))(t); !slices.Equal(again, left) {
+			if again := assert.Must(left.Union(nil))(t); !slices.Equal(again, left) {
 				t.Fatalf("%v ∪ nothing = %v", left, again)
 			}
 

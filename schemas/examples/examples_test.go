@@ -15,7 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -23,16 +23,16 @@ import (
 func encodeRows(t testing.TB, rows *Rows, mem memory.Allocator) []byte {
 	record := rows.Record(mem)
 	defer record.Release()
-	return arrowtest.Must(Encode(record, mem))(t)
+	return assert.Must(Encode(record, mem))(t)
 }
 
 // fromJSON encodes rows of JSON as an examples message, as another producer might.
 func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	defer record.Release()
-	return arrowtest.Must(Encode(record, mem))(t)
+	return assert.Must(Encode(record, mem))(t)
 }
 
 // rowsOfAllColumns makes rows with different columns, by name.
@@ -112,19 +112,19 @@ func same(t *testing.T, e *Rows, want *Rows, first int) {
 // Rows come back as they were written, also those of a sliced record, whose arrays have an offset.
 func TestExamplesRoundTrip(t *testing.T) {
 	cuts := [][2]int{{1, 64}, {63, 130}, {64, 129}, {65, 65}}
-	for _, n := range append(arrowtest.Sizes(), 130) {
+	for _, n := range append(assert.Sizes(), 130) {
 		for kind, rows := range rowsOfAllColumns(n) {
 			for _, cut := range append(cuts, [2]int{0, n}) {
 				if cut[1] > n {
 					continue
 				}
-				mem := arrowtest.Allocator(t)
+				mem := assert.Allocator(t)
 				record := rows.Record(mem)
 				slice := record.NewSlice(int64(cut[0]), int64(cut[1]))
-				value := arrowtest.Must(Encode(slice, mem))(t)
+				value := assert.Must(Encode(slice, mem))(t)
 				slice.Release()
 				record.Release()
-				e := arrowtest.Must(Decode(value, mem))(t)
+				e := assert.Must(Decode(value, mem))(t)
 				if e.Rows != cut[1]-cut[0] {
 					t.Fatalf("%d %s, %v: %d rows", n, kind, cut, e.Rows)
 				}
@@ -154,12 +154,12 @@ func TestSparseExamples(t *testing.T) {
 	for _, index := range []arrow.DataType{arrow.PrimitiveTypes.Int8, arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32,
 		arrow.PrimitiveTypes.Int64,
 		arrow.PrimitiveTypes.Uint8, arrow.PrimitiveTypes.Uint16, arrow.PrimitiveTypes.Uint32} {
-		mem := arrowtest.Allocator(t)
+		mem := assert.Allocator(t)
 		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{sparse(index)}, nil), strings.NewReader(rows))
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		for first := range 3 {
 			slice := record.NewSlice(int64(first), 3)
-			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+			e := assert.Must(Decode(assert.Must(Encode(slice, mem))(t), mem))(t)
 			slice.Release()
 			got := make([]float32, e.Rows*6)
 			e.Features(got, 6)
@@ -174,7 +174,7 @@ func TestSparseExamples(t *testing.T) {
 func fromJSONArray(t testing.TB, mem memory.Allocator, of arrow.DataType, values string) arrow.Array {
 	t.Helper()
 	column, _, err := array.FromJSON(mem, of, strings.NewReader(values))
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	return column
 }
 
@@ -197,7 +197,7 @@ func TestLabelTypes(t *testing.T) {
 			[]arrow.Array{features, column}, 4)
 		for first := range 4 {
 			slice := record.NewSlice(int64(first), 4)
-			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+			e := assert.Must(Decode(assert.Must(Encode(slice, mem))(t), mem))(t)
 			slice.Release()
 			var got []string
 			for row := range e.Rows {
@@ -220,7 +220,7 @@ func TestLabelTypes(t *testing.T) {
 		if slices.Contains(text, value) {
 			rows, dictionary = `["7","100",null,"7"]`, `["100","7"]`
 		}
-		mem := arrowtest.Allocator(t)
+		mem := assert.Allocator(t)
 		test(mem, fromJSONArray(t, mem, value, rows))
 		for _, index := range append(whole, types.Uint64) {
 			indices, values := fromJSONArray(t, mem, index, "[1,0,null,1]"), fromJSONArray(t, mem, value, dictionary)
@@ -233,7 +233,7 @@ func TestLabelTypes(t *testing.T) {
 
 // A value of a dictionary may be null, and the split and the weight may have the types that data frames have.
 func TestOtherColumnTypes(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	dictionary := fromJSONArray(t, mem, arrow.BinaryTypes.String, `["a",null]`)
 	indices := fromJSONArray(t, mem, arrow.PrimitiveTypes.Int8, "[1,0,null]")
 	of := encodedAs(arrow.PrimitiveTypes.Int8, arrow.BinaryTypes.String)
@@ -241,10 +241,10 @@ func TestOtherColumnTypes(t *testing.T) {
 	rest, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{field("features", arrow.ListOf(arrow.PrimitiveTypes.Uint8)),
 		field("split", arrow.BinaryTypes.LargeString), field("weight", arrow.PrimitiveTypes.Float64)}, nil),
 		strings.NewReader(`[{"features":[1],"split":"test","weight":0.5},{"features":[2],"split":null,"weight":1},{"features":[3],"split":"","weight":2}]`))
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	fields := append(rest.Schema().Fields(), field("label", of))
 	record := array.NewRecord(arrow.NewSchema(fields, nil), append(rest.Columns(), label), 3)
-	e := arrowtest.Must(Decode(arrowtest.Must(Encode(record, mem))(t), mem))(t)
+	e := assert.Must(Decode(assert.Must(Encode(record, mem))(t), mem))(t)
 	for _, r := range []interface{ Release() }{indices, dictionary, label, rest, record} {
 		r.Release()
 	}
@@ -265,12 +265,12 @@ func TestFeatureTypes(t *testing.T) {
 			if item == arrow.PrimitiveTypes.Uint8 {
 				rows, want = strings.Replace(rows, "null", "3", 1), []float32{0, 1, 2, 3, 4, 5}
 			}
-			mem := arrowtest.Allocator(t)
+			mem := assert.Allocator(t)
 			record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{field("features", list)}, nil), strings.NewReader(rows))
-			arrowtest.NoError(t, err)
+			assert.NoError(t, err)
 			for _, cut := range [][2]int{{0, 3}, {1, 3}, {2, 3}, {0, 1}, {1, 1}} {
 				slice := record.NewSlice(int64(cut[0]), int64(cut[1]))
-				e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+				e := assert.Must(Decode(assert.Must(Encode(slice, mem))(t), mem))(t)
 				slice.Release()
 				got := make([]float32, e.Rows*e.Cols)
 				e.Features(got, e.Cols)
@@ -298,8 +298,8 @@ func TestExamplesOfOthers(t *testing.T) {
 		{`[{"features":[1,2],"id":"a","at":1,"tags":["x","y"]}]`, []arrow.Field{dense(2, f32), field("id", arrow.BinaryTypes.LargeString),
 			field("at", arrow.PrimitiveTypes.Date32), field("tags", arrow.ListOf(arrow.BinaryTypes.LargeString))}, "-"},
 	} {
-		mem := arrowtest.Allocator(t)
-		e := arrowtest.Must(Decode(fromJSON(t, mem, c.rows, c.fields...), mem))(t)
+		mem := assert.Allocator(t)
+		e := assert.Must(Decode(fromJSON(t, mem, c.rows, c.fields...), mem))(t)
 		var labels []string
 		for i := range e.Rows {
 			label := "-"
@@ -311,7 +311,7 @@ func TestExamplesOfOthers(t *testing.T) {
 				t.Errorf("%s: row %d has weight %v, split %v", c.rows, i, e.Weight(i), e.Split(i))
 			}
 		}
-		arrowtest.Equal(t, strings.Join(labels, ","), c.labels, "%s: labels", c.rows)
+		assert.Equal(t, strings.Join(labels, ","), c.labels, "%s: labels", c.rows)
 	}
 }
 
@@ -389,7 +389,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 			"row 0: label of 1025 bytes: expected at most 1024 of UTF-8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mem := arrowtest.Allocator(t)
+			mem := assert.Allocator(t)
 			_, err := Decode(fromJSON(t, mem, c.rows, c.fields...), mem)
 			if err == nil {
 				t.Fatal("no error")
@@ -414,7 +414,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		{Rows{Rows: 1, Cols: 1, Bytes: []uint8{0}, Weights: []float32{inf}}, ValueError{0, -1, "weight +Inf: expected a finite number ≥ 0"}},
 		{Rows{Rows: 1, Cols: 1, Bytes: []uint8{0}, Words: []string{"\xff"}}, ValueError{0, -1, "label of 1 bytes: expected at most 1024 of UTF-8"}},
 	} {
-		mem := arrowtest.Allocator(t)
+		mem := assert.Allocator(t)
 		_, err := Decode(encodeRows(t, &c.rows, mem), mem)
 		var got *ValueError
 		if !errors.As(err, &got) || *got != c.want || !errors.Is(err, wire.ErrDamaged) {
@@ -425,14 +425,14 @@ func TestValuesThatAreRefused(t *testing.T) {
 		t.Error(got)
 	}
 	// A NaN that a producer wrote is a value. Only null is missing.
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{dense(2, arrow.PrimitiveTypes.Float32)}, nil))
 	lists := b.Field(0).(*array.FixedSizeListBuilder)
 	lists.Append(true)
 	lists.ValueBuilder().(*array.Float32Builder).AppendValues([]float32{1, nan}, nil)
 	record := b.NewRecord()
 	b.Release()
-	value := arrowtest.Must(Encode(record, mem))(t)
+	value := assert.Must(Encode(record, mem))(t)
 	record.Release()
 	if _, err := Decode(value, mem); err == nil || err.Error() != "row 0, feature 1: NaN is not a finite number" {
 		t.Error(err)
@@ -440,11 +440,11 @@ func TestValuesThatAreRefused(t *testing.T) {
 }
 
 func TestColumnsTwiceAreRefused(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	record := (&Rows{Rows: 1, Cols: 1, Bytes: []uint8{1}, Numbers: []int64{1}}).Record(mem)
 	fields := append(record.Schema().Fields(), record.Schema().Field(1))
 	twice := array.NewRecord(arrow.NewSchema(fields, nil), append(record.Columns(), record.Column(1)), 1)
-	value := arrowtest.Must(Encode(twice, mem))(t)
+	value := assert.Must(Encode(twice, mem))(t)
 	twice.Release()
 	record.Release()
 	if _, err := Decode(value, mem); err == nil || err.Error() != `damaged or foreign bytes: column "label" occurs twice` {
@@ -476,8 +476,8 @@ func TestRecordRefusesRaggedRows(t *testing.T) {
 }
 
 func TestFeaturesRefuseAnotherWidth(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	e := arrowtest.Must(Decode(encodeRows(t, &Rows{Rows: 1, Cols: 2, Floats: []float32{1, 2}}, mem), mem))(t)
+	mem := assert.Allocator(t)
+	e := assert.Must(Decode(encodeRows(t, &Rows{Rows: 1, Cols: 2, Floats: []float32{1, 2}}, mem), mem))(t)
 	for _, width := range []int{1, 3} {
 		checkPanics(t, fmt.Sprint("width ", width), func() { e.Features(make([]float32, width), width) })
 	}
@@ -496,12 +496,12 @@ func TestSplits(t *testing.T) {
 
 // The memory of a decoder does not grow with a text that it refuses.
 func TestLongTextsAreRefused(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	long := strings.Repeat("a", 4<<20)
 	for _, column := range []string{columnLabel, columnSplit} {
 		value := fromJSON(t, mem, `[{"features":[1],"`+column+`":"`+long+`"}]`, dense(1, arrow.PrimitiveTypes.Float32),
 			field(column, arrow.BinaryTypes.String))
-		metered := arrowtest.NewMeter()
+		metered := assert.NewMeter()
 		_, err := Decode(value, metered)
 		if err == nil || len(err.Error()) > 1000 {
 			t.Errorf("%s: %v", column, err)
@@ -513,13 +513,13 @@ func TestLongTextsAreRefused(t *testing.T) {
 // Features are less the offsets that are asked for, whatever the message was less: of any type, with missing values,
 // and again after another question. A message that does not say its columns has those that are asked for.
 func TestAlign(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	own := Columns{{Name: "time", Offset: 1000}, {Name: "colour", Categories: []string{"red"}}, {Name: "size"}}
 	nan := float32(math.NaN())
 	rows := &Rows{Rows: 2, Cols: 4, Floats: []float32{1, 0, 1, 5, nan, 1, 0, 6}, Columns: own}
-	said := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
+	said := assert.Must(Decode(encodeRows(t, rows, mem), mem))(t)
 	rows.Columns = nil
-	silent := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
+	silent := assert.Must(Decode(encodeRows(t, rows, mem), mem))(t)
 	other := Columns{{Name: "time", Offset: 990}, {Name: "colour", Categories: []string{"red"}}, {Name: "size", Offset: -2}}
 	for _, test := range []struct {
 		name     string
@@ -552,7 +552,7 @@ func TestAlign(t *testing.T) {
 func TestColumns(t *testing.T) {
 	const offset = `[{"name":"time","offset":1764000038912},{"name":"colour","categories":["red"]},"size"]`
 	want := Columns{{Name: "time", Offset: 1764000038912}, {Name: "colour", Categories: []string{"red"}}, {Name: "size"}}
-	if read := arrowtest.Must(ParseColumns(offset))(t); !reflect.DeepEqual(read, want) {
+	if read := assert.Must(ParseColumns(offset))(t); !reflect.DeepEqual(read, want) {
 		t.Errorf("%s became %+v", offset, read)
 	}
 	for text, features := range map[string]int{
@@ -661,7 +661,7 @@ func TestJoined(t *testing.T) {
 		t.Errorf("%+v is read of a message without the header, %v", none, err)
 	}
 	for _, text := range []string{"[", "[]", `{"rows":[{"partition":-1}]}`, `{"outcomes":[{"from":-1}]}`, `{"outcomes":[{"next":-1}]}`} {
-		arrowtest.MustFail(JoinedOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-joined", Value: text}}}))(t, wire.ErrDamaged)
+		assert.MustFail(JoinedOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-joined", Value: text}}}))(t, wire.ErrDamaged)
 	}
 }
 
@@ -677,7 +677,7 @@ func TestTogether(t *testing.T) {
 		{[]JoinCounts{ahead, near, behind}, JoinCounts{Rows: 17, Outcomes: 19, Matched: 16, Late: 3}},
 		{[]JoinCounts{behind, near, ahead}, JoinCounts{Rows: 17, Outcomes: 19, Matched: 16, Late: 3}},
 	} {
-		arrowtest.Equal(t, Together(c.joins), c.want, "%+v", c.joins)
+		assert.Equal(t, Together(c.joins), c.want, "%+v", c.joins)
 	}
 }
 
@@ -691,7 +691,7 @@ func TestSortLabels(t *testing.T) {
 	} {
 		got := slices.Clone(c[0])
 		SortLabels(got)
-		arrowtest.Equal(t, got, c[1], "%q sorts to", c[0])
+		assert.Equal(t, got, c[1], "%q sorts to", c[0])
 		slices.Reverse(got)
 		if SortLabels(got); !slices.Equal(got, c[1]) {
 			t.Errorf("%q reversed sorts to %q", c[1], got)
@@ -700,7 +700,7 @@ func TestSortLabels(t *testing.T) {
 }
 
 func TestClassesCompareAsText(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	labels := NewLabels([]string{"7", "07", "-3", "seven"})
 	for _, c := range []struct {
 		rows Rows
@@ -714,7 +714,7 @@ func TestClassesCompareAsText(t *testing.T) {
 		{rows: Rows{Numbers: []int64{7, 7, 8}}, err: `row 2: label "8" is not one of the classes`},
 	} {
 		c.rows.Rows, c.rows.Cols, c.rows.Bytes = 3, 1, []uint8{1, 2, 3}
-		e := arrowtest.Must(Decode(encodeRows(t, &c.rows, mem), mem))(t)
+		e := assert.Must(Decode(encodeRows(t, &c.rows, mem), mem))(t)
 		got := make([]int32, 3)
 		err := e.Classes(got, labels, UnknownLabel)
 		if c.err != "" {
@@ -760,8 +760,8 @@ func TestTypeOf(t *testing.T) {
 		{[]string{}, TextLabels, `[]`},
 		{nil, TextLabels, `null`},
 	} {
-		arrowtest.Equal(t, TypeOf(test.labels), test.want, "%q are of type", test.labels)
-		arrowtest.Fails(t, TypeOf(test.labels).Check(test.labels), nil)
+		assert.Equal(t, TypeOf(test.labels), test.want, "%q are of type", test.labels)
+		assert.Fails(t, TypeOf(test.labels).Check(test.labels), nil)
 		text, err := json.Marshal(ClassLabels(test.labels))
 		if err != nil || string(text) != test.json {
 			t.Errorf("%q are %s as JSON: %v, expected %s", test.labels, text, err, test.json)
@@ -788,7 +788,7 @@ func TestTypeOf(t *testing.T) {
 
 // What was served comes back for each row, whoever wrote it.
 func TestServed(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	rows := &Rows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Served: []Served{{"a", 7}, {}, {"b", 0}, {"TRUE", 1}}}
 	features := arrow.Field{Name: "features", Type: arrow.FixedSizeListOf(1, arrow.PrimitiveTypes.Float32)}
 	foreign := fromJSON(t, mem, `[{"features":[1],"served":3,"served_version":7},{"features":[1],"served":null,"served_version":7},
@@ -805,7 +805,7 @@ func TestServed(t *testing.T) {
 		"without a version":   {alone, []Served{{}}},
 		"without either":      {encodeRows(t, &Rows{Rows: 1, Cols: 1, Floats: []float32{1}}, mem), []Served{{}}},
 	} {
-		batch := arrowtest.Must(Decode(c.value, mem))(t)
+		batch := assert.Must(Decode(c.value, mem))(t)
 		for row, want := range c.want {
 			if got, ok := batch.Answer(row); got != want || ok != (want != Served{}) {
 				t.Errorf("%s: row %d is %v, %v, expected %v", name, row, got, ok, want)
@@ -820,14 +820,14 @@ func TestServed(t *testing.T) {
 
 // Sparse rows come back from a message as they were written, in bounded memory.
 func TestSparseRows(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	want := &SparseRows{Ends: []int{2, 2, 3}, Indices: []int32{0, 7, MaxColumns - 1}, Values: []float32{1, -2.5, 1e30}}
 	rows := Rows{Rows: 3, Sparse: want, Words: []string{"a", "b", "a"}, Splits: []Split{Train, Test, Train}}
 	record := rows.Record(mem)
 	value, err := Encode(record, mem)
 	record.Release()
-	arrowtest.NoError(t, err)
-	e := arrowtest.Must(Decode(value, mem))(t)
+	assert.NoError(t, err)
+	e := assert.Must(Decode(value, mem))(t)
 	got := e.Sparse
 	if e.Sparse == nil || e.Cols != MaxColumns || !slices.Equal(got.Ends, want.Ends) || !slices.Equal(got.Indices, want.Indices) ||
 		!slices.Equal(got.Values, want.Values) {
@@ -843,7 +843,7 @@ func TestSparseZeros(t *testing.T) {
 	mem := memory.NewGoAllocator()
 	value := fromJSON(t, mem, `[{"features":[{"index":1,"value":0},{"index":4,"value":-1}]},{"features":[{"index":6,"value":0}]}]`,
 		sparse(arrow.PrimitiveTypes.Uint8))
-	e := arrowtest.Must(Decode(value, mem))(t)
+	e := assert.Must(Decode(value, mem))(t)
 	got := e.Sparse
 	if !slices.Equal(got.Ends, []int{1, 1}) || !slices.Equal(got.Indices, []int32{4}) || !slices.Equal(got.Values, []float32{-1}) {
 		t.Errorf("%+v", got)
@@ -890,16 +890,16 @@ func TestTargets(t *testing.T) {
 		arrow.FixedSizeListOf(2, types.Float64), arrow.FixedSizeListOf(2, types.Float32), arrow.ListOf(types.Float64),
 		arrow.LargeListOf(types.Float32),
 	} {
-		mem := arrowtest.Allocator(t)
+		mem := assert.Allocator(t)
 		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", of)}, nil),
 			strings.NewReader(rows))
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		for first := range 3 {
 			slice := record.NewSlice(int64(first), 3)
-			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+			e := assert.Must(Decode(assert.Must(Encode(slice, mem))(t), mem))(t)
 			slice.Release()
 			got, known := make([]float64, 2*e.Rows), make([]bool, e.Rows)
-			arrowtest.NoError(t, e.CopyTargets(got, known, []string{"x", "y"}))
+			assert.NoError(t, e.CopyTargets(got, known, []string{"x", "y"}))
 			if want := []float64{1.5, -2, 0, 0, 0.25, 8}[2*first:]; !slices.Equal(got, want) || !slices.Equal(known, []bool{true, false,
 				true}[first:]) {
 				t.Errorf("%v from row %d: %v %v", of, first, got, known)
@@ -911,9 +911,9 @@ func TestTargets(t *testing.T) {
 		}
 		record.Release()
 	}
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	written := Rows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{7, math.NaN()}}
-	e := arrowtest.Must(Decode(encodeRows(t, &written, mem), mem))(t)
+	e := assert.Must(Decode(encodeRows(t, &written, mem), mem))(t)
 	got, known := make([]float64, 2), make([]bool, 2)
 	if err := e.CopyTargets(got, known, []string{"x"}); err != nil || got[0] != 7 || !slices.Equal(known, []bool{true, false}) {
 		t.Errorf("%v %v %v", got, known, err)

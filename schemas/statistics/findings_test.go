@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -32,9 +32,9 @@ func TestFindings(t *testing.T) {
 	whole, share := NewFindings(), NewFindings()
 	for _, list := range [][]*Findings{{segment(1, 0)}, {segment(1, 5), segment(2, 0)}} {
 		if share = *list[0]; len(list) > 1 {
-			arrowtest.NoError(t, share.Merge(list[1]))
+			assert.NoError(t, share.Merge(list[1]))
 		}
-		arrowtest.NoError(t, whole.Merge(&share))
+		assert.NoError(t, whole.Merge(&share))
 	}
 	if len(whole.Parts) != 2 || len(whole.ByIncrement[1]) != 2 || whole.Parts[0].Rows != 8 || whole.ByIncrement[1][0].Spans[0].To != 10 ||
 		len(whole.Messages) != 6 || len(whole.Served) != 2 || whole.Served[0].Rows != 2 || whole.Labels["a"] != 5 || len(whole.Skipped) != 3 {
@@ -102,7 +102,7 @@ func TestColumnRowsAreAMonoid(t *testing.T) {
 		}
 		whole.Merge(second)
 		whole.Merge(first)
-		arrowtest.Equal(t, whole.List(), want, "cut at %d", cut)
+		assert.Equal(t, whole.List(), want, "cut at %d", cut)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestShorten(t *testing.T) {
 
 // Rows by label cross a topic, however many labels there are: headers, which are in each message of a record, don't grow with them.
 func TestLabelRows(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	for _, n := range []int{0, 1, 100_000} {
 		var list []examples.LabelRows
 		for i := range n {
@@ -155,7 +155,7 @@ func TestLabelRows(t *testing.T) {
 		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit, Stage: wire.Survey}}, Findings: NewFindings()}
 		v.Unknown.AddList(list)
 		v.Untrained.AddList(list)
-		messages := arrowtest.Must(v.Record().EncodeWithin(wire.MaxMessage, mem))(t)
+		messages := assert.Must(v.Record().EncodeWithin(wire.MaxMessage, mem))(t)
 		collector := wire.Collector[float64]{}
 		var got *wire.Record[float64]
 		for _, m := range messages {
@@ -166,7 +166,7 @@ func TestLabelRows(t *testing.T) {
 			if headers > 2000 {
 				t.Fatalf("%d labels: headers of %d bytes", n, headers)
 			}
-			got = arrowtest.Must(collector.Add(m, mem))(t)
+			got = assert.Must(collector.Add(m, mem))(t)
 		}
 		survey, err := SurveyVisitOf(got)
 		if err != nil || !slices.Equal(survey.Unknown.List(), list) || !slices.Equal(survey.Untrained.List(), list) || len(survey.Sums) > 0 {
@@ -216,7 +216,7 @@ func TestDamagedSample(t *testing.T) {
 		_, err := SampleOf(&wire.Record[float32]{Tensors: tensors})
 		return err
 	}
-	arrowtest.Fails(t, of(rows, draws), nil)
+	assert.Fails(t, of(rows, draws), nil)
 	text, numbers := rows, draws
 	text.Data, text.Text = nil, []string{"a", "b"}
 	numbers.Data, numbers.Text = []float32{1, 2}, nil
@@ -252,7 +252,7 @@ func TestServedLosses(t *testing.T) {
 			t.Errorf("%v, expected %v", s, want[s.Version])
 		}
 	}
-	arrowtest.Fails(t, checkServed(forwards), nil)
+	assert.Fails(t, checkServed(forwards), nil)
 	for _, served := range [][]ServedLosses{{{0, 1, 1, 0}}, {{2, 1, 1, 0}, {2, 1, 1, 0}}, {{2, 1, 1, 0}, {1, 1, 1, 0}}, {{1, -1, 1, 0}}, {{1, 1, 1, 2}}} {
 		if err := checkServed(served); err == nil {
 			t.Errorf("%v was taken", served)

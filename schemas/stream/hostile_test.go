@@ -19,7 +19,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	flatbuffers "github.com/google/flatbuffers/go"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 func field(name string, t arrow.DataType) arrow.Field {
@@ -30,7 +30,7 @@ func field(name string, t arrow.DataType) arrow.Field {
 func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	return encoded(t, mem, record)
 }
 
@@ -38,7 +38,7 @@ func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.F
 func encoded(t testing.TB, mem memory.Allocator, record arrow.Record) []byte {
 	t.Helper()
 	defer record.Release()
-	value := arrowtest.Must(Encode(record, mem))(t)
+	value := assert.Must(Encode(record, mem))(t)
 	return value
 }
 
@@ -109,9 +109,9 @@ type hostileMessage struct {
 // a part of the error of each.
 func hostile(t testing.TB) (all []hostileMessage) {
 	const folder = "testdata/hostile/"
-	for line := range strings.Lines(string(arrowtest.Must(os.ReadFile(folder + "expected.txt"))(t))) {
+	for line := range strings.Lines(string(assert.Must(os.ReadFile(folder + "expected.txt"))(t))) {
 		name, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		all = append(all, hostileMessage{name, arrowtest.Must(os.ReadFile(folder + name + ".arrow"))(t), want})
+		all = append(all, hostileMessage{name, assert.Must(os.ReadFile(folder + name + ".arrow"))(t), want})
 	}
 	return all
 }
@@ -124,7 +124,7 @@ const minAllowance = 1 << 20
 // are decoded as if nothing were wrong.
 func TestHostileStreams(t *testing.T) {
 	for _, c := range hostile(t) {
-		mem := arrowtest.NewMeter()
+		mem := assert.NewMeter()
 		spent := allocated(func() {
 			_, err := Decode(c.value, mem, nil)
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
@@ -149,7 +149,7 @@ func allocated(during func()) int {
 
 // The memory of a decoder grows with the bytes of a stream, not with the sizes that it claims.
 func TestLargeHostileStreams(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	good := encoded(t, mem, zeros(mem, 5000, 1000)) // 20 MB, which the topic of another producer may allow
 	for name, value := range map[string][]byte{
 		"metadata in one":  hostileSchema(4000, 1_000_000),
@@ -159,7 +159,7 @@ func TestLargeHostileStreams(t *testing.T) {
 		"cut off":          good[:len(good)-100],
 		"bytes, all zeros": make([]byte, 20<<20),
 	} {
-		metered := arrowtest.NewMeter()
+		metered := assert.NewMeter()
 		spent := allocated(func() {
 			record, err := Decode(value, metered, nil)
 			if (err == nil) != (name == "good") {
@@ -178,12 +178,12 @@ func TestLargeHostileStreams(t *testing.T) {
 
 // Claimed numbers: 8 bytes of a stream at a time are replaced by 2⁴⁰, 2⁶² and 2⁶⁴-1.
 func TestHostileNumbers(t *testing.T) {
-	plain := fromJSON(t, arrowtest.Allocator(t), `[{"features":[1,2]}]`, field("features", lists(2)))
+	plain := fromJSON(t, assert.Allocator(t), `[{"features":[1,2]}]`, field("features", lists(2)))
 	for _, claim := range []uint64{1 << 40, 1 << 62, 1<<64 - 1} {
 		for at := 0; at+8 <= len(plain); at += 4 {
 			value := bytes.Clone(plain)
 			binary.LittleEndian.PutUint64(value[at:], claim)
-			mem := arrowtest.NewMeter()
+			mem := assert.NewMeter()
 			record, err := Decode(value, mem, nil)
 			if err == nil {
 				record.Release()
@@ -219,7 +219,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(goldens, err)
 	}
 	for _, name := range goldens {
-		value := arrowtest.Must(os.ReadFile(name))(f)
+		value := assert.Must(os.ReadFile(name))(f)
 		f.Add(value)
 		for i := 1; i < 24; i++ {
 			f.Add(value[:len(value)*i/24])
@@ -232,14 +232,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add(c.value)
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		mem := arrowtest.NewMeter()
+		mem := assert.NewMeter()
 		record, err := Decode(value, mem, nil)
 		switch {
 		case err != nil:
 		case slices.ContainsFunc(record.Columns(), func(c arrow.Array) bool { return beginsLater(c.Data()) }):
 			record.Release()
 		default:
-			value := arrowtest.Must(Encode(record, memory.DefaultAllocator))(t)
+			value := assert.Must(Encode(record, memory.DefaultAllocator))(t)
 			again, err := Decode(value, memory.DefaultAllocator, nil)
 			if err != nil {
 				t.Fatalf("it is encoded as a stream that can't be decoded: %v", err)
@@ -255,7 +255,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // readAll returns the rows of all batches as text.
-func readAll(from io.Reader, mem *arrowtest.Meter) (text string, err error) {
+func readAll(from io.Reader, mem *assert.Meter) (text string, err error) {
 	r, err := NewReader(from, false, mem)
 	if err != nil {
 		return "", err
@@ -276,7 +276,7 @@ func readAll(from io.Reader, mem *arrowtest.Meter) (text string, err error) {
 
 // A reader returns all batches, whether their buffers are compressed or not, and also if dictionaries grow between them.
 func TestReader(t *testing.T) {
-	mem := arrowtest.NewMeter()
+	mem := assert.NewMeter()
 	category := field("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String})
 	schema := arrow.NewSchema([]arrow.Field{field("features", lists(2)), category}, nil)
 	var want string
@@ -284,7 +284,7 @@ func TestReader(t *testing.T) {
 	for _, rows := range []string{`[{"features":[1,2],"label":"a"}]`,
 		`[{"features":[3,4],"label":"a"},{"features":[5,6],"label":"b"}]`, "[]"} {
 		record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader(rows))
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		defer record.Release()
 		records = append(records, record)
 		want += fmt.Sprintln(record.Columns())
@@ -293,9 +293,9 @@ func TestReader(t *testing.T) {
 		var stream bytes.Buffer
 		w := ipc.NewWriter(&stream, append(options, ipc.WithSchema(schema), ipc.WithAllocator(mem))...)
 		for _, record := range records {
-			arrowtest.NoError(t, w.Write(record))
+			assert.NoError(t, w.Write(record))
 		}
-		arrowtest.NoError(t, w.Close())
+		assert.NoError(t, w.Close())
 		if got, err := readAll(bytes.NewReader(stream.Bytes()), mem); err != nil || got != want {
 			t.Errorf("%s, error %v, expected %s", got, err, want)
 		}
@@ -313,7 +313,7 @@ func TestReaderRefusesHostileStreams(t *testing.T) {
 	allowed := []string{"two-batches", "zstd-bomb", "lz4-bomb", "dictionary-twice", "dictionary-after-the-batch",
 		"no-batch", "one-body-300-times"}
 	for _, c := range hostile(t) {
-		mem := arrowtest.NewMeter()
+		mem := assert.NewMeter()
 		if _, err := readAll(bytes.NewReader(c.value), mem); errors.Is(err, ErrDamaged) == slices.Contains(allowed, c.name) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -324,9 +324,9 @@ func TestReaderRefusesHostileStreams(t *testing.T) {
 func TestFileWithoutItsSchemaInFront(t *testing.T) {
 	var file bytes.Buffer
 	w := ipc.NewWriter(&file, ipc.WithSchema(arrow.NewSchema([]arrow.Field{field("x", arrow.PrimitiveTypes.Int8)}, nil)))
-	arrowtest.NoError(t, w.Close())
+	assert.NoError(t, w.Close())
 	message := file.Bytes()[8:] // without the mark and the length
-	if _, err := NewReader(bytes.NewReader(message), true, arrowtest.NewMeter()); !errors.Is(err, ErrDamaged) ||
+	if _, err := NewReader(bytes.NewReader(message), true, assert.NewMeter()); !errors.Is(err, ErrDamaged) ||
 		!strings.Contains(err.Error(), "write it as Parquet") {
 		t.Errorf("got %v, expected what to write instead", err)
 	}

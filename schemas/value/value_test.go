@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // A decimal number or a boolean is a number, and nothing else is.
@@ -65,7 +65,7 @@ func TestWords(t *testing.T) {
 	}
 	for v, want := range map[float64]string{0: "0", math.Copysign(0, -1): "0", 1: "1", -3: "-3", 0.5: "0.5",
 		float64(float32(0.1)): "0.1", 0.1: "0.1", 1e15: "1000000000000000", 1e300: "1e+300", 1234567.5: "1.2345675e+06"} {
-		arrowtest.Equal(t, WordOf(v), want, "%v", v)
+		assert.Equal(t, WordOf(v), want, "%v", v)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestPartsOfTimes(t *testing.T) {
 				got += ", "
 			}
 		}
-		arrowtest.Equal(t, got, want, "%s", text)
+		assert.Equal(t, got, want, "%s", text)
 	}
 }
 
@@ -348,7 +348,7 @@ func TestHalf(t *testing.T) {
 		0: 0, -9999: -10000, -99.9: -99.875, 0.1: 0.0999755859375, 65504: 65504, 65519: 65504, 65520: math.Inf(1), -1e300: math.Inf(-1),
 		2049: 2048, 2051: 2052, 6e-8: math.Ldexp(1, -24), 2e-8: 0, 6.1e-5: 1023 * math.Ldexp(1, -24), math.Inf(-1): math.Inf(-1),
 	} {
-		arrowtest.Equal(t, Half(v), want, "%v", v)
+		assert.Equal(t, Half(v), want, "%v", v)
 	}
 	if v := Half(math.NaN()); v == v {
 		t.Error(v)

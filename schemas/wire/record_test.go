@@ -14,7 +14,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 func sums(tensors ...Tensor[float64]) *Record[float64] {
@@ -42,8 +42,8 @@ func collect[T Number](t *testing.T, c *Collector[T], messages []Message, mem me
 
 func roundTrip[T Number](t *testing.T, r *Record[T]) []Message {
 	t.Helper()
-	mem := arrowtest.Allocator(t)
-	messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
+	mem := assert.Allocator(t)
+	messages := assert.Must(r.EncodeWithin(MaxMessage, mem))(t)
 	for i, m := range messages {
 		if len(m.Value) > MaxMessage {
 			t.Errorf("chunk %d of %d has %d bytes", i, len(messages), len(m.Value))
@@ -70,27 +70,27 @@ func TestRecordsRoundTrip(t *testing.T) {
 	roundTrip(t, sums())
 	roundTrip(t, sums(Vector("none", []float64{}), Words[float64]("nobody", nil), Tensor[float64]{Name: "empty", Shape: []int{3, 0}}))
 	roundTrip(t, sums(Tensor[float64]{Name: "scalar", Data: []float64{4}}))
-	for _, n := range append(arrowtest.Sizes(), segmentValues-1, segmentValues, segmentValues+1, 3*segmentValues) {
-		roundTrip(t, sums(Vector("a", arrowtest.Numbered[float64](n)), Vector("a", arrowtest.Numbered[float64](n)),
-			Matrix("b", n, 1, arrowtest.Numbered[float64](n))))
-		roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Vector("w", arrowtest.Numbered[float32](n))}})
+	for _, n := range append(assert.Sizes(), segmentValues-1, segmentValues, segmentValues+1, 3*segmentValues) {
+		roundTrip(t, sums(Vector("a", assert.Numbered[float64](n)), Vector("a", assert.Numbered[float64](n)),
+			Matrix("b", n, 1, assert.Numbered[float64](n))))
+		roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Vector("w", assert.Numbered[float32](n))}})
 	}
 }
 
 func TestLargeRecordsAreChunked(t *testing.T) {
 	const p = 1024
-	gram := roundTrip(t, sums(Vector("gram", arrowtest.Numbered[float64](p*(p+1)/2))))
+	gram := roundTrip(t, sums(Vector("gram", assert.Numbered[float64](p*(p+1)/2))))
 	if len(gram) != 5 { // 4.2 MB
 		t.Errorf("a Gram matrix of %d makes %d chunks", p, len(gram))
 	}
 	if w := roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Matrix("W", 4000, 100,
-		arrowtest.Numbered[float32](400_000))}}); len(w) != 2 {
+		assert.Numbered[float32](400_000))}}); len(w) != 2 {
 		t.Errorf("weights of 4000 × 100 make %d chunks", len(w))
 	}
 	// The end of a chunk is near the end of a segment, with few large tensors and with many small ones.
 	for _, n := range []int{26, 27, 28} {
 		for _, length := range []int{segmentValues - 1, segmentValues, segmentValues + 1} {
-			roundTrip(t, sums(Vector("x", arrowtest.Numbered[float64](n*length)), Vector("y", arrowtest.Numbered[float64](1))))
+			roundTrip(t, sums(Vector("x", assert.Numbered[float64](n*length)), Vector("y", assert.Numbered[float64](1))))
 		}
 	}
 	var small []Tensor[float64]
@@ -102,10 +102,10 @@ func TestLargeRecordsAreChunked(t *testing.T) {
 
 // Chunks may arrive in any order and more than once. Records with the same identity and other content stay apart.
 func TestChunksInAnyOrder(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	var records []*Record[float64]
 	for i := range 3 {
-		r := sums(Vector("x", arrowtest.Numbered[float64](segmentValues*60+i)))
+		r := sums(Vector("x", assert.Numbered[float64](segmentValues*60+i)))
 		r.Partition = i % 2 // the third has the identity of the first, and other content
 		records = append(records, r)
 	}
@@ -113,13 +113,13 @@ func TestChunksInAnyOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var queue []Message
 		for _, r := range records {
-			messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
+			messages := assert.Must(r.EncodeWithin(MaxMessage, mem))(t)
 			queue = append(append(queue, messages...), messages[random.IntN(len(messages))])
 		}
 		random.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
 		c, got := &Collector[float64]{}, map[Digest]int{}
 		for _, m := range queue {
-			r := arrowtest.Must(c.Add(m, mem))(t)
+			r := assert.Must(c.Add(m, mem))(t)
 			if r != nil {
 				got[r.Digest()]++
 			}
@@ -133,7 +133,7 @@ func TestChunksInAnyOrder(t *testing.T) {
 }
 
 func TestRecordsThatAreRefused(t *testing.T) {
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	set := func(key, value string) func(*Message) {
 		return func(m *Message) {
 			m.Headers = slices.Clone(m.Headers)
@@ -161,7 +161,7 @@ func TestRecordsThatAreRefused(t *testing.T) {
 		{"too many", set("chunks", "10001"), damaged + ": chunk 0 of 10001"},
 		{"value", func(m *Message) { m.Value = nil }, decoding + damaged},
 		{"float32", func(m *Message) {
-			m.Value = arrowtest.Must((&Record[float32]{Tensors: Tensors[float32]{Vector("x", []float32{1, 2})}}).EncodeWithin(MaxMessage, mem))(t)[0].Value
+			m.Value = assert.Must((&Record[float32]{Tensors: Tensors[float32]{Vector("x", []float32{1, 2})}}).EncodeWithin(MaxMessage, mem))(t)[0].Value
 		}, decoding + damaged + ": schema a7e965b85f74, expected c21849451d83"},
 		{"digest", set("digest", "0123456789abcdef"), decoding + damaged + ": its digest is " + digest.Short() + `, its header says "0123456789ab"`},
 		{"no digest", set("digest", ""), decoding + damaged + ": its digest is " + digest.Short() + `, its header says ""`},
@@ -170,10 +170,10 @@ func TestRecordsThatAreRefused(t *testing.T) {
 		{"notes", set("notes", "1"), decoding + damaged + ": its digest is "},
 		{"too many notes", set("notes", "3"), decoding + damaged + ": its digest is "},
 		{"values", func(m *Message) {
-			m.Value = arrowtest.Must(sums(Vector("x", []float64{1, 3})).EncodeWithin(MaxMessage, mem))(t)[0].Value
+			m.Value = assert.Must(sums(Vector("x", []float64{1, 3})).EncodeWithin(MaxMessage, mem))(t)[0].Value
 		}, decoding + damaged + ": its digest is "},
 	} {
-		m := arrowtest.Must(sums(Vector("x", []float64{1, 2})).EncodeWithin(MaxMessage, mem))(t)[0]
+		m := assert.Must(sums(Vector("x", []float64{1, 2})).EncodeWithin(MaxMessage, mem))(t)[0]
 		c.damage(&m)
 		collector := &Collector[float64]{}
 		r, err := collector.Add(m, mem)
@@ -188,8 +188,8 @@ func TestRecordsThatAreRefused(t *testing.T) {
 
 // A record with a damaged chunk is refused, and its next copy is accepted.
 func TestDamagedRecordsComeAgain(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	whole := arrowtest.Must(sums(Vector("x", arrowtest.Numbered[float64](segmentValues*60))).EncodeWithin(MaxMessage, mem))(t)
+	mem := assert.Allocator(t)
+	whole := assert.Must(sums(Vector("x", assert.Numbered[float64](segmentValues*60))).EncodeWithin(MaxMessage, mem))(t)
 	bad := slices.Clone(whole)
 	bad[0].Value = slices.Clone(bad[0].Value)
 	bad[0].Value[len(bad[0].Value)/2] ^= 1
@@ -204,8 +204,8 @@ func TestDamagedRecordsComeAgain(t *testing.T) {
 }
 
 func TestSegmentsHaveToGoOn(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	a, b := Vector("a", arrowtest.Numbered[float64](3)), Vector("b", arrowtest.Numbered[float64](3))
+	mem := assert.Allocator(t)
+	a, b := Vector("a", assert.Numbered[float64](3)), Vector("b", assert.Numbered[float64](3))
 	for name, segments := range map[string][]segment[float64]{
 		"begins within":  {{&a, 1, a.Data[1:], nil}},
 		"leaves out":     {{&a, 0, a.Data[:1], nil}, {&a, 2, a.Data[2:], nil}},
@@ -215,8 +215,8 @@ func TestSegmentsHaveToGoOn(t *testing.T) {
 		"great shape":    {{&Tensor[float64]{Name: "a", Shape: []int{1 << 40, 1 << 40}}, 0, nil, nil}},
 		"negative shape": {{&Tensor[float64]{Name: "a", Shape: []int{-1, -3}}, 0, a.Data, nil}},
 	} {
-		m := arrowtest.Must(sums().EncodeWithin(MaxMessage, mem))(t)[0]
-		m.Value = arrowtest.Must(encodeSegments(segments, nil, mem))(t)
+		m := assert.Must(sums().EncodeWithin(MaxMessage, mem))(t)[0]
+		m.Value = assert.Must(encodeSegments(segments, nil, mem))(t)
 		if r, err := (&Collector[float64]{}).Add(m, mem); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -270,7 +270,7 @@ func TestDigestsTellRecordsApart(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	id := Identity{"weights", "r", 2, 5, 7, "p"}
-	if got := arrowtest.Must(IdentityOf(Message{Headers: id.Headers()}))(t); got != id || got.Key(3) != "r/weights/2/5/7/3" {
+	if got := assert.Must(IdentityOf(Message{Headers: id.Headers()}))(t); got != id || got.Key(3) != "r/weights/2/5/7/3" {
 		t.Errorf("%v becomes %v", id, got)
 	}
 	for _, wrong := range []string{"7+1", "x", ""} {
@@ -389,7 +389,7 @@ func TestTaggedStructs(t *testing.T) {
 // Mix adds it.
 func TestMixIsSplitMix64(t *testing.T) {
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
-		arrowtest.Equal(t, Mix(uint64(i)*0x9e3779b97f4a7c15), want, "output %d", i)
+		assert.Equal(t, Mix(uint64(i)*0x9e3779b97f4a7c15), want, "output %d", i)
 	}
 }
 
@@ -403,7 +403,7 @@ func TestHash(t *testing.T) {
 		{[]uint64{0, 0}, Mix(0xe220a8397b1dcdaf)},
 		{[]uint64{1, 2, 3}, Mix(Mix(Mix(1)^2) ^ 3)},
 	} {
-		arrowtest.Equal(t, Hash(c.values...), c.want, "Hash(%v) =", c.values)
+		assert.Equal(t, Hash(c.values...), c.want, "Hash(%v) =", c.values)
 	}
 	// FORMAT.md has these values, to test other implementations.
 	if got := fmt.Sprintf("%#x %#x", Hash(1, 2, 3), Hash(3, 2, 1)); got != "0xd0734750fde362b3 0xd62a7f6e291fef64" {
@@ -419,7 +419,7 @@ func TestTrace(t *testing.T) {
 		valid: valid, "cc" + valid[2:]: "cc" + valid[2:], "": "", "ff" + valid[2:]: "", valid + "-x": "", valid + "\n": "", strings.ToUpper(valid): "",
 		valid[:54]: "", "00-" + zero + valid[35:]: "", valid[:36] + zero[:16] + "-01": "",
 	} {
-		arrowtest.Equal(t, (Message{Headers: []Header{{HeaderTrace, text}}}).Trace(), want, "%q", text)
+		assert.Equal(t, (Message{Headers: []Header{{HeaderTrace, text}}}).Trace(), want, "%q", text)
 	}
 	if got := (Message{}).Trace(); got != "" {
 		t.Errorf("%q without the header", got)
@@ -447,7 +447,7 @@ func (c *Collector[T]) kept() (bytes int) {
 // Records that never become complete take at most MaxBytes, whether their chunks are large or small.
 func TestCollectorIsBounded(t *testing.T) {
 	for _, size := range []int{0, 1000, MaxMessage} {
-		mem := arrowtest.NewMeter()
+		mem := assert.NewMeter()
 		c, evicted := &Collector[float64]{MaxBytes: 4 << 20}, 0
 		value := make([]byte, size)
 		for i := range 20_000 {
@@ -471,7 +471,7 @@ func TestCollectorIsBounded(t *testing.T) {
 		}
 	}
 	c := &Collector[float64]{}
-	if _, err := c.Add(loneChunk(0, make([]byte, MaxMessage+1)), arrowtest.NewMeter()); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
+	if _, err := c.Add(loneChunk(0, make([]byte, MaxMessage+1)), assert.NewMeter()); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
 		t.Errorf("%v, %d records", err, len(c.open))
 	}
 }
@@ -480,13 +480,13 @@ func TestCollectorIsBounded(t *testing.T) {
 // as their chunks keep arriving.
 func TestRecordsComeThroughAFlood(t *testing.T) {
 	const writers = 8
-	mem := arrowtest.Allocator(t)
+	mem := assert.Allocator(t)
 	var queues [][]Message
 	size := 0
 	for i := range writers {
-		r := sums(Vector("x", arrowtest.Numbered[float64](segmentValues*120)))
+		r := sums(Vector("x", assert.Numbered[float64](segmentValues*120)))
 		r.Partition = i
-		messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
+		messages := assert.Must(r.EncodeWithin(MaxMessage, mem))(t)
 		for _, m := range messages {
 			size += len(m.Value)
 		}
@@ -532,18 +532,18 @@ func TestRecordOfManyTensors(t *testing.T) {
 // three bytes are a message: which chunk of which record, and what is wrong with it.
 func FuzzCollectorSequence(f *testing.F) {
 	const records, chunks, maxBytes = 8, 3, 4 << 10
-	mem := arrowtest.Allocator(f)
+	mem := assert.Allocator(f)
 	var messages [records][chunks]Message
 	whole, largest := map[Digest]bool{}, 0
 	for i := range messages {
-		x := Vector("x", arrowtest.Numbered[float64](chunks*(i+1)))
+		x := Vector("x", assert.Numbered[float64](chunks*(i+1)))
 		r := sums(x)
 		r.Partition, r.Visit = i/4, i%2 // some share an identity
 		whole[r.Digest()] = true
 		size := recordOverhead
 		for j := range chunks {
 			n := i + 1
-			value := arrowtest.Must(encodeSegments([]segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, nil, mem))(f)
+			value := assert.Must(encodeSegments([]segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, nil, mem))(f)
 			headers := append(r.Headers(), Header{"chunk", strconv.Itoa(j)}, Header{"chunks", strconv.Itoa(chunks)},
 				Header{"digest", string(r.Digest())}, Header{"notes", strconv.Itoa(len(r.Notes))})
 			messages[i][j] = Message{Headers: append(headers, r.Notes...), Value: value}
@@ -555,7 +555,7 @@ func FuzzCollectorSequence(f *testing.F) {
 	f.Add([]byte{3, 2, 0, 4, 0, 0, 3, 1, 0, 4, 2, 0, 4, 1, 0, 3, 0, 0})
 	f.Add(bytes.Repeat([]byte{0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 0, 5, 0, 0, 6, 1, 0, 7, 1, 9}, 20))
 	f.Fuzz(func(t *testing.T, sequence []byte) {
-		mem, c := arrowtest.Allocator(t), &Collector[float64]{MaxBytes: maxBytes}
+		mem, c := assert.Allocator(t), &Collector[float64]{MaxBytes: maxBytes}
 		for ; len(sequence) >= 3; sequence = sequence[3:] {
 			i, j, wrong := sequence[0], sequence[1], int(sequence[2])
 			m := messages[i%records][j%chunks]

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // described returns the columns of a table: texts, with cells given by functions from row to cell.
@@ -71,7 +71,7 @@ func TestRoles(t *testing.T) {
 func checkColumn(t *testing.T, name string, cell func(row int) string, role columnRole, why string) {
 	t.Helper()
 	table := described(200, texts, map[string]func(int) string{name: cell, "label": turns("a|b")})
-	arrowtest.NoError(t, table.assign("label"))
+	assert.NoError(t, table.assign("label"))
 	for _, a := range table.list {
 		if a.Name == name && (a.role != role || !strings.Contains(a.why, why) || why == "" && a.formatted() != "" &&
 			strings.Contains(a.why, a.formatted())) {
@@ -139,7 +139,7 @@ func TestFormattedNumbers(t *testing.T) {
 		"postcode": func(row int) string { return fmt.Sprintf("%05d", row*7919%10007) },
 		"label":    turns("a|b"),
 	})
-	arrowtest.NoError(t, table.assign("label"))
+	assert.NoError(t, table.assign("label"))
 	for _, a := range table.list {
 		if a.Name == "price" && a.why != `numbers stored as text, such as "100.25": store them as numbers` ||
 			a.Name == "postcode" && a.role != roleIdentifier {
@@ -171,7 +171,7 @@ func TestRoleOfLabel(t *testing.T) {
 		table := described(200, texts, map[string]func(int) string{"label": c.cell})
 		err := table.assign("label")
 		if c.role == "" {
-			arrowtest.Fails(t, err, c.want)
+			assert.Fails(t, err, c.want)
 			continue
 		}
 		if err != nil || table.list[0].role != c.role || !strings.Contains(table.list[0].why, c.want) {
@@ -217,11 +217,11 @@ func TestColumns(t *testing.T) {
 	}
 	for name, content := range files {
 		path := filepath.Join(folder, name)
-		arrowtest.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+		assert.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 		o := ingest.Defaults()
 		o.Label = "c"
 		table := NewColumns(o.MissingValues)
-		arrowtest.NoError(t, ingest.Survey(context.Background(), path, o, table))
+		assert.NoError(t, ingest.Survey(context.Background(), path, o, table))
 		var got []string
 		for _, c := range table.list {
 			got = append(got, fmt.Sprint(c.Name, " ", c.rows, " ", c.missing, " ", c.numbers, " ", c.different.count()))
@@ -232,5 +232,5 @@ func TestColumns(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	arrowtest.Fails(t, ingest.Survey(ctx, filepath.Join(folder, "t.csv"), ingest.Defaults(), NewColumns(nil)), context.Canceled)
+	assert.Fails(t, ingest.Survey(ctx, filepath.Join(folder, "t.csv"), ingest.Defaults(), NewColumns(nil)), context.Canceled)
 }

@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/explain"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -107,10 +107,10 @@ func TestProgressOfExpectations(t *testing.T) {
 	}
 	want := []string{"waiting for 10,000 rows (0 so far), or 10m after the first", "waiting for 10,000 rows (251 so far), or until 16:05:30",
 		"waiting for 10,000 rows (260 so far), or until 16:05:30", "waiting for 10,000 rows (0 so far)"}
-	arrowtest.Equal(t, frames, want, "on a terminal")
+	assert.Equal(t, frames, want, "on a terminal")
 	for d, want := range map[time.Duration]string{10 * time.Minute: "10m", 30 * time.Second: "30s", time.Hour: "1h", 90 * time.Minute: "1h30m",
 		time.Hour + 5*time.Second: "1h0m5s", 500 * time.Millisecond: "500ms", 10 * time.Hour: "10h"} {
-		arrowtest.Equal(t, durationText(d), want, "%v", d)
+		assert.Equal(t, durationText(d), want, "%v", d)
 	}
 }
 
@@ -189,13 +189,13 @@ func TestScoringBar(t *testing.T) {
 	p.Finish()
 	want := "\rscore  0 rows, 7 messages left\x1b[K\rscore  4,000 rows, version 3, 7 messages left\x1b[K\rscore  4,000 rows, " +
 		"version 3, 1 message left\x1b[K\r\x1b[K"
-	arrowtest.Equal(t, drawn.String(), want, "got")
+	assert.Equal(t, drawn.String(), want, "got")
 }
 
 // After an error a file has its old content, otherwise all of its new content. No other file is left in its folder.
 func TestWriteIsAtomic(t *testing.T) {
 	t.Chdir(t.TempDir())
-	arrowtest.NoError(t, os.WriteFile("old", []byte("old"), 0o644))
+	assert.NoError(t, os.WriteFile("old", []byte("old"), 0o644))
 	if err := os.Symlink("old", "link"); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestRunsFitATerminal(t *testing.T) {
 			all = append(all, list...)
 			var text strings.Builder
 			table := tableOf(rows, list, most)
-			arrowtest.NoError(t, table.Write(&text))
+			assert.NoError(t, table.Write(&text))
 			for line := range strings.Lines(text.String()) {
 				if width := utf8.RuneCountInString(strings.TrimRight(line, " \n")); columns > 0 && width > columns && len(list) > 1 {
 					t.Errorf("%d columns: %d in %q", columns, width, line)
@@ -393,7 +393,7 @@ func TestScalars(t *testing.T) {
 func TestName(t *testing.T) {
 	for file, want := range map[string]string{"a/flowers.csv": "flowers", "x.csv.gz": "x", "my table (2).parquet": "my-table-2", "..": "table",
 		"日本.csv": "table", "a.b.jsonl": "a.b", "folder/": "folder", strings.Repeat("a", 300) + ".csv": strings.Repeat("a", 60)} {
-		arrowtest.Equal(t, DraftName(file), want, "%s", file)
+		assert.Equal(t, DraftName(file), want, "%s", file)
 	}
 }
 
@@ -422,7 +422,7 @@ func TestCurveOrdersLabels(t *testing.T) {
 			want = append(slices.Clone(labels[1:]), labels[0])
 		}
 		c := explain.Curve{Name: "column", Points: []explain.CurvePoint{{Value: "1", Mean: first}, {Value: "2", Mean: last}}}
-		arrowtest.Equal(t, curve(&explain.Report{Labels: labels}, &c).Head[1:], want, "labels")
+		assert.Equal(t, curve(&explain.Report{Labels: labels}, &c).Head[1:], want, "labels")
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -37,13 +37,13 @@ var update = flag.Bool("update", false, "write the goldens of metrics as they ar
 func listened(t *testing.T, m *metrics) (get func(path string) (int, string)) {
 	t.Helper()
 	listener, _, err := listenOn("127.0.0.1:0")
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	serveRole(t, listener, m, event.Ignore{})
 	return func(path string) (int, string) {
 		t.Helper()
-		response := arrowtest.Must(http.Get("http://" + listener.Addr().String() + path))(t)
+		response := assert.Must(http.Get("http://" + listener.Addr().String() + path))(t)
 		defer response.Body.Close()
-		body := arrowtest.Must(io.ReadAll(response.Body))(t)
+		body := assert.Must(io.ReadAll(response.Body))(t)
 		return response.StatusCode, string(body)
 	}
 }
@@ -151,9 +151,9 @@ func TestMetricsOfRoles(t *testing.T) {
 		slices.Sort(got)
 		golden, text := "testdata/"+role+".txt", strings.Join(got, "\n")+"\n"
 		if *update {
-			arrowtest.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
+			assert.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
 		}
-		if want := string(arrowtest.Must(os.ReadFile(golden))(t)); text != want {
+		if want := string(assert.Must(os.ReadFile(golden))(t)); text != want {
 			t.Errorf("%s: got\n%s\nexpected\n%s", role, text, want)
 		}
 		if !strings.Contains(body, "\nstagewise_build_info{") {
@@ -181,11 +181,11 @@ func TestMetricsFollowConventions(t *testing.T) {
 		for _, e := range runEvents() {
 			m.Record(e)
 		}
-		problems := arrowtest.Must(testutil.GatherAndLint(m.registry))(t)
+		problems := assert.Must(testutil.GatherAndLint(m.registry))(t)
 		for _, p := range problems {
 			t.Errorf("%s: %s: %s", role, p.Metric, p.Text)
 		}
-		families := arrowtest.Must(m.registry.Gather())(t)
+		families := assert.Must(m.registry.Gather())(t)
 		for _, f := range families {
 			if !strings.HasPrefix(f.GetName(), "stagewise_") { // those of Go and of the process are others'
 				continue
@@ -261,11 +261,11 @@ func TestReadyTellsOfRuns(t *testing.T) {
 // Services with one address share ten ports of a machine, whoever has chosen it. Who gets another than the first, or none, is told.
 func TestListenOn(t *testing.T) {
 	_, text, err := net.SplitHostPort(config.DefaultListen)
-	arrowtest.NoError(t, err)
-	first := arrowtest.Must(strconv.Atoi(text))(t)
+	assert.NoError(t, err)
+	first := assert.Must(strconv.Atoi(text))(t)
 	for range config.ListenPorts + 1 { // other processes may have some of the ports
 		listener, taken, err := listenOn(config.DefaultListen)
-		arrowtest.NoError(t, err)
+		assert.NoError(t, err)
 		if listener == nil {
 			if !strings.Contains(taken, "set metrics.listen") {
 				t.Errorf("without a port: %q", taken)
@@ -309,7 +309,7 @@ func TestLogOfAChain(t *testing.T) {
 	var lines []map[string]any
 	for text := range bytes.Lines(stream.Bytes()) {
 		line := map[string]any{}
-		arrowtest.NoError(t, json.Unmarshal(text, &line))
+		assert.NoError(t, json.Unmarshal(text, &line))
 		lines = append(lines, line)
 	}
 	if len(lines) != 2 || lines[0]["level"] != "INFO" || lines[0]["msg"] != "retrained" || lines[0]["prequential_error"] != nil {
@@ -322,7 +322,7 @@ func TestLogOfAChain(t *testing.T) {
 		"gate_offered_loss": 0.125,
 		"bad_messages":      3.0, "of_messages": 4.0, "partition": 1.0, "offset": 7.0, "reason": "damaged",
 	} {
-		arrowtest.Equal(t, lines[1][key], want, "%s", key)
+		assert.Equal(t, lines[1][key], want, "%s", key)
 	}
 }
 
@@ -334,12 +334,12 @@ func serveRole(t *testing.T, listener net.Listener, m *metrics, recorder event.R
 // On a loopback address, only requests for this machine are answered.
 func TestMetricsOfThisMachine(t *testing.T) {
 	listener, _, err := listenOn("127.0.0.1:0")
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
 	for host, want := range map[string]int{"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "evil.example:9464": http.StatusMisdirectedRequest} {
-		r := arrowtest.Must(http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil))(t)
+		r := assert.Must(http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil))(t)
 		r.Host = host
-		response := arrowtest.Must(http.DefaultClient.Do(r))(t)
+		response := assert.Must(http.DefaultClient.Do(r))(t)
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("%s: %s", host, response.Status)
@@ -370,10 +370,10 @@ func TestErrorsOfTheMetricsServer(t *testing.T) {
 	m := newMetrics("p", protocol.RoleWork, clock)
 	m.registry.MustRegister(broken{})
 	listener, _, err := listenOn("127.0.0.1:0")
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	notices := make(recorded, 1)
 	serveRole(t, listener, m, notices)
-	response := arrowtest.Must(http.Get("http://" + listener.Addr().String() + "/metrics"))(t)
+	response := assert.Must(http.Get("http://" + listener.Addr().String() + "/metrics"))(t)
 	response.Body.Close()
 	if text := <-notices; !strings.HasPrefix(text, "metrics: error gathering metrics") || strings.Contains(text, "\n") {
 		t.Errorf("%q", text)
@@ -384,7 +384,7 @@ var metricName = regexp.MustCompile(`\bstagewise_[a-z_]+`)
 
 // A dashboard has something in each panel while nobody but run works: what other roles have is in rows that are folded.
 func TestDashboardOfARunnerAlone(t *testing.T) {
-	content := arrowtest.Must(os.ReadFile("../../../deploy/monitoring/dashboard.json"))(t)
+	content := assert.Must(os.ReadFile("../../../deploy/monitoring/dashboard.json"))(t)
 	var dashboard struct {
 		Panels []struct {
 			Title, Type string
@@ -393,12 +393,12 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 			Panels      []any
 		}
 	}
-	arrowtest.NoError(t, json.Unmarshal(content, &dashboard))
+	assert.NoError(t, json.Unmarshal(content, &dashboard))
 	m := newMetrics("p", protocol.RoleRun, clock)
 	for _, e := range runEvents() {
 		m.Record(e)
 	}
-	families := arrowtest.Must(m.registry.Gather())(t)
+	families := assert.Must(m.registry.Gather())(t)
 	has := map[string]bool{}
 	for _, f := range families {
 		has[f.GetName()] = true
@@ -426,12 +426,12 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 func TestMetricsThatAreNamedExist(t *testing.T) {
 	var code strings.Builder
 	for _, file := range []string{"metrics.go", "../../../serve/metrics.go", "../../../serve/topic.go"} {
-		content := arrowtest.Must(os.ReadFile(file))(t)
+		content := assert.Must(os.ReadFile(file))(t)
 		code.Write(content)
 	}
 	for _, file := range []string{"deploy/monitoring/alerts.yaml", "deploy/monitoring/alerts_test.yaml",
 		"deploy/monitoring/dashboard.json", "docs/operating.md", "docs/serving.md"} {
-		content := arrowtest.Must(os.ReadFile("../../../" + file))(t)
+		content := assert.Must(os.ReadFile("../../../" + file))(t)
 		for _, name := range metricName.FindAllString(string(content), -1) {
 			plain := strings.TrimSuffix(strings.TrimPrefix(name, "stagewise_"), "_bucket")
 			if !strings.Contains(code.String(), `"`+plain+`"`) {

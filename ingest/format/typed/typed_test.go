@@ -31,7 +31,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // avroReader returns a reader of columns, the first of which is the label.
@@ -39,7 +39,7 @@ func avroReader(t *testing.T, rows string, columns ...string) *format.RowReader 
 	t.Helper()
 	o := format.Options{Options: layout.Defaults(), Settings: format.Settings{Rows: rows}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
-	r := arrowtest.Must(Avro().NewReader(o))(t)
+	r := assert.Must(Avro().NewReader(o))(t)
 	return r
 }
 
@@ -69,7 +69,7 @@ func textOf(c *tabular.Cell) string {
 // read encodes a value with the schema, and reads it.
 func read(t *testing.T, r *format.RowReader, schema string, value any) ([][]tabular.Cell, error) {
 	t.Helper()
-	content := arrowtest.Must(avro.MustParse(schema).Encode(value))(t)
+	content := assert.Must(avro.MustParse(schema).Encode(value))(t)
 	return r.Read(t.Context(), format.Payload{Value: content, Schema: &format.Schema{Name: "schema 1", Type: "AVRO", Text: schema}})
 }
 
@@ -105,13 +105,13 @@ func TestAvro(t *testing.T) {
 	for _, logical := range []string{"timestamp-millis", "timestamp-micros", "timestamp-nanos", "date"} {
 		schema = strings.ReplaceAll(schema, `,"logicalType":"`+logical+`"`, "")
 	}
-	content := arrowtest.Must(avro.MustParse(schema).Encode(valueOf()))(t)
+	content := assert.Must(avro.MustParse(schema).Encode(valueOf()))(t)
 	r := avroReader(t, "", "kind", "n", "i", "f", "d", "yes", "s", "raw", "price", "at", "us", "ns", "day", "user.age", "user.tags", "user.tags.1",
 		"items.1.price", "items.7.price", "items.1.row.next.v", "counts.b", "id", "before.next.v", "user", "items", "nowhere.at.all")
 	rows, err := r.Read(t.Context(), format.Payload{Value: content, Schema: &format.Schema{Name: "schema 1", Type: "AVRO", Text: event}})
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	want := `[["b" -5 null 0.5 2.25 true "text" "ab" -123.45 1.5 -2.5 3.000000001 172800 30 ["x" "y"] "y" 2.5 null 2 4 "ok" 2 an object [an object an object] null]]`
-	arrowtest.Equal(t, fmt.Sprint(texts(rows)), want, "got")
+	assert.Equal(t, fmt.Sprint(texts(rows)), want, "got")
 	for n := range content {
 		if _, err := r.Read(t.Context(), format.Payload{Value: content[:n], Schema: &format.Schema{Name: "schema 1", Text: event}}); err == nil {
 			t.Errorf("the first %d bytes are read", n)
@@ -247,7 +247,7 @@ message Event {
 func protobufReader(t *testing.T, schema, name, rows string, columns ...string) (*format.RowReader, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events.proto")
-	arrowtest.NoError(t, os.WriteFile(file, []byte(schema), 0o600))
+	assert.NoError(t, os.WriteFile(file, []byte(schema), 0o600))
 	o := format.Options{Options: layout.Defaults(), Settings: format.Settings{Rows: rows, Schema: file, Message: name}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
 	return Protobuf().NewReader(o)
@@ -256,11 +256,11 @@ func protobufReader(t *testing.T, schema, name, rows string, columns ...string) 
 // encoded is a message of the schema, given as JSON.
 func encoded(t *testing.T, schema, name, text string) []byte {
 	t.Helper()
-	file := arrowtest.Must(compileText(t.Context(), &format.Schema{Text: schema}))(t)
-	of := arrowtest.Must(named(file, name))(t)
+	file := assert.Must(compileText(t.Context(), &format.Schema{Text: schema}))(t)
+	of := assert.Must(named(file, name))(t)
 	m := dynamicpb.NewMessage(of)
-	arrowtest.NoError(t, protojson.Unmarshal([]byte(text), m))
-	content := arrowtest.Must(proto.Marshal(m))(t)
+	assert.NoError(t, protojson.Unmarshal([]byte(text), m))
+	content := assert.Must(proto.Marshal(m))(t)
 	return content
 }
 
@@ -268,7 +268,7 @@ func encoded(t *testing.T, schema, name, text string) []byte {
 func TestProtobuf(t *testing.T) {
 	r, err := protobufReader(t, events, "shop.Event", "", "kind", "i", "s", "f", "u", "small", "yes", "raw", "maybe", "at", "took", "wrapped", "items.1.price",
 		"items.0.again.user_id", "counts.b", "byId.7.price", "tags", "left", "right.price", "price", "packed", "userId", "items", "right", "nowhere.at.all")
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	for text, want := range map[string]string{
 		`{}`: `[["UNKNOWN" 0 0 0 0 0 false "" null null null null null null null null [] null null null [] 0 [] null null]]`,
 		`{"kind":"WIDE","i":-1,"s":"-2","f":"3","u":"18446744073709551615","small":0.5,"yes":true,"raw":"YWI=","maybe":0,
@@ -284,7 +284,7 @@ func TestProtobuf(t *testing.T) {
 
 // Rows at a path include the values beside them, unless their schema has the column.
 func TestProtobufRowsWithin(t *testing.T) {
-	r := arrowtest.Must(protobufReader(t, events, "Event", "items", "label", "price", "kind"))(t)
+	r := assert.Must(protobufReader(t, events, "Event", "items", "label", "price", "kind"))(t)
 	for text, want := range map[string]string{
 		`{"label":"no","kind":"TALL","items":[{"price":1,"label":"a"},{"price":2}]}`: `[["a" 1 "TALL"] ["" 2 "TALL"]]`,
 		`{"kind":"TALL"}`: `[]`,
@@ -308,7 +308,7 @@ func TestProtobufSchemasThatCantBeUsed(t *testing.T) {
 		{events, "shop.Other", "", `no column "label": the message has "x": examples.label names the label column`},
 		{`syntax = "proto3";`, "", "", "examples.schema: the file has no message"},
 	} {
-		arrowtest.MustFail(protobufReader(t, test.schema, test.name, test.rows, "label", "x"))(t, test.want)
+		assert.MustFail(protobufReader(t, test.schema, test.name, test.rows, "label", "x"))(t, test.want)
 	}
 }
 
@@ -321,7 +321,7 @@ func TestProtobufReferences(t *testing.T) {
 			{Name: "common/place.proto", Text: `syntax = "proto3"; package common; import "common/point.proto"; message Place { Point point = 1; }`}}}
 	o := format.Options{Options: layout.Defaults()}
 	o.Columns.Use = []string{"at.point.x"}
-	opened := arrowtest.Must(Protobuf().NewReader(o))(t)
+	opened := assert.Must(Protobuf().NewReader(o))(t)
 	value := []byte{10, 1, 'b', 18, 4, 10, 2, 8, 7}
 	for _, test := range []struct {
 		indexes []int
@@ -333,7 +333,7 @@ func TestProtobufReferences(t *testing.T) {
 	} {
 		for range 2 {
 			rows, err := opened.Read(t.Context(), format.Payload{Value: value, Schema: s, Indexes: test.indexes})
-			arrowtest.Equal(t, fmt.Sprint(texts(rows), err), test.want, "%v", test.indexes)
+			assert.Equal(t, fmt.Sprint(texts(rows), err), test.want, "%v", test.indexes)
 		}
 	}
 }
@@ -341,7 +341,7 @@ func TestProtobufReferences(t *testing.T) {
 // A registry may have the Base64 descriptor of a file, as registered by the Python serializers, including references.
 func TestDescriptors(t *testing.T) {
 	descriptor := func(name, text string, imports ...format.Reference) string {
-		file := arrowtest.Must(compileText(t.Context(), &format.Schema{Text: text, References: imports}))(t)
+		file := assert.Must(compileText(t.Context(), &format.Schema{Text: text, References: imports}))(t)
 		described := protodesc.ToFileDescriptorProto(file)
 		described.Name = &name
 		for _, m := range described.MessageType {
@@ -349,7 +349,7 @@ func TestDescriptors(t *testing.T) {
 				f.JsonName = nil // as in protoc's output for Python
 			}
 		}
-		content := arrowtest.Must(proto.Marshal(described))(t)
+		content := assert.Must(proto.Marshal(described))(t)
 		return base64.StdEncoding.EncodeToString(content)
 	}
 	const size = `syntax = "proto3"; package shop; message Size { optional int32 x = 1; int32 how_many = 2; }`
@@ -359,7 +359,7 @@ func TestDescriptors(t *testing.T) {
 	for _, reference := range []format.Reference{text, {Name: "size.proto", Text: descriptor("size.proto", size)}} {
 		o := format.Options{Options: layout.Defaults()}
 		o.Columns.Use = []string{"size.x", "at", "size.howMany"}
-		r := arrowtest.Must(Protobuf().NewReader(o))(t)
+		r := assert.Must(Protobuf().NewReader(o))(t)
 		s := &format.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []format.Reference{reference}}
 		rows, err := r.Read(t.Context(), format.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
 		if got := fmt.Sprint(texts(rows)); err != nil || got != `[["a" 7 9 0]]` {
@@ -379,7 +379,7 @@ func FuzzProtobuf(f *testing.F) {
 	for _, rows := range []string{"", "items"} {
 		o := format.Options{Options: layout.Defaults(), Settings: format.Settings{Rows: rows}}
 		o.Columns.Use = []string{"price", "items.0.again.counts.b", "byId.7.price", "tags", "right", "at"}
-		r := arrowtest.Must(Protobuf().NewReader(o))(f)
+		r := assert.Must(Protobuf().NewReader(o))(f)
 		readers = append(readers, r)
 	}
 	s := &format.Schema{Name: "schema 1", Text: events}
@@ -397,18 +397,18 @@ func FuzzProtobuf(f *testing.F) {
 func certificate(t *testing.T, name string) (cert, key string, parsed *x509.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
 		BasicConstraintsValid: true, DNSNames: []string{"localhost"}}
 	content, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	folder := t.TempDir()
 	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	arrowtest.NoError(t, errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}), 0o600),
+	assert.NoError(t, errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}), 0o600),
 		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)))
-	parsed = arrowtest.Must(x509.ParseCertificate(content))(t)
+	parsed = assert.Must(x509.ParseCertificate(content))(t)
 	return cert, key, parsed
 }
 
@@ -420,7 +420,7 @@ func TestTLS(t *testing.T) {
 	fake.SeedSchema("e", 1, 1, sr.Schema{Schema: `"int"`})
 	ca, caKey, _ := certificate(t, "registry")
 	own, key, parsed := certificate(t, "client")
-	pair := arrowtest.Must(tls.LoadX509KeyPair(ca, caKey))(t)
+	pair := assert.Must(tls.LoadX509KeyPair(ca, caKey))(t)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(parsed)
 	server := httptest.NewUnstartedServer(fake.Handler())
@@ -461,9 +461,9 @@ func TestSchemasAreFetchedOnce(t *testing.T) {
 	requests := 0
 	fake.Intercept(func(http.ResponseWriter, *http.Request) bool { requests++; return false })
 	c, err := Open(Registry{URL: fake.URL()})
-	arrowtest.NoError(t, err)
+	assert.NoError(t, err)
 	for range 10 {
-		arrowtest.Must(c.Schema(t.Context(), format.SchemaID{Number: 1}))(t)
+		assert.Must(c.Schema(t.Context(), format.SchemaID{Number: 1}))(t)
 		if _, err := c.Schema(t.Context(), format.SchemaID{Number: 2}); err == nil {
 			t.Fatal("a schema that is not there")
 		}

@@ -25,7 +25,7 @@ import (
 
 	"github.com/segmentio/kafka-go/sasl"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // openLogin opens valid options.
@@ -122,7 +122,7 @@ func TestKeys(t *testing.T) {
 	slices.Sort(documented)
 	slices.Sort(taken)
 	taken = slices.Compact(taken)
-	arrowtest.Equal(t, taken, documented, "options that are taken, and documented")
+	assert.Equal(t, taken, documented, "options that are taken, and documented")
 }
 
 // endpoint is a token endpoint. Token n is "token-n".
@@ -188,8 +188,8 @@ func TestGrant(t *testing.T) {
 			t.Fatalf("%q, %v", message, err)
 		}
 	}
-	arrowtest.Equal(t, e.form, "audience=https%3A%2F%2Fkafka&grant_type=client_credentials&scope=kafka+read", "the form")
-	arrowtest.True(t, !strings.Contains(fmt.Sprintf("%+v %#v", m, m), "hunter2"), "the secret is printed")
+	assert.Equal(t, e.form, "audience=https%3A%2F%2Fkafka&grant_type=client_credentials&scope=kafka+read", "the form")
+	assert.True(t, !strings.Contains(fmt.Sprintf("%+v %#v", m, m), "hunter2"), "the secret is printed")
 }
 
 // grantsOf returns the tokens of an endpoint with a test clock.
@@ -245,13 +245,13 @@ func TestGrantsAreShared(t *testing.T) {
 		})
 	}
 	group.Wait()
-	arrowtest.Equal(t, e.granted, 1, "tokens that were granted")
+	assert.Equal(t, e.granted, 1, "tokens that were granted")
 	synctest.Test(t, func(t *testing.T) {
 		g := newRenewed(nil)
 		g.turn <- struct{}{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		arrowtest.MustFail(g.token(ctx))(t, context.DeadlineExceeded)
+		assert.MustFail(g.token(ctx))(t, context.DeadlineExceeded)
 	})
 }
 
@@ -296,7 +296,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	e.Close()
-	arrowtest.MustFail(first(t, openLogin(t, o)))(t, new(passingError), "security.sasl.token_url")
+	assert.MustFail(first(t, openLogin(t, o)))(t, new(passingError), "security.sasl.token_url")
 }
 
 // A token file is read at each login, so that a renewed token is used; while it is missing, logins fail temporarily.
@@ -307,7 +307,7 @@ func TestTokenFile(t *testing.T) {
 		write(t, "", file, token)
 		message, err := first(t, m)
 		if token == "" {
-			arrowtest.Fails(t, err, new(passingError), "security.sasl.token_file: "+file)
+			assert.Fails(t, err, new(passingError), "security.sasl.token_file: "+file)
 		} else if message != "n,,\x01auth=Bearer "+token+"\x01\x01" || err != nil {
 			t.Errorf("%q, %v", message, err)
 		}
@@ -378,10 +378,10 @@ const password = `hunter2 "correct', horse`
 // writePair writes a self-signed certificate and its key.
 func writePair(t *testing.T, dir, name string) (certificate, key string) {
 	t.Helper()
-	private := arrowtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	private := assert.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der := arrowtest.Must(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
-	pkcs8 := arrowtest.Must(x509.MarshalPKCS8PrivateKey(private))(t)
+	der := assert.Must(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	pkcs8 := assert.Must(x509.MarshalPKCS8PrivateKey(private))(t)
 	certificate = write(t, dir, name+".pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	return certificate, write(t, dir, name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
 }
@@ -389,7 +389,7 @@ func writePair(t *testing.T, dir, name string) (certificate, key string) {
 func write(t *testing.T, dir, name, content string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
-	arrowtest.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	assert.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -22,8 +22,8 @@ import (
 // openEmbedded opens a log for one test.
 func openEmbedded(t testing.TB) *kafkalog.Log {
 	t.Helper()
-	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
-	t.Cleanup(func() { arrowtest.NoError(t, log.Close()) })
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
+	t.Cleanup(func() { assert.NoError(t, log.Close()) })
 	return log
 }
 
@@ -42,7 +42,7 @@ func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
 		}
 		return &Outcome{}, nil
 	}, func(*Load, *Outcome) (Write, error) { return nil, nil }, inMemory(40))
-	arrowtest.Fails(t, (Concurrent{}).Run(t.Context(), s), bad)
+	assert.Fails(t, (Concurrent{}).Run(t.Context(), s), bad)
 }
 
 // A scan is collected in order, and while one segment is slow few others wait for it.
@@ -62,7 +62,7 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 		}
 		return &Outcome{}, nil
 	}, func(at *Load, _ *Outcome) (Write, error) {
-		arrowtest.Equal(t, at.Index, collected, "a segment in its order")
+		assert.Equal(t, at.Index, collected, "a segment in its order")
 		collected++
 		ahead.Add(-1)
 		return nil, nil
@@ -71,7 +71,7 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 		t.Errorf("collected %v, %v", collected, err)
 	}
 	s.Shares = nil
-	arrowtest.NoError(t, (Concurrent{}).Run(t.Context(), s))
+	assert.NoError(t, (Concurrent{}).Run(t.Context(), s))
 }
 
 // scanOf returns a scan of shares that are in memory.
@@ -94,9 +94,9 @@ func inMemory(segments int64) *Share {
 func TestScanReadsAheadWithinItsBound(t *testing.T) {
 	const messages, size = 40, 100_000
 	log := openEmbedded(t)
-	arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: protocol.TopicsOf("test").Examples, Partitions: 1}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: protocol.TopicsOf("test").Examples, Partitions: 1}))
 	for range messages {
-		arrowtest.Must(log.Append(t.Context(), protocol.TopicsOf("test").Examples, 0, kafkalog.Message{Value: make([]byte, size)}))(t)
+		assert.Must(log.Append(t.Context(), protocol.TopicsOf("test").Examples, 0, kafkalog.Message{Value: make([]byte, size)}))(t)
 	}
 	for readAhead, limit := range map[int64]int64{1: 1, 2.5 * size: 2} {
 		var ahead atomic.Int64
@@ -149,24 +149,24 @@ func TestOrderOfSegments(t *testing.T) {
 		{8, partitions(2, 1), "[00 10 01]"},
 	} {
 		got, places := []string{}, make(chan *place, 20)
-		arrowtest.NoError(t, inOrder(test.partitions).read(t.Context(), test.processors, places, func(p *place) error {
+		assert.NoError(t, inOrder(test.partitions).read(t.Context(), test.processors, places, func(p *place) error {
 			got = append(got, fmt.Sprintf("%d%d", p.Segment().Span.Partition, p.Index))
 			return nil
 		}))
-		arrowtest.Equal(t, fmt.Sprint(got), test.want, "%d processors", test.processors)
-		arrowtest.Equal(t, len(places), len(got), "%d processors: places of segments", test.processors)
+		assert.Equal(t, fmt.Sprint(got), test.want, "%d processors", test.processors)
+		assert.Equal(t, len(places), len(got), "%d processors: places of segments", test.processors)
 	}
 	apart, got := inOrder(partitions(2, 1)), []int{}
 	apart.Apart = true
-	arrowtest.NoError(t, apart.read(t.Context(), 8, make(chan *place, 20), func(p *place) error {
+	assert.NoError(t, apart.read(t.Context(), 8, make(chan *place, 20), func(p *place) error {
 		got = append(got, p.Segment().Span.Partition)
 		return nil
 	}))
-	arrowtest.Equal(t, got, []int{0, 0, 1}, "shares that are read apart")
+	assert.Equal(t, got, []int{0, 0, 1}, "shares that are read apart")
 	// A cancelled scan stops reading.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	arrowtest.Fails(t, inOrder(partitions(2, 2, 2)).read(ctx, 2, make(chan *place), nil), context.Canceled)
+	assert.Fails(t, inOrder(partitions(2, 2, 2)).read(ctx, 2, make(chan *place), nil), context.Canceled)
 }
 
 // inOrder is a scan of partitions.
@@ -188,7 +188,7 @@ func TestGramSample(t *testing.T) {
 		{1 << 39, 1 << 40}} {
 		g := newGramSample(ratio.want, ratio.total)
 		f := float64(ratio.want) / float64(ratio.total)
-		arrowtest.True(t, g.has(0, 0), "%v: not the first message", ratio)
+		assert.True(t, g.has(0, 0), "%v: not the first message", ratio)
 		for _, messages := range []int64{15, 1000} {
 			total := 0
 			const partitions = 200
@@ -200,10 +200,10 @@ func TestGramSample(t *testing.T) {
 					}
 				}
 				total += chosen
-				arrowtest.Near(t, float64(chosen), f*float64(messages), 1, "%v: chosen messages of partition %d", ratio, n)
+				assert.Near(t, float64(chosen), f*float64(messages), 1, "%v: chosen messages of partition %d", ratio, n)
 			}
 			want := f * partitions * float64(messages)
-			arrowtest.Near(t, float64(total), want, 2+0.05*want, "%v: messages of %d partitions of %d", ratio, partitions, messages)
+			assert.Near(t, float64(total), want, 2+0.05*want, "%v: messages of %d partitions of %d", ratio, partitions, messages)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 			if s.Leaves {
 				o = &Outcome{Sum: &accumulate.Sum{}, left: map[int]coverage.Coverage{0: {Messages: 1, Rows: 10, Checksum: 3}}}
 			}
-			whole = arrowtest.Must(outcomes.Add(&Load{Share: p, Index: i}, o, len(p.Segments)))(t)
+			whole = assert.Must(outcomes.Add(&Load{Share: p, Index: i}, o, len(p.Segments)))(t)
 		}
 		if err := whole.Check(run, p, len(p.Segments)); errors.Is(err, errChanged) == (name == "the same") {
 			t.Errorf("%s: %v", name, err)

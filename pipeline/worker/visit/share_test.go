@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -49,9 +49,9 @@ func TestCacheBytes(t *testing.T) {
 		})
 	}
 	taking.Wait()
-	arrowtest.Equal(t, taken+left(b), bytes, "bytes that are taken or left")
+	assert.Equal(t, taken+left(b), bytes, "bytes that are taken or left")
 	b.Give(taken)
-	arrowtest.Equal(t, left(b), bytes, "bytes left after all were given back")
+	assert.Equal(t, left(b), bytes, "bytes left after all were given back")
 }
 
 // Essential memory is reserved even beyond the budget, and nothing else is until there is room again.
@@ -64,8 +64,8 @@ func TestReserve(t *testing.T) {
 	if !b.Reserve(400) || left(b) != 200 {
 		t.Errorf("%d bytes left, expected 200 without what was idle", left(b))
 	}
-	arrowtest.True(t, b.Gram(0, "a") == nil, "what was idle is still there")
-	arrowtest.True(t, !b.Reserve(201) && !b.tryReserve(1) && !b.Has(0), "a cache gives more than it has")
+	assert.True(t, b.Gram(0, "a") == nil, "what was idle is still there")
+	assert.True(t, !b.Reserve(201) && !b.tryReserve(1) && !b.Has(0), "a cache gives more than it has")
 	if b.Give(1001); left(b) != 1000 || !b.tryReserve(1000) {
 		t.Errorf("%d bytes left after all were given back, expected 1000", left(b))
 	}
@@ -149,7 +149,7 @@ func TestBlock(t *testing.T) {
 				t.Errorf("%s: stage %d: %d × %d, made %v", name, stage, block.Rows, block.Cols, made)
 			}
 			_, made = b.Block(stage, columns+stage, &shared, budget)
-			arrowtest.Equal(t, made, want, "%s: stage %d: the block is there again", name, stage)
+			assert.Equal(t, made, want, "%s: stage %d: the block is there again", name, stage)
 		}
 		segment.dropBatches(budget)
 	}
@@ -184,20 +184,20 @@ func TestBatchesComeBack(t *testing.T) {
 		before.Segments[0].KeepBatches([]*Batch{b}, cache)
 		b.Block(0, 5, &kernel.Dense{}, cache)
 		cache.Leave(before, made, func(int) bool { return test.own })
-		arrowtest.True(t, before.Segments[0].Batches == nil && cache.Has(budget), "%s: what was left is not idle", name)
+		assert.True(t, before.Segments[0].Batches == nil && cache.Has(budget), "%s: what was left is not idle", name)
 		after := NewShare(4, &Part{Span: span})
 		after.Segments[0].counted = test.counted
 		cache.Return(after, test.made, false)
 		got := after.Segments[0].Batches
 		back := len(got) == 1 && got[0] == b
-		arrowtest.Equal(t, back, test.rows, "%s: the batches come back", name)
-		arrowtest.True(t, cache.Has(budget) != test.rows, "%s: the budget has all of its bytes, %v", name, test.rows)
+		assert.Equal(t, back, test.rows, "%s: the batches come back", name)
+		assert.True(t, cache.Has(budget) != test.rows, "%s: the budget has all of its bytes, %v", name, test.rows)
 		if test.rows {
 			_, block := got[0].Block(0, 5, &kernel.Dense{}, cache)
-			arrowtest.Equal(t, block, test.block, "%s: the block comes back", name)
+			assert.Equal(t, block, test.block, "%s: the block comes back", name)
 		}
 		after.Release(cache)
-		arrowtest.True(t, cache.Has(budget) && !cache.Has(budget+1), "%s: the budget has not its bytes", name)
+		assert.True(t, cache.Has(budget) && !cache.Has(budget+1), "%s: the budget has not its bytes", name)
 	}
 }
 
@@ -231,9 +231,9 @@ func TestIdleGoes(t *testing.T) {
 	if !comesBack(cache, 0) { // so offset 1 was used first
 		t.Error("what no run needed the memory of is gone")
 	}
-	arrowtest.True(t, cache.Has(n*bytes) && !cache.Has(n*bytes+1) && cache.tryReserve(1), "the memory of what is idle is not given")
+	assert.True(t, cache.Has(n*bytes) && !cache.Has(n*bytes+1) && cache.tryReserve(1), "the memory of what is idle is not given")
 	for offset, want := range []bool{true, false, true, true} {
-		arrowtest.Equal(t, comesBack(cache, int64(offset)), want, "the batch at offset %d is stored", offset)
+		assert.Equal(t, comesBack(cache, int64(offset)), want, "the batch at offset %d is stored", offset)
 	}
 	cache.Drop(0)
 	if cache.Give(1); comesBack(cache, 3) || !cache.Has(n*bytes) || cache.Has(n*bytes+1) {
@@ -264,7 +264,7 @@ func TestGramMatricesStay(t *testing.T) {
 		t.Error("expected that the matrix that was used first goes, and the other stays")
 	}
 	cache.Drop(1)
-	arrowtest.True(t, cache.Gram(1, "b") == nil && cache.Has(40), "expected no matrix of a partition that was dropped")
+	assert.True(t, cache.Gram(1, "b") == nil && cache.Has(40), "expected no matrix of a partition that was dropped")
 	once := NewRunCache(100)
 	if once.KeepGram(1, "a", record); once.Gram(1, "a") != nil || !once.Has(100) {
 		t.Error("expected no matrix of a run that is the only one")

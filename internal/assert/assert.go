@@ -1,6 +1,6 @@
-// Package arrowtest has allocators for tests of Arrow code, of which some report leaks and others limit the memory of a decoder, and the
-// checks that the tests of all packages make: of errors, and of values.
-package arrowtest
+// Package assert has the checks that the tests of all packages make: of errors, of values, and that Arrow code neither leaks nor allocates
+// more than its input justifies.
+package assert
 
 import (
 	"errors"

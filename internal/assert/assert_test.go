@@ -1,4 +1,4 @@
-package arrowtest
+package assert
 
 import (
 	"errors"
