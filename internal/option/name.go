@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/dustin/go-humanize"
 )
@@ -17,17 +16,24 @@ func KeyOf(field reflect.StructField) string {
 	if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); name != "" {
 		return name
 	}
-	var key strings.Builder
-	letters := []rune(field.Name)
-	for i, letter := range letters {
-		begins := i > 0 && unicode.IsUpper(letter) && (unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1]))
+	// A plan is checked whenever it is read: names are ASCII, and the key is made without other memory.
+	key, of := make([]byte, 0, 32), field.Name
+	for i := range len(of) {
+		begins := i > 0 && isUpper(of[i]) && (isLower(of[i-1]) || i+1 < len(of) && isLower(of[i+1]))
 		if begins {
-			key.WriteByte('_')
+			key = append(key, '_')
 		}
-		key.WriteRune(unicode.ToLower(letter))
+		letter := of[i]
+		if isUpper(letter) {
+			letter += 'a' - 'A'
+		}
+		key = append(key, letter)
 	}
-	return key.String()
+	return string(key)
 }
+
+func isUpper(letter byte) bool { return 'A' <= letter && letter <= 'Z' }
+func isLower(letter byte) bool { return 'a' <= letter && letter <= 'z' }
 
 // KeysOf iterates over the fields of a struct that are keys, and those of structs that are embedded in it.
 func KeysOf(t reflect.Type) iter.Seq[reflect.StructField] {
@@ -41,7 +47,7 @@ func KeysOf(t reflect.Type) iter.Seq[reflect.StructField] {
 						return
 					}
 				}
-			} else if f.IsExported() && KeyOf(f) != "-" && !yield(f) {
+			} else if f.IsExported() && f.Tag.Get("yaml") != "-" && !yield(f) {
 				return
 			}
 		}
