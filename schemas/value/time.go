@@ -69,12 +69,13 @@ func Time(text string, u Unit) (time.Time, error) {
 // LikelyTime is Time for a column in which the numbers before were times of the unit within 1950 to 2100, and none was within a year of
 // 1970. It is an error if this one is not so, because it is of another unit: seconds are dates of January 1970 as milliseconds.
 func LikelyTime(text string, u Unit) (time.Time, error) {
-	text = strings.TrimSpace(text)
 	t, err := Time(text, u)
-	_, isText := timeOfText(text)
-	_, isBoolean := Boolean(text)
+	if u == "" {
+		return t, err
+	}
+	text = strings.TrimSpace(text)
 	number, notNumber := Number(text)
-	if isText || isBoolean || notNumber != nil || u == "" || err == nil && isUsual(number, u) {
+	if _, isBoolean := Boolean(text); isBoolean || notNumber != nil || err == nil && isUsual(number, u) {
 		return t, err
 	}
 	is := "no time"
