@@ -32,17 +32,17 @@ type Values struct {
 	keys  []string // message keys, for each row of the batch
 	size  int      // size of the batch in a message
 
-	together together
-	seen     int            // number of rows, of the first layout.OffsetRows
-	spreads  layout.Spreads // of the columns without an offset in these rows
-	present  []bool         // by column: whether one of these rows has a value
+	archive archivedBlock
+	seen    int            // number of rows, of the first layout.OffsetRows
+	spreads layout.Spreads // of the columns without an offset in these rows
+	present []bool         // by column: whether one of these rows has a value
 
 	presences map[string]*layout.Presence // by column
 	lacks     [][]bool                    // by column: which rows of the batch have no value; nil: it is not watched
 }
 
-// together are rows of an archive that AddRows reads together.
-type together struct {
+// archivedBlock is rows of an archive that AddRows reads at once.
+type archivedBlock struct {
 	all     *arrowvalue.Values
 	columns []*arrowvalue.Values // of all; nil: some values are neither numbers nor texts
 	most    int                  // maximum number of rows at a time, which is small after invalid ones
@@ -61,7 +61,7 @@ func NewValues(o Options) (*Values, error) {
 		return nil, err
 	}
 	v := &Values{opened: r, says: says, spreads: layout.Spreads{}, presences: map[string]*layout.Presence{},
-		together: together{most: layout.OffsetRows}}
+		archive: archivedBlock{most: layout.OffsetRows}}
 	if r.format.Width == nil {
 		v.names = format.Columns(o.Options)
 	}
@@ -313,10 +313,10 @@ func (v *Values) AddRows(partition int, offset int64, rows any) (added int) {
 	if !is || !v.laid || v.IsSparse() || v.format.Width != nil || v.whole.rowsPath() != "" {
 		return 0
 	}
-	t := &v.together
+	t := &v.archive
 	all, from := of.All()
 	if all != t.all {
-		*t = together{all: all, most: t.most}
+		*t = archivedBlock{all: all, most: t.most}
 		if all != nil {
 			t.columns = arrow.Columns(all, v.names)
 		}

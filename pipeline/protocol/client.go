@@ -74,7 +74,7 @@ func (c *Client) Between(ctx context.Context, topic string, partition int, from,
 
 // Read is [Client.Between], but yields messages of an archive with consecutive offsets together.
 func (c *Client) Read(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
-	return together(ctx, c.Log, topic, partition, from, to)
+	return readRange(ctx, c.Log, topic, partition, from, to)
 }
 
 // Remaining is [Client.Between] for the part of the range that is still on the partition, also if messages are deleted meanwhile.

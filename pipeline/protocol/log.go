@@ -112,7 +112,7 @@ type Delivery struct {
 // between is [Client.Between] on a log.
 func between(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		for m, err := range together(ctx, log, topic, partition, from, to) {
+		for m, err := range readRange(ctx, log, topic, partition, from, to) {
 			for i := range m.Len() {
 				if !yield(m.Part(i, i+1), err) {
 					return
@@ -122,8 +122,8 @@ func between(ctx context.Context, log Log, topic string, partition int, from, to
 	}
 }
 
-// together is [Client.Read] on a log.
-func together(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
+// readRange is [Client.Read] on a log.
+func readRange(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		r := log.Range(topic, partition, from, to)
 		defer func() { _ = r.Close() }() // only read from

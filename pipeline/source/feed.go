@@ -422,8 +422,8 @@ func (f *Feed) refuseLost(ctx context.Context) error {
 	batch, rows := f.batch, map[string]int64{}
 	f.values.Take()
 	f.batch, f.times = nil, [2]int64{}
-	for _, together := range batch {
-		for _, m := range together.each() {
+	for _, several := range batch {
+		for _, m := range several.each() {
 			columns := lost.Of(m.value)
 			if len(columns) == 0 {
 				if err := f.put(ctx, m); err != nil {
