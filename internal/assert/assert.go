@@ -58,8 +58,8 @@ func (m *Meter) Check(t *testing.T, size int, err, damaged error) {
 
 // NoError ends the test if err is not nil.
 func NoError(t testing.TB, err error) {
-	t.Helper()
 	if err != nil {
+		t.Helper()
 		t.Fatal(err)
 	}
 }
@@ -119,9 +119,17 @@ func Equal[T any](t testing.TB, got, want T, what string, args ...any) {
 
 // True reports an error of the test, with the format and its arguments, unless a condition holds.
 func True(t testing.TB, holds bool, format string, args ...any) {
-	t.Helper()
 	if !holds {
+		t.Helper()
 		t.Errorf(format, args...)
+	}
+}
+
+// Need is [True] for what the rest of a test needs: it ends the test.
+func Need(t testing.TB, holds bool, format string, args ...any) {
+	if !holds {
+		t.Helper()
+		t.Fatalf(format, args...)
 	}
 }
 

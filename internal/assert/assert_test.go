@@ -15,6 +15,7 @@ type reports struct {
 }
 
 func (r *reports) Errorf(string, ...any) { r.n++ }
+func (r *reports) Fatalf(string, ...any) { r.n++ }
 
 // Each check reports what is not as it should be, and nothing else.
 func TestChecks(t *testing.T) {
@@ -38,6 +39,7 @@ func TestChecks(t *testing.T) {
 			Equal(t, nil, []int{0}, "a zero")
 		}, 3},
 		"conditions":      {func(t testing.TB) { True(t, 1 < 2, "%d", 1); True(t, 2 < 1, "%d", 2) }, 1},
+		"needs":           {func(t testing.TB) { Need(t, 1 < 2, "%d", 1); Need(t, 2 < 1, "%d", 2) }, 1},
 		"different kinds": {func(t testing.TB) { Equal[any](t, int64(3), 3, "n") }, 1},
 	} {
 		r := &reports{TB: t}
