@@ -29,24 +29,35 @@ func Check(f schemas.Features) (problems []option.Problem) {
 	if f.Size < own.minSize || f.Size > maxSize {
 		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", own.minSize, maxSize))
 	}
-	checked := map[string]bool{}
-	for k := range kinds {
-		for _, key := range k.keys {
-			if key.Rule.Holds == nil || checked[key.Name] {
-				continue
-			}
-			checked[key.Name] = true
-			reads := slices.ContainsFunc(own.keys, func(k option.Key) bool { return k.Name == key.Name })
-			value := option.Field(reflect.ValueOf(f), key.Name)
-			if (reads || !value.IsZero()) && !key.Rule.Holds(value.Interface()) {
-				bad(key.Name, value.Interface(), key.Rule.Want)
-			}
+	for key, value := range option.Values(reflect.ValueOf(f)) {
+		at := slices.IndexFunc(own.keys, func(k option.Key) bool { return k.Name == key })
+		rule := option.Rule{}
+		switch {
+		case at >= 0:
+			rule = own.keys[at].Rule
+		case !value.IsZero():
+			rule = ruleOf(key)
+		}
+		if rule.Holds != nil && !rule.Holds(value.Interface()) {
+			bad(key, value.Interface(), rule.Want)
 		}
 	}
 	if own.fits != nil {
 		problems = append(problems, own.fits(f)...)
 	}
 	return problems
+}
+
+// ruleOf returns the rule of a key; zero if no kind has one.
+func ruleOf(key string) option.Rule {
+	for k := range kinds {
+		for _, other := range k.keys {
+			if other.Name == key && other.Rule.Holds != nil {
+				return other.Rule
+			}
+		}
+	}
+	return option.Rule{}
 }
 
 // CheckInputs returns the keys under `features` that conflict with a preparation. Both must pass their own checks.

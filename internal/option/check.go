@@ -4,6 +4,7 @@ package option
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"net/url"
@@ -57,17 +58,26 @@ func Range(least, most float64, want string) Rule {
 // Check returns the first problem of each key with a value that its rule does not allow, without a key that it needs, or with one that
 // it excludes. options is the struct that has the keys, and defaults is the same struct if no key is set.
 func Check(keys []Key, options, defaults any) (problems []Problem) {
-	field := func(of any, key string) reflect.Value { return Field(reflect.ValueOf(of), key) }
+	values := map[string]reflect.Value{}
+	for key, v := range Values(reflect.ValueOf(options)) {
+		values[key] = v
+	}
+	field := func(key string) reflect.Value {
+		if v, here := values[key]; here {
+			return v
+		}
+		return Field(reflect.ValueOf(options), key)
+	}
 	isSet := func(key string) bool {
 		key, value, one := strings.Cut(key, ": ")
-		v := field(options, key)
+		v := field(key)
 		if one {
 			return fmt.Sprint(v.Interface()) == value
 		}
-		return !isEmpty(v) && !reflect.DeepEqual(v.Interface(), field(defaults, key).Interface())
+		return !isEmpty(v) && !reflect.DeepEqual(v.Interface(), Field(reflect.ValueOf(defaults), key).Interface())
 	}
 	for _, k := range keys {
-		v, want := field(options, k.Name), ""
+		v, want := field(k.Name), ""
 		if k.Rule.Holds != nil && (k.When == "" || isSet(k.When)) && !k.Rule.Holds(v.Interface()) {
 			want = k.Rule.Want
 		}
@@ -118,6 +128,17 @@ func isEmpty(v reflect.Value) bool {
 	return false
 }
 
+// Values yields the fields of a struct by their keys.
+func Values(of reflect.Value) iter.Seq2[string, reflect.Value] {
+	return func(yield func(string, reflect.Value) bool) {
+		for f := range KeysOf(of.Type()) {
+			if !yield(KeyOf(f), of.FieldByIndex(f.Index)) {
+				return
+			}
+		}
+	}
+}
+
 // Field returns the field of a key in a struct, or below it. It panics if there is none.
 func Field(of reflect.Value, key string) reflect.Value {
 	for name := range strings.SplitSeq(key, ".") {
@@ -126,17 +147,17 @@ func Field(of reflect.Value, key string) reflect.Value {
 			of = of.Index(i)
 			continue
 		}
-		var at []int
-		for f := range KeysOf(of.Type()) {
-			if KeyOf(f) == name {
-				at = f.Index
+		at := reflect.Value{}
+		for other, v := range Values(of) {
+			if other == name {
+				at = v
 				break
 			}
 		}
-		if at == nil {
+		if !at.IsValid() {
 			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
 		}
-		of = of.FieldByIndex(at)
+		of = at
 	}
 	return of
 }

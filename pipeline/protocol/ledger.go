@@ -22,12 +22,13 @@ type Ledger struct {
 	Next int64
 
 	topic   string
-	last    coverage.Mark    // of the last applied message
-	lines   map[string]*line // by key: the messages on the topic that have no tombstone
-	order   []*line          // the same in the order of the topic, among lines that others have replaced
-	damaged []error          // why messages were skipped
-	owned   bool             // no other ledger has the state
-	plans   wire.Documents   // incomplete ones
+	last    coverage.Mark             // of the last applied message
+	lines   map[string]*line          // by key: the messages on the topic that have no tombstone
+	order   []*line                   // the same in the order of the topic, among lines that others have replaced
+	damaged []error                   // why messages were skipped
+	owned   bool                      // no other ledger has the state
+	decoded map[wire.Digest]submitted // plans that the process decoded before: see [Client.RereadLedger]
+	plans   wire.Documents            // incomplete ones
 	ledgerState
 }
 
@@ -129,7 +130,7 @@ func (l *Ledger) fold() {
 // apply adds the next line to the state.
 func (l *Ledger) apply(m *line) {
 	if !m.known {
-		value, known, err := decodeLine(&l.plans, m.Message.Message)
+		value, known, err := l.decode(m.Message.Message)
 		if err != nil {
 			l.damaged = append(slices.Clip(l.damaged), fmt.Errorf("%s[0]@%d: %w", l.topic, m.Offset, err))
 		}
@@ -156,17 +157,20 @@ func (l *Ledger) apply(m *line) {
 	}
 }
 
-// decodeLine decodes a message of the plans topic. The value is nil if the message is of another kind, or damaged. A plan is the value
+// decode decodes a message of the plans topic. The value is nil if the message is of another kind, or damaged. A plan is the value
 // of its last chunk: known is false if other chunks are missing.
-func decodeLine(plans *wire.Documents, m wire.Message) (value any, known bool, err error) {
+func (l *Ledger) decode(m wire.Message) (value any, known bool, err error) {
 	switch m.Kind() {
 	case schemas.KindPlan:
 		if !m.IsChunk() {
 			break
 		}
-		whole, ok, err := plans.Add(m)
+		whole, ok, err := l.plans.Add(m)
 		if err != nil || !ok {
 			return nil, err != nil, err
+		}
+		if plan, there := l.decoded[m.Digest()]; there {
+			return plan, true, nil
 		}
 		plan, run, err := DecodePlan(whole)
 		if err != nil {
@@ -213,9 +217,19 @@ func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 }
 
 // RereadLedger is [Client.ReadLedger] for a role that has waited long for a message. It reads the whole topic: if a client
-// wrote a plan twice, compaction may have changed the order of the waiting runs.
+// wrote a plan twice, compaction may have changed the order of the waiting runs. Plans that the process has read before are not decoded
+// again: their digests say that they are the same.
 func (c *Client) RereadLedger(ctx context.Context) (*Ledger, error) {
-	l := &Ledger{topic: c.Topics.Plans}
+	l := &Ledger{topic: c.Topics.Plans, decoded: map[wire.Digest]submitted{}}
+	if c.ledger != nil {
+		if known := c.ledger.Load(); known != nil {
+			for _, m := range known.lines {
+				if plan, is := m.value.(submitted); is {
+					l.decoded[m.Digest()] = plan
+				}
+			}
+		}
+	}
 	_, err := c.readPlans(ctx, l)
 	return l, err
 }
