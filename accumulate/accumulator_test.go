@@ -74,9 +74,7 @@ func (m moments) check(t *testing.T, sum *Sum, relative float64) {
 		if !ok && !slices.ContainsFunc(want[1], func(v float64) bool { return v != 0 }) {
 			continue // an absent field is zero
 		}
-		if !ok || len(got.Data) != len(want[0]) {
-			t.Fatalf("%s is %v, expected %d values", name, got.Shape, len(want[0]))
-		}
+		assert.Need(t, ok && len(got.Data) == len(want[0]), "%s is %v, expected %d values", name, got.Shape, len(want[0]))
 		for i, v := range got.Data {
 			assert.Near(t, v, want[0][i], relative*want[1][i], "%s[%d]", name, i)
 		}
@@ -164,9 +162,7 @@ func TestEmptySegmentIsZeros(t *testing.T) {
 	sum := accumulated(a, 3, 2)
 	for _, f := range sum.Tensors() {
 		for _, v := range f.Data {
-			if v != 0 {
-				t.Fatalf("%s of no rows is %v", f.Name, f.Data)
-			}
+			assert.Need(t, v == 0, "%s of no rows is %v", f.Name, f.Data)
 		}
 	}
 	assert.Equal(t, len(sum.Tensors()), 1, "fields of an empty segment")
@@ -243,9 +239,8 @@ func TestBlockIsGramMatrix(t *testing.T) {
 			before := -1.0
 			for pairs := block.Data; len(pairs) > 0; pairs = pairs[2:] {
 				place, v := int(pairs[0]), pairs[1]
-				if pairs[0] <= before || math.Abs(v-want[place]) > 1e-9 {
-					t.Fatalf("%d columns, ones %v: place %v after %v has %v, expected %v", p, ones, pairs[0], before, v, want[place])
-				}
+				assert.Need(t, pairs[0] > before && math.Abs(v-want[place]) <= 1e-9,
+					"%d columns, ones %v: place %v after %v has %v, expected %v", p, ones, pairs[0], before, v, want[place])
 				before, want[place] = pairs[0], 0
 			}
 			for place, v := range want {
@@ -342,9 +337,8 @@ func TestSampleOfOtherWidth(t *testing.T) {
 	narrow.Offer(1, []float32{1})
 	wide.Offer(2, []float32{1, 2})
 	var shape *wire.ShapeError
-	if err := narrow.MergeRecord(wide.Record(wire.Identity{}), nil); !errors.As(err, &shape) {
-		t.Errorf("error %v", err)
-	}
+	err := narrow.MergeRecord(wide.Record(wire.Identity{}), nil)
+	assert.True(t, errors.As(err, &shape), "error %v", err)
 	assert.Equal(t, narrow.Rows().Data, []float32{1}, "rows")
 	assert.NoError(t, narrow.MergeRecord((&Sample{}).Record(wire.Identity{}), nil))
 }

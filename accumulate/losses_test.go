@@ -124,9 +124,8 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 
 func TestQualityOfNothing(t *testing.T) {
 	sum := &Sum{}
-	if q := sum.QualityOf(examples.Test, 3); q.LogLoss != 0 || q.Confusion != nil {
-		t.Errorf("the quality of no rows is %+v", q)
-	}
+	q := sum.QualityOf(examples.Test, 3)
+	assert.True(t, q.LogLoss == 0 && q.Confusion == nil, "the quality of no rows is %+v", q)
 	p := predictions(rand.New(rand.NewPCG(1, 1)), 50, 2)
 	for i := range p.Splits {
 		p.Splits[i] = examples.Train
@@ -143,9 +142,8 @@ func TestVeryManyClassesHaveNoConfusion(t *testing.T) {
 	sum, p := &Sum{}, predictions(rand.New(rand.NewPCG(1, 1)), 20, k)
 	sum.AddLosses(p.Rows, p.loss, p.class, p.probabilities)
 	sum.AddQuality(p.Rows, p.probabilities, p.class)
-	if q := sum.QualityOf(examples.Train, k); q.Confusion != nil || !(q.LogLoss > 0) {
-		t.Errorf("the quality is %+v", q)
-	}
+	q := sum.QualityOf(examples.Train, k)
+	assert.True(t, q.Confusion == nil && q.LogLoss > 0, "the quality is %+v", q)
 }
 
 // A loss that has overflown makes the losses of its own split NaN. If its row has weight 0 it changes nothing.
@@ -160,9 +158,8 @@ func TestOverflow(t *testing.T) {
 	losses := statistics.LossesOf(sum.Tensors())
 	assert.Equal(t, losses[examples.Train], statistics.Losses{Weight: 1, Rows: 2, Loss: 0.5}, "the training rows")
 	assert.True(t, math.IsNaN(losses[examples.Test].Loss), "the test rows are %+v", losses[examples.Test])
-	if q := sum.QualityOf(examples.Train, 2); math.Abs(q.LogLoss-math.Ln2) > 1e-12 || math.Abs(q.Brier-0.25) > 1e-12 {
-		t.Errorf("the training rows' quality is %+v", q)
-	}
+	q := sum.QualityOf(examples.Train, 2)
+	assert.True(t, math.Abs(q.LogLoss-math.Ln2) <= 1e-12 && math.Abs(q.Brier-0.25) <= 1e-12, "the training rows' quality is %+v", q)
 }
 
 // The squares of residuals and weights are summed over the rows that are fitted, whatever the others hold.
@@ -196,9 +193,8 @@ func TestDistances(t *testing.T) {
 		sum.AddLosses(m.Rows, make([]float32, len(m.Weights)), nil, prediction)
 		sum.AddQuality(m.Rows, prediction, nil)
 	}
-	if l := statistics.LossesOf(sum.Tensors())[examples.Train]; l.Weight != 4 || l.Rows != 4 || math.Abs(l.Errors-1.5) > 1e-12 {
-		t.Errorf("%+v", l)
-	}
+	l := statistics.LossesOf(sum.Tensors())[examples.Train]
+	assert.True(t, l.Weight == 4 && l.Rows == 4 && math.Abs(l.Errors-1.5) <= 1e-12, "%+v", l)
 	// The first number: y is 1, 3, 5, 5, errors are −1, 0, 1, 1.
 	all, each := sum.DistancesOf(examples.Train, []float32{10, 1})
 	want := statistics.Distances{RMSE: 10 * math.Sqrt(0.75), MAE: 7.5, R2: 1 - 3.0/11}
@@ -265,9 +261,7 @@ func TestTemperatureOfHoldoutRows(t *testing.T) {
 	sum.AddLosses(rows, losses, predicted, scores)
 	sum.AddLosses(others, losses, predicted, scores)
 	temperature, loss, ok := sum.TemperedOf()
-	if !ok || temperature != 3 {
-		t.Fatalf("temperature %v, %v, expected 3", temperature, ok)
-	}
+	assert.Need(t, ok && temperature == 3, "temperature %v, %v, expected 3", temperature, ok)
 	want, weight := 0.0, 0.0
 	for i := range n {
 		odds := 0.0
@@ -295,11 +289,9 @@ func TestNoTemperature(t *testing.T) {
 		scores.Row(4)[1] = test.score
 		tempered.Add(sum, rows, scores, l)
 		sum.AddLosses(rows, make([]float32, 10), make([]int32, 10), scores)
-		if temperature, _, ok := sum.TemperedOf(); ok {
-			t.Errorf("%s: temperature %v", name, temperature)
-		}
+		temperature, _, ok := sum.TemperedOf()
+		assert.True(t, !ok, "%s: temperature %v", name, temperature)
 	}
-	if _, _, ok := (&Sum{}).TemperedOf(); ok {
-		t.Error("no sums have a temperature")
-	}
+	_, _, ok := (&Sum{}).TemperedOf()
+	assert.True(t, !ok, "no sums have a temperature")
 }

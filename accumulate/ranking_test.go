@@ -27,22 +27,16 @@ func TestGrid(t *testing.T) {
 			probabilities = append(probabilities, float32(odds/(1+odds)))
 		}
 		for b := 1; b < g.bins(); b++ {
-			if !(g.edge(b) > g.edge(b-1)) {
-				t.Fatalf("bin %d begins at %v, the one before at %v", b, g.edge(b), g.edge(b-1))
-			}
+			assert.Need(t, g.edge(b) > g.edge(b-1), "bin %d begins at %v, the one before at %v", b, g.edge(b), g.edge(b-1))
 			at := float32(g.edge(b))
 			probabilities = append(probabilities, at, math.Nextafter32(at, 0), math.Nextafter32(at, 1))
 		}
 		assert.Equal(t, g.edge(g.bins()/2), 0.5, "the middle")
 		for _, p := range probabilities {
 			bin := g.bin(p)
-			if bin < 0 || bin >= g.bins() {
-				t.Fatalf("%v is in bin %d of %d", p, bin, g.bins())
-			}
+			assert.Need(t, bin >= 0 && bin < g.bins(), "%v is in bin %d of %d", p, bin, g.bins())
 			for _, b := range []int{bin, min(bin+1, g.bins()-1), r.IntN(g.bins()-1) + 1} {
-				if b > 0 && bin >= b != (float64(p) >= g.edge(b)) {
-					t.Fatalf("%v is in bin %d, and bin %d begins at %v", p, bin, b, g.edge(b))
-				}
+				assert.Need(t, b == 0 || (bin >= b) == (float64(p) >= g.edge(b)), "%v is in bin %d, and bin %d begins at %v", p, bin, b, g.edge(b))
 			}
 		}
 	}
@@ -163,9 +157,8 @@ func TestRankingAgainstItsDefinitions(t *testing.T) {
 		}
 		auc, average, bound = auc/weights, average/weights, bound/weights
 		t.Logf("%d classes: AUC %.7f, exactly %.7f, bound %.1e; average precision %.6f, exactly %.6f", c.k, *m.AUC, auc, bound, *m.AveragePrecision, average)
-		if d := math.Abs(*m.AUC - auc); d > bound || d > c.auc || bound > 0.01 {
-			t.Errorf("%d classes: AUC %v, exactly %v, bound %v", c.k, *m.AUC, auc, bound)
-		}
+		d := math.Abs(*m.AUC - auc)
+		assert.True(t, d <= bound && d <= c.auc && bound <= 0.01, "%d classes: AUC %v, exactly %v, bound %v", c.k, *m.AUC, auc, bound)
 		if d := math.Abs(*m.AveragePrecision - average); d > c.averages {
 			t.Errorf("%d classes: average precision %v, exactly %v", c.k, *m.AveragePrecision, average)
 		}
@@ -187,9 +180,7 @@ func TestRankingOfParts(t *testing.T) {
 			part.Pack()
 			assert.NoError(t, merged.Merge(part))
 		}
-		if !reflect.DeepEqual(merged.Tensors(), whole.Tensors()) {
-			t.Errorf("%d classes: the sums of parts are not those of the whole", k)
-		}
+		assert.True(t, reflect.DeepEqual(merged.Tensors(), whole.Tensors()), "%d classes: the sums of parts are not those of the whole", k)
 	}
 }
 
@@ -247,24 +238,19 @@ func TestThreshold(t *testing.T) {
 		"any":  func(statistics.Decision) float64 { return 0 },
 	} {
 		threshold, ok := sum.ThresholdOf(examples.Test, cost)
-		if got, want := sum.DecisionAt(examples.Test, threshold), decide(threshold); !ok || got != want {
-			t.Errorf("%s: at %v the sums decide %v, the rows %v", name, threshold, got, want)
-		}
+		got, want := sum.DecisionAt(examples.Test, threshold), decide(threshold)
+		assert.True(t, ok && got == want, "%s: at %v the sums decide %v, the rows %v", name, threshold, got, want)
 		for bin := 1; bin < gridOf(1).bins(); bin += 5 {
-			if other := gridOf(1).edge(bin); cost(decide(other)) < cost(decide(threshold)) {
-				t.Fatalf("%s: the threshold is %v, and %v has less", name, threshold, other)
-			}
+			other := gridOf(1).edge(bin)
+			assert.Need(t, cost(decide(other)) >= cost(decide(threshold)), "%s: the threshold is %v, and %v has less", name, threshold, other)
 		}
-		if name == "any" && threshold != 0.5 {
-			t.Errorf("of thresholds that cost the same it is %v", threshold)
-		}
+		assert.True(t, name != "any" || threshold == 0.5, "of thresholds that cost the same it is %v", threshold)
 	}
 	exact := &Sum{}
 	exact.AddRanking(p.Rows, p.probabilities, p.class, 0.3)
 	assert.Equal(t, exact.DecisionAt(examples.Test, 0.3), decide(0.3), "the decision at 0.3 by the sums, and by the rows")
-	if threshold, ok := sum.ThresholdOf(examples.Holdout, func(statistics.Decision) float64 { return 0 }); ok || threshold != 0.5 {
-		t.Errorf("the threshold of no rows is %v", threshold)
-	}
+	threshold, ok := sum.ThresholdOf(examples.Holdout, func(statistics.Decision) float64 { return 0 })
+	assert.True(t, !ok && threshold == 0.5, "the threshold of no rows is %v", threshold)
 }
 
 // With very many classes there is no ranking, and with more yet no measure.
@@ -274,8 +260,7 @@ func TestRankingOfManyClasses(t *testing.T) {
 		sum := &Sum{}
 		sum.AddRanking(p.Rows, p.probabilities, p.class, 0)
 		sum.Pack()
-		if m := sum.MeasuresOf(examples.Train, k); m.AUC != nil || m.BalancedError != nil != want {
-			t.Errorf("%d classes have %v, %v", k, m.AUC, m.BalancedError)
-		}
+		m := sum.MeasuresOf(examples.Train, k)
+		assert.True(t, m.AUC == nil && m.BalancedError != nil == want, "%d classes have %v, %v", k, m.AUC, m.BalancedError)
 	}
 }

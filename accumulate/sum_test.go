@@ -89,9 +89,7 @@ func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		got := tree(t, r, shuffled)
 		got = mustMerge(t, got, &Sum{}) // the sum over nothing changes nothing
-		if !got.Same(want.Coverage) {
-			t.Fatalf("seed %d: covers %+v, in order %+v", seed, got.Coverage, want.Coverage)
-		}
+		assert.Need(t, got.Same(want.Coverage), "seed %d: covers %+v, in order %+v", seed, got.Coverage, want.Coverage)
 		for _, name := range []string{statistics.FieldCross, statistics.FieldGram} {
 			a, b := got.Field(name, 3, 2), want.Field(name, 3, 2)
 			for i, size := range magnitudes(sums, name) {
@@ -100,9 +98,8 @@ func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
 		}
 		again := mustMerge(t, &Sum{}, sums...)
 		for i, f := range again.Tensors() {
-			if w := want.Tensors()[i]; f.Name != w.Name || !slices.Equal(f.Data, w.Data) {
-				t.Fatalf("seed %d: %s has other bits in the same order", seed, f.Name)
-			}
+			w := want.Tensors()[i]
+			assert.Need(t, f.Name == w.Name && slices.Equal(f.Data, w.Data), "seed %d: %s has other bits in the same order", seed, f.Name)
 		}
 	}
 }
@@ -110,9 +107,8 @@ func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
 // mustEqual checks that two sums cover the same, and have the same fields with the same bits.
 func mustEqual(t *testing.T, got, want *Sum) {
 	t.Helper()
-	if !got.Same(want.Coverage) || len(got.Tensors()) != len(want.Tensors()) {
-		t.Fatalf("%d fields of %+v, expected %d of %+v", len(got.Tensors()), got.Coverage, len(want.Tensors()), want.Coverage)
-	}
+	assert.Need(t, got.Same(want.Coverage) && len(got.Tensors()) == len(want.Tensors()),
+		"%d fields of %+v, expected %d of %+v", len(got.Tensors()), got.Coverage, len(want.Tensors()), want.Coverage)
 	bits := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 	for i, f := range got.Tensors() {
 		if w := want.Tensors()[i]; f.Name != w.Name || !slices.Equal(f.Shape, w.Shape) || !slices.EqualFunc(f.Data, w.Data, bits) {
@@ -135,16 +131,13 @@ func TestMergeRefusesOverlap(t *testing.T) {
 		covering(0, 25, 26, 1), covering(1, 4, 100, 1), base,
 	} {
 		got, kept := clone(base), clone(other)
-		if got.Merge(other) == nil {
-			t.Errorf("%v overlaps %v, but was merged", other.Spans, base.Spans)
-		}
+		assert.True(t, got.Merge(other) != nil, "%v overlaps %v, but was merged", other.Spans, base.Spans)
 		mustEqual(t, got, base)
 		mustEqual(t, other, kept)
 	}
 	for _, other := range []*Sum{covering(0, 10, 20, 1), covering(1, 5, 6, 1), covering(2, 0, 1, 1), covering(0, 5, 5, 1)} {
-		if err := clone(base).Merge(other); err != nil {
-			t.Errorf("%v does not overlap %v: %v", other.Spans, base.Spans, err)
-		}
+		err := clone(base).Merge(other)
+		assert.True(t, err == nil, "%v does not overlap %v: %v", other.Spans, base.Spans, err)
 	}
 }
 
@@ -161,16 +154,14 @@ func TestMergeRefusesOtherShapes(t *testing.T) {
 
 func TestFields(t *testing.T) {
 	s := covering(0, 0, 1, 7)
-	if f, ok := s.Take(statistics.FieldCross); !ok || f.Data[0] != 7 {
-		t.Errorf("took %v, %v", f, ok)
-	}
+	f, ok := s.Take(statistics.FieldCross)
+	assert.True(t, ok && f.Data[0] == 7, "took %v, %v", f, ok)
 	if _, ok := s.Take(statistics.FieldCross); ok {
 		t.Error("a field was taken twice")
 	}
 	assert.Equal(t, s.Field(statistics.FieldCross, 2, 2), []float64{0, 0, 0, 0}, "an absent field")
-	if again := NewSum(s.Coverage, s.Tensors()); !again.Same(s.Coverage) || len(again.Tensors()) != 1 {
-		t.Errorf("the sum of its own tensors is %+v", again)
-	}
+	again := NewSum(s.Coverage, s.Tensors())
+	assert.True(t, again.Same(s.Coverage) && len(again.Tensors()) == 1, "the sum of its own tensors is %+v", again)
 	defer func() {
 		assert.True(t, recover() != nil, "a field was returned in another shape")
 	}()
@@ -184,9 +175,8 @@ func TestMovedField(t *testing.T) {
 	to.Move(from, "a", "b")
 	to.Move(from, "a", "none")
 	to.Move(to, "b", "c")
-	if moved, _ := to.Tensors().Find("c"); len(from.Tensors()) != 0 || len(to.Tensors()) != 1 || &moved.Data[0] != &data[0] {
-		t.Errorf("%v, %v", from.Tensors(), to.Tensors())
-	}
+	moved, _ := to.Tensors().Find("c")
+	assert.True(t, len(from.Tensors()) == 0 && len(to.Tensors()) == 1 && &moved.Data[0] == &data[0], "%v, %v", from.Tensors(), to.Tensors())
 }
 
 // Fields of columns that occur have two dimensions: others on a topic are an error, also if both are alike.
@@ -195,9 +185,8 @@ func TestMergeOfFlatTables(t *testing.T) {
 		flat := func() *Sum {
 			return NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(name, []float64{1, 2, 3, 4})})
 		}
-		if err := flat().Merge(flat()); !errors.As(err, new(*wire.ShapeError)) {
-			t.Errorf("%s: %v, expected a ShapeError", name, err)
-		}
+		err := flat().Merge(flat())
+		assert.True(t, errors.As(err, new(*wire.ShapeError)), "%s: %v, expected a ShapeError", name, err)
 	}
 }
 
@@ -217,9 +206,8 @@ func TestParts(t *testing.T) {
 		t.Errorf("the part is %v", part.Tensors())
 	}
 	assert.Equal(t, sum.Field("a", 2), []float64{3, 0}, "the field beside it")
-	if none := sum.Part("other"); len(none.Tensors()) > 0 {
-		t.Errorf("a part that was not set is %v", none.Tensors())
-	}
+	none := sum.Part("other")
+	assert.True(t, len(none.Tensors()) == 0, "a part that was not set is %v", none.Tensors())
 }
 
 // rareColumns returns batches of sparse rows in which few of the columns occur. Some rows have no value.
@@ -337,8 +325,7 @@ func TestOccurringOfAnotherWidth(t *testing.T) {
 	sum := sumOfRows(nil, rareColumns(r, 64, true, 5), 0)
 	before := clone(sum)
 	var shape *wire.ShapeError
-	if err := sum.Merge(sumOfRows(&o, rareColumns(r, 65, true, 5), 1)); !errors.As(err, &shape) || shape.Got[0] != 66 {
-		t.Fatalf("%v, expected a ShapeError that names 66 columns", err)
-	}
+	err := sum.Merge(sumOfRows(&o, rareColumns(r, 65, true, 5), 1))
+	assert.Need(t, errors.As(err, &shape) && shape.Got[0] == 66, "%v, expected a ShapeError that names 66 columns", err)
 	mustEqual(t, sum, before)
 }

@@ -60,9 +60,8 @@ func send(t *testing.T, c net.Conn, frame []byte) {
 func expect(t *testing.T, c net.Conn, frame []byte) {
 	t.Helper()
 	got := make([]byte, len(frame))
-	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, frame) {
-		t.Fatalf("%q, %v; expected %q", got, err, frame)
-	}
+	_, err := io.ReadFull(c, got)
+	assert.Need(t, err == nil && bytes.Equal(got, frame), "%q, %v; expected %q", got, err, frame)
 }
 
 // passes sends a frame on one side and expects it on the other.
@@ -79,9 +78,8 @@ func passes(t *testing.T, from, to net.Conn, frame []byte) {
 
 func expectBroken(t *testing.T, c net.Conn) {
 	t.Helper()
-	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Fatalf("%d bytes, %v; expected a broken connection", n, err)
-	}
+	n, err := c.Read(make([]byte, 1))
+	assert.Need(t, n == 0 && err != nil, "%d bytes, %v; expected a broken connection", n, err)
 }
 
 // Frames pass unchanged and without delay, and when one side closes, the other is closed too.
@@ -195,30 +193,24 @@ func TestScheduleLaws(t *testing.T) {
 	const records = 30
 	for seed := range uint64(seeds) {
 		faults, early, brokers := schedule(seed, records), 0, 0
-		if again := schedule(seed, records); !reflect.DeepEqual(faults, again) {
-			t.Fatalf("seed %d: %v and %v", seed, faults, again)
-		}
+		again := schedule(seed, records)
+		assert.Need(t, reflect.DeepEqual(faults, again), "seed %d: %v and %v", seed, faults, again)
 		for i, f := range faults {
-			if i > 0 && f.at < faults[i-1].at {
-				t.Errorf("seed %d: %v comes after %v", seed, f, faults[i-1])
-			}
+			assert.True(t, i == 0 || f.at >= faults[i-1].at, "seed %d: fault %d is out of order in %v", seed, i, faults)
 			if f.at < records {
 				early++
 			}
 			if f.kind.ofBrokers() {
 				brokers++
 			}
-			if f.again && f.at > records/4 {
-				t.Errorf("seed %d: %v: repeats the command when the run may have ended", seed, f)
-			}
+			assert.True(t, !f.again || f.at <= records/4, "seed %d: %v: repeats the command when the run may have ended", seed, f)
 			if f.at < 0 || f.at > records || f.after < 0 || f.after > maxAfter || f.lasts < 0 || f.lasts > maxLongStop || f.target < 0 ||
 				f.amount < 1 {
 				t.Errorf("seed %d: %v", seed, f)
 			}
 		}
-		if early < minFaults || len(faults) > maxFaults+1 {
-			t.Errorf("seed %d: %d faults, %d before the last record", seed, len(faults), early)
-		}
+		assert.True(t, early >= minFaults && len(faults) <= maxFaults+1,
+			"seed %d: %d faults, %d before the last record", seed, len(faults), early)
 		assert.True(t, brokers <= 1, "seed %d: brokers fail %d times", seed, brokers)
 	}
 }
@@ -253,9 +245,8 @@ func TestSchedulesReachEverything(t *testing.T) {
 			assert.True(t, seen[where{k.kind, at}] != 0, "%s never comes in part %d", k.kind, at)
 		}
 	}
-	if longStops < seeds/10 || killed < seeds/2 {
-		t.Errorf("%d schedules stop %d processes for longer than their sessions, and kill %d that submit or retrain", seeds, longStops, killed)
-	}
+	assert.True(t, longStops >= seeds/10 && killed >= seeds/2,
+		"%d schedules stop %d processes for longer than their sessions, and kill %d that submit or retrain", seeds, longStops, killed)
 }
 
 func TestCheckVersions(t *testing.T) {
@@ -322,9 +313,8 @@ func TestCircumstances(t *testing.T) {
 	for seed := range uint64(seeds) {
 		in := circumstancesOf(seed)
 		faults := in.schedule(seed, records)
-		if again := circumstancesOf(seed); !reflect.DeepEqual(faults, again.schedule(seed, records)) {
-			t.Fatalf("seed %d: another schedule the second time", seed)
-		}
+		again := circumstancesOf(seed)
+		assert.Need(t, reflect.DeepEqual(faults, again.schedule(seed, records)), "seed %d: another schedule the second time", seed)
 		for k, of := range map[kind]bool{skewClocks: in.skewed, electBehind: in.behind} {
 			if of {
 				counts[k]++
@@ -332,9 +322,7 @@ func TestCircumstances(t *testing.T) {
 		}
 		elected, brokers := 0, 0
 		for i, f := range faults {
-			if i > 0 && f.at < faults[i-1].at {
-				t.Errorf("seed %d: %v comes after %v", seed, f, faults[i-1])
-			}
+			assert.True(t, i == 0 || f.at >= faults[i-1].at, "seed %d: fault %d is out of order in %v", seed, i, faults)
 			if f.kind == electBehind {
 				elected++
 				assert.True(t, f.lasts >= minBehind && f.lasts <= maxBehind && f.at < records*2/3, "seed %d: %v", seed, f)
@@ -371,9 +359,8 @@ func started(t *testing.T, f *fleet) *process {
 func TestProcessesThatEndOnTheirOwnAreReported(t *testing.T) {
 	f := shell(t, "exit 3")
 	assert.NoError(t, f.start(worker))
-	if p := <-f.unexpected; p.err == nil || len(f.all(worker)) != 0 {
-		t.Errorf("%v, %d are left", p.err, len(f.all(worker)))
-	}
+	p := <-f.unexpected
+	assert.True(t, p.err != nil && len(f.all(worker)) == 0, "%v, %d are left", p.err, len(f.all(worker)))
 }
 
 // A held process is not taken as a target, can be released, and can be killed while it is held.
@@ -471,9 +458,7 @@ func TestWatchFollowsOneRun(t *testing.T) {
 		there := w.await(t.Context(), records)
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
-		if !there || len(w.records) != records {
-			t.Fatalf("%d records, expected %d", len(w.records), records)
-		}
+		assert.Need(t, there && len(w.records) == records, "%d records, expected %d", len(w.records), records)
 	}
 	publish(t, client, client.Topics.Plans, append(planOf(t, 2), planOf(t, 3)...)...)
 	await(0)
@@ -486,9 +471,8 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	publish(t, client, client.Topics.Plans, ended(1, schemas.Done, 1), ended(2, schemas.Failed, 0))
 	assert.True(t, !w.await(t.Context(), 9), "await returns true after the end of the run")
 	assert.NoError(t, following.Wait())
-	if run, end := w.state(); end.State != schemas.Failed || run != plan(2).Run() {
-		t.Errorf("run %s, %+v", run, end)
-	}
+	run, end := w.state()
+	assert.True(t, end.State == schemas.Failed && run == plan(2).Run(), "run %s, %+v", run, end)
 }
 
 // A watch of a chain counts the records of all of its runs, each once, and has no end of its own.
@@ -513,9 +497,7 @@ func TestWatchFollowsAChain(t *testing.T) {
 	} {
 		publish(t, client, step.topic, step.m)
 		d, _, err := w.plans.Deliver(t.Context(), protocol.MaxPatience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		if w.see(d.Message.Message); len(w.records) != step.records || w.end != nil {
 			t.Fatalf("%v after %v, expected %d", w, step.m.Headers, step.records)
 		}

@@ -106,9 +106,8 @@ func TestFollowVersions(t *testing.T) {
 	}
 	p.publish()
 	await(t, f, 6)
-	if err := f.Stale(); err != nil {
-		t.Errorf("stale: %v", err)
-	}
+	err := f.Stale()
+	assert.True(t, err == nil, "stale: %v", err)
 }
 
 // The model that a follower has is that of the version, whether it shares feature maps with the one before or not.
@@ -123,9 +122,8 @@ func TestFollowedModelIsTheVersion(t *testing.T) {
 		await(t, f, number)
 		whole := assert.Must(p.Model(t.Context(), fmt.Sprint(number)))(t)
 		row, got, want := []float32{1, 2, 3}, make([]float32, 2), make([]float32, 2)
-		if f.Model().Predict(row, got) != whole.Predict(row, want) || got[0] != want[0] || f.Model().Digest() != whole.Digest() {
-			t.Errorf("version %d predicts %v, read by itself %v", number, got, want)
-		}
+		assert.True(t, f.Model().Predict(row, got) == whole.Predict(row, want) && got[0] == want[0] && f.Model().Digest() == whole.Digest(),
+			"version %d predicts %v, read by itself %v", number, got, want)
 	}
 }
 
@@ -198,10 +196,9 @@ func TestFollowerOutlivesTrouble(t *testing.T) {
 	await(t, f, 1)
 	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: -1})
 	s := awaitStatus(t, f, func(s Status) bool { return s.Silence > o.MaxSilence && s.Err != nil })
-	if err := f.Stale(); err == nil || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(),
-		"limit 40ms") || s.Version != 1 {
-		t.Errorf("stale: %v; the status is %+v", err, s)
-	}
+	err := f.Stale()
+	assert.True(t, err != nil && strings.Contains(err.Error(), "version 1") && strings.Contains(err.Error(), "limit 40ms") && s.Version == 1,
+		"stale: %v; the status is %+v", err, s)
 	p.publish()
 	assert.Equal(t, version(f), 1, "the follower's version")
 	outage.Remove()
@@ -268,9 +265,8 @@ func TestPipelineThatIsNotThere(t *testing.T) {
 			key = "data_dir"
 		}
 		want := "follow versions: read " + o.Name + ".plans: unknown topic or partition; run stagewise train first, or check name and " + key
-		if _, err := Follow(t.Context(), o); !errors.As(err, new(*protocol.NoPipelineError)) || err.Error() != want {
-			t.Errorf("got %v, expected %s", err, want)
-		}
+		_, err := Follow(t.Context(), o)
+		assert.True(t, errors.As(err, new(*protocol.NoPipelineError)) && err.Error() == want, "got %v, expected %s", err, want)
 	}
 	assert.MustFail(os.Stat(dir))(t, os.ErrNotExist)
 	f := follow(t, p.options(cluster))
@@ -294,9 +290,8 @@ func TestStale(t *testing.T) {
 		f := newFollower(Options{Name: "p", MaxAge: 2 * time.Hour, MaxSilence: c.silence})
 		var ahead atomic.Int64
 		f.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		if err := f.Stale(); err == nil || err.Error() != "there is no version yet" {
-			t.Errorf("stale: %v", err)
-		}
+		err := f.Stale()
+		assert.True(t, err != nil && err.Error() == "there is no version yet", "stale: %v", err)
 		f.follow(t.Context(), p.log, func() error { return nil })
 		await(t, f, 1)
 		awaitStatus(t, f, func(s Status) bool { return s.Silence < time.Minute })
@@ -317,9 +312,8 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"MaxAge: -1s: expected a time of at least 0":                        {Name: "p", DataDir: "d", MaxAge: -time.Second},
 		"MaxSilence: -1s: expected a time of at least 0":                    {Name: "p", DataDir: "d", MaxSilence: -time.Second},
 	} {
-		if _, err := Follow(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "follow versions: "+want) {
-			t.Errorf("got %v, expected %q", err, want)
-		}
+		_, err := Follow(t.Context(), o)
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), "follow versions: "+want), "got %v, expected %q", err, want)
 	}
 }
 

@@ -113,15 +113,12 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 	for n := range a.partitions {
 		for p, err := range Read(t.Context(), a.client.Log, "p.predictions", n, nil) {
 			assert.NoError(t, err)
-			if want := traceOf(n, p.Offset); p.Reason == "" && p.Trace != want {
-				t.Errorf("%d@%d: trace %q, expected %q", n, p.Offset, p.Trace, want)
-			}
+			want := traceOf(n, p.Offset)
+			assert.True(t, p.Reason != "" || p.Trace == want, "%d@%d: trace %q, expected %q", n, p.Offset, p.Trace, want)
 			all = append(all, p)
 			at := [2]int64{int64(n), p.Offset}
 			features, known := a.rows[at]
-			if p.Partition != n || p.Topic != "p.examples" || !known || p.Row != seen[at] {
-				t.Fatalf("%+v, after %d rows", at, seen[at])
-			}
+			assert.Need(t, p.Partition == n && p.Topic == "p.examples" && known && p.Row == seen[at], "%+v, after %d rows", at, seen[at])
 			if seen[at] = p.Until; features == nil {
 				if seen[at] = -1; p.Reason == "" || p.Until != 0 {
 					t.Fatalf("offset %d of partition %d can't be used, and has %d predictions, reason %q", p.Offset, n, p.Until, p.Reason)
@@ -129,20 +126,16 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 				continue
 			}
 			by := slices.IndexFunc(models, func(m *model.Model) bool { return m.Manifest.Version == p.Version })
-			if by < 0 || models[by].Manifest.Run != p.Run {
-				t.Fatalf("version %d, run %s", p.Version, p.Run)
-			}
+			assert.Need(t, by >= 0 && models[by].Manifest.Run == p.Run, "version %d, run %s", p.Version, p.Run)
 			k, predictor := len(p.Labels), models[by].Predictor(kernel.Gonum())
-			if (p.Contributions != nil) != (a.contributions > 0 && p.Until > p.Row) {
-				t.Fatalf("row %d of offset %d has contributions %q", p.Row, p.Offset, p.Contributions)
-			}
+			assert.Need(t, (p.Contributions != nil) == (a.contributions > 0 && p.Until > p.Row),
+				"row %d of offset %d has contributions %q", p.Row, p.Offset, p.Contributions)
 			for i, text := range p.Contributions {
 				row := features[(p.Row+i)*width : (p.Row+i+1)*width]
 				assert.NoError(t, predictor.Contributions(&examples.Rows{Rows: 1, Cols: width, Floats: row}, a.contributions,
 					func(_ int, want []model.Contributions) {
-						if text != string(wire.JSON(want)) {
-							t.Fatalf("row %d of offset %d: contributions %s, expected %v", p.Row+i, p.Offset, text, want)
-						}
+						assert.Need(t, text == string(wire.JSON(want)),
+							"row %d of offset %d: contributions %s, expected %v", p.Row+i, p.Offset, text, want)
 					}))
 			}
 			for i := range p.Classes {
@@ -151,9 +144,8 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 					assert.Near(t, float64(v), float64(p.Probabilities[i*k+c]), 1e-6,
 						"row %d of offset %d: class %d", p.Row+i, p.Offset, c)
 				}
-				if p.Labels[p.Classes[i]] != label {
-					t.Fatalf("row %d of offset %d: label %s, expected %s", p.Row+i, p.Offset, p.Labels[p.Classes[i]], label)
-				}
+				assert.Need(t, p.Labels[p.Classes[i]] == label,
+					"row %d of offset %d: label %s, expected %s", p.Row+i, p.Offset, p.Labels[p.Classes[i]], label)
 			}
 		}
 	}
@@ -217,9 +209,7 @@ func TestEndedScorers(t *testing.T) {
 						}
 					}))
 					cancel()
-					if err != nil && !errors.Is(err, context.Canceled) {
-						t.Error(err)
-					}
+					assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
 				}
 			})
 		}
@@ -353,9 +343,7 @@ func TestPartitionsThatMove(t *testing.T) {
 			})
 			running.Go(func() {
 				err := Run(ctx, a.client, Options{From: "p.examples", To: "p.predictions", UntilEnd: true}, Fixed(m), owner, kernel.Gonum(), rec)
-				if err != nil {
-					t.Error(err)
-				}
+				assert.Fails(t, err, nil)
 			})
 		}
 		running.Wait()
@@ -386,9 +374,7 @@ func TestPartitionsThatAreAdded(t *testing.T) {
 		a.client.Log = &growing{Log: a.client.Log}
 		err := a.run(t.Context(), untilEnd, m, event.Ignore{})
 		if untilEnd {
-			if err != nil {
-				t.Error(err)
-			}
+			assert.Fails(t, err, nil)
 			a.counted(t, m)
 		} else if want := "p.examples has 3 partitions, but had 2 when scoring began: restart score"; err == nil ||
 			!strings.Contains(err.Error(), want) {
@@ -518,9 +504,8 @@ func TestSparseExamples(t *testing.T) {
 		}
 		want := 1 / (1 + math.Exp((2*x+0*y-0.1)-(x+0.5*y+0.1))) // of a: weights of the columns 0 and 3, and of the intercept
 		_, dense := predictor.Predict(row)
-		if math.Abs(float64(first[2*i])-want) > 1e-6 || dense[0] != first[2*i] {
-			t.Errorf("row %d: %v, as a dense row %v, expected %v", i, first[2*i], dense[0], want)
-		}
+		assert.True(t, math.Abs(float64(first[2*i])-want) <= 1e-6 && dense[0] == first[2*i],
+			"row %d: %v, as a dense row %v, expected %v", i, first[2*i], dense[0], want)
 	}
 }
 
@@ -662,9 +647,7 @@ func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 		if p := latest[m.Offset]; p == nil || p.Checksum != protocol.MarkOf(0, m).Checksum {
 			t.Errorf("offset %d: the last prediction that counts is %+v, expected one of the message that is there", m.Offset, p)
 		}
-		if m.Offset < int64(kept) && times[m.Offset] != 1 {
-			t.Errorf("offset %d has %d predictions that count", m.Offset, times[m.Offset])
-		}
+		assert.True(t, m.Offset >= int64(kept) || times[m.Offset] == 1, "offset %d has %d predictions that count", m.Offset, times[m.Offset])
 	}
 }
 

@@ -69,9 +69,8 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 		known.Scores(kernel.Gonum(), one, before, block)
 		known.Shown(kernel.Gonum(), &Workspace{}, shown, before, block)
 		(&Fitted{Passes: passes[:1]}).Scores(kernel.Gonum(), other, before, block)
-		if !slices.Equal(one.Data, other.Data) {
-			t.Error("the weights of a pass change the score by something else than the same weights of a known link")
-		}
+		assert.True(t, slices.Equal(one.Data, other.Data),
+			"the weights of a pass change the score by something else than the same weights of a known link")
 		assert.True(t, slices.Equal(one.Data, shown.Data), "a stage with a known link predicts from something else than its score")
 	}
 }
@@ -82,9 +81,8 @@ func TestPartsCoverAllRows(t *testing.T) {
 		for _, n := range []int{0, 1, size - 1, size, size + 1, 3*size + 2} {
 			next := 0
 			for from, to := range Parts(n, k) {
-				if from != next || to <= from || to-from > size {
-					t.Errorf("%d rows of %d values: a part from %d to %d after %d", n, k, from, to, next)
-				}
+				assert.True(t, from == next && to > from && to-from <= size,
+					"%d rows of %d values: a part from %d to %d after %d", n, k, from, to, next)
 				next = to
 			}
 			assert.Equal(t, next, max(n, 0), "%d rows of %d values: the end of the parts", n, k)
@@ -103,14 +101,12 @@ func TestMessages(t *testing.T) {
 		for _, m := range messages {
 			assert.True(t, len(m.Value) <= wire.MaxMessage, "a message has %d bytes", len(m.Value))
 			r := assert.Must(schemas.DecodeResiduals(m, k, mem))(t)
-			if r.Identity != id || r.Offset != 77 || r.Row != len(scores)/k {
-				t.Errorf("a part has identity %v, offset %d and first row %d", r.Identity, r.Offset, r.Row)
-			}
+			assert.True(t, r.Identity == id && r.Offset == 77 && r.Row == len(scores)/k,
+				"a part has identity %v, offset %d and first row %d", r.Identity, r.Offset, r.Row)
 			scores, left, voted = append(scores, r.Score...), append(left, r.Residual...), append(voted, r.Votes...)
 		}
-		if !slices.Equal(scores, score.Data) || !slices.Equal(left, residual.Data) || !slices.Equal(voted, votes.Data) {
-			t.Errorf("%d messages do not hold the %d rows", len(messages), n)
-		}
+		assert.True(t, slices.Equal(scores, score.Data) && slices.Equal(left, residual.Data) && slices.Equal(voted, votes.Data),
+			"%d messages do not hold the %d rows", len(messages), n)
 	}
 }
 

@@ -82,9 +82,8 @@ func TestExpandAgainstTheDefinition(t *testing.T) {
 					if extra.intercept {
 						width++
 					}
-					if block.Rows != rows || block.Cols != width || m.Size() != width {
-						t.Fatalf("the block is %d × %d of a map of %d, expected %d × %d", block.Rows, block.Cols, m.Size(), rows, width)
-					}
+					assert.Need(t, block.Rows == rows && block.Cols == width && m.Size() == width,
+						"the block is %d × %d of a map of %d, expected %d × %d", block.Rows, block.Cols, m.Size(), rows, width)
 					for i := range rows {
 						want := defined(f, stage, spread, x.Row(i))
 						if extra.scores > 0 {
@@ -192,9 +191,8 @@ func TestColumns(t *testing.T) {
 	slices.Sort(repeated)
 	assert.Equal(t, slices.Compact(repeated), all, "1000 of 10 with replacement")
 	_, err := NewMap(schemas.Features{Kind: Columns, Size: 11}, seed, 0, plain(10, 1), 0, false)
-	if tooMany := (*SizeError)(nil); !errors.As(err, &tooMany) || tooMany.Size != 11 || tooMany.Inputs != 10 {
-		t.Errorf("11 of 10 without replacement: %v", err)
-	}
+	var tooMany *SizeError
+	assert.True(t, errors.As(err, &tooMany) && tooMany.Size == 11 && tooMany.Inputs == 10, "11 of 10 without replacement: %v", err)
 }
 
 // Every field of the configuration has a key, in the order of the fields, and every kind is documented.
@@ -210,9 +208,7 @@ func TestKeys(t *testing.T) {
 		}
 		for _, k := range c.keys {
 			names = append(names, k.Name)
-			if k.Meaning == "" || strings.ContainsAny(k.Meaning, "|\n") {
-				t.Errorf("%s: the meaning %q is no cell of a table", k.Name, k.Meaning)
-			}
+			assert.True(t, k.Meaning != "" && !strings.ContainsAny(k.Meaning, "|\n"), "%s: the meaning %q is no cell of a table", k.Name, k.Meaning)
 		}
 		assert.Equal(t, names, fields, "the keys")
 	}
@@ -223,9 +219,8 @@ func TestKeys(t *testing.T) {
 				t.Errorf("%s: the documentation of %s lacks what it means to this kind", k.name, key.Name)
 			}
 		}
-		if problems := Check(DefaultsOf(k.name)); len(problems) > 0 {
-			t.Errorf("%s: the defaults: %v", k.name, problems)
-		}
+		problems := Check(DefaultsOf(k.name))
+		assert.True(t, len(problems) == 0, "%s: the defaults: %v", k.name, problems)
 	}
 	assert.Equal(t, DefaultsOf("fourier"), Defaults(), "the defaults of no kind")
 }
@@ -267,9 +262,7 @@ func TestVariants(t *testing.T) {
 			got = append(got, dst)
 		}
 		assert.Equal(t, len(got), a.Rows()-1, "%+v: variants, and one of the row itself", a)
-		if a.Shift < 2 && !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
-			t.Errorf("%+v: %v, expected %v", a, got, want)
-		}
+		assert.True(t, a.Shift >= 2 || slices.EqualFunc(got, want, slices.Equal[[]float32]), "%+v: %v, expected %v", a, got, want)
 		different := map[string]bool{fmt.Sprint(image): true}
 		for _, v := range got {
 			different[fmt.Sprint(v)] = true
@@ -353,9 +346,8 @@ func TestPlaced(t *testing.T) {
 		t.Errorf("stages of an earlier release go on from %v and %v", again[4].Drawn, again[5].Drawn)
 	}
 	for _, drawn := range [][]schemas.Draw{{{Stage: 4, Size: 3}}, {{Stage: 1, Size: 3}, {Stage: 1, Size: 3}}, {{Stage: 1, Size: 0}}, {{Stage: -1, Size: 1}}} {
-		if err := CheckDrawn(schemas.Stage{Features: columns, Drawn: drawn}, 4); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%v: %v", drawn, err)
-		}
+		err := CheckDrawn(schemas.Stage{Features: columns, Drawn: drawn}, 4)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%v: %v", drawn, err)
 	}
 }
 
@@ -466,10 +458,9 @@ func TestBlockThatOverflows(t *testing.T) {
 	var block, alone, scratch kernel.Dense
 	overflowed := m.Expand(kernel.Gonum(), &block, &scratch, x, kernel.Dense{})
 	m.Expand(kernel.Gonum(), &alone, &scratch, x.Slice(0, 1), kernel.Dense{})
-	if want := append(make([]float32, 8), 1); !slices.Equal(overflowed, []int{1}) || !slices.Equal(block.Row(1), want) ||
-		!slices.Equal(block.Row(0), alone.Row(0)) {
-		t.Errorf("block %v, of which %v overflow", block, overflowed)
-	}
+	want := append(make([]float32, 8), 1)
+	assert.True(t, slices.Equal(overflowed, []int{1}) && slices.Equal(block.Row(1), want) && slices.Equal(block.Row(0), alone.Row(0)),
+		"block %v, of which %v overflow", block, overflowed)
 	assert.Equal(t, m.Overflowed(block, x), 1, "rows that have overflowed")
 }
 
@@ -480,9 +471,8 @@ func TestSparseRowsAreRefused(t *testing.T) {
 	}))(t)
 	for _, f := range []schemas.Features{DefaultsOf(RFF), DefaultsOf(SORF), DefaultsOf(Logits), DefaultsOf(Polynomial),
 		{Kind: Columns, Size: 1}} {
-		if _, err := NewMap(f, 1, 0, prepared, 0, true); !errors.As(err, new(*DenseError)) {
-			t.Errorf("%+v: %v, expected a DenseError", f, err)
-		}
+		_, err := NewMap(f, 1, 0, prepared, 0, true)
+		assert.True(t, errors.As(err, new(*DenseError)), "%+v: %v, expected a DenseError", f, err)
 	}
 	assert.MustFail(NewMap(DefaultsOf(Columns), 1, 0, prepared, 2, true))(t, new(*DenseError))
 }

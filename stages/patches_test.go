@@ -150,9 +150,8 @@ func TestPatches(t *testing.T) {
 		p, x := photographs(12, c.image)
 		p.Learnt = learn(t, f, stage, p, x)
 		block := expand(mustMap(t, f, stage, p, 0, true), x, kernel.Dense{})
-		if want := 8*c.filters + 1; block.Cols != want {
-			t.Fatalf("%v: %d columns, expected %d", c, block.Cols, want)
-		}
+		want := 8*c.filters + 1
+		assert.Need(t, block.Cols == want, "%v: %d columns, expected %d", c, block.Cols, want)
 		for i := range x.Rows {
 			for j, want := range responses(f, p, stage, x.Row(i)) {
 				assert.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "%v: row %d, feature %d", c, i, j)
@@ -168,9 +167,8 @@ func TestPatches(t *testing.T) {
 			}
 		}
 		for j := range block.Cols - 1 {
-			if math.Abs(means[j]) > 1e-3 || deviations[j] > 1.001 {
-				t.Errorf("%v: feature %d of the sample has mean %v and variance %v, expected 0 and at most 1", c, j, means[j], deviations[j])
-			}
+			assert.True(t, math.Abs(means[j]) <= 1e-3 && deviations[j] <= 1.001,
+				"%v: feature %d of the sample has mean %v and variance %v, expected 0 and at most 1", c, j, means[j], deviations[j])
 		}
 	}
 }
@@ -221,17 +219,15 @@ func TestPatchesNeedImages(t *testing.T) {
 	assert.MustFail(NewMap(f, seed, 0, p, 0, false))(t, new(*wire.ShapeError))
 	small := *p
 	small.Image = examples.Image{2, 18, 1}
-	if _, err := NewMap(f, seed, 0, &small, 0, false); err == nil {
-		t.Error("images smaller than a patch have features")
-	}
+	_, err := NewMap(f, seed, 0, &small, 0, false)
+	assert.True(t, err != nil, "images smaller than a patch have features")
 	p.Image = examples.Image{}
 	assert.MustFail(NewMap(f, seed, 0, p, 0, false))(t, ErrNoImages)
 	for _, prepare := range []schemas.Prepare{{Scale: ScaleNone, PCA: 5}, {Scale: ScaleUnit}} {
 		assert.Equal(t, len(CheckInputs(f, prepare)), 1, "problems of patches of inputs prepared by %+v", prepare)
 	}
-	if problems := CheckInputs(f, schemas.Prepare{Scale: ScaleStandard}); len(problems) > 0 {
-		t.Errorf("patches of standardized pixels: %v", problems)
-	}
+	problems := CheckInputs(f, schemas.Prepare{Scale: ScaleStandard})
+	assert.True(t, len(problems) == 0, "patches of standardized pixels: %v", problems)
 	for key, change := range map[string]func(*schemas.Features){
 		"patch": func(f *schemas.Features) { f.Patch = 0 }, "filters": func(f *schemas.Features) { f.Filters = 20_000 },
 		"grid": func(f *schemas.Features) { f.Grid = -1 }, "overlap": func(f *schemas.Features) { f.Overlap = 33 },
@@ -241,9 +237,8 @@ func TestPatchesNeedImages(t *testing.T) {
 	} {
 		f := DefaultsOf(Patches)
 		change(&f)
-		if problems := Check(f); len(problems) != 1 || problems[0].Key != key {
-			t.Errorf("%s: %v", key, problems)
-		}
+		problems := Check(f)
+		assert.True(t, len(problems) == 1 && problems[0].Key == key, "%s: %v", key, problems)
 	}
 }
 
@@ -258,9 +253,7 @@ func TestPatchPolynomial(t *testing.T) {
 	block := expand(mustMap(t, f, stage, p, 0, true), x, kernel.Dense{})
 	z := expand(mustMap(t, pooled, stage, p, 0, false), x, kernel.Dense{})
 	const columns = 2 * 4 * 2 * 2
-	if block.Cols != 66 || z.Cols != columns {
-		t.Fatalf("%d columns of %d, expected 66 of %d", block.Cols, z.Cols, columns)
-	}
+	assert.Need(t, block.Cols == 66 && z.Cols == columns, "%d columns of %d, expected 66 of %d", block.Cols, z.Cols, columns)
 	degrees, factors := NewStream(seed, stage, drawDegrees), 0
 	for j := range 65 {
 		n := 1 + degrees.Below(uint64(j), f.Degree)
@@ -277,9 +270,7 @@ func TestPatchPolynomial(t *testing.T) {
 			assert.Near(t, float64(block.Row(i)[j]), want, 1e-3*(1+math.Abs(want)), "row %d, feature %d of %d factors", i, j, n)
 		}
 	}
-	if factors < 100 || block.Row(0)[65] != 1 {
-		t.Errorf("%d factors, the intercept is %v", factors, block.Row(0)[65])
-	}
+	assert.True(t, factors >= 100 && block.Row(0)[65] == 1, "%d factors, the intercept is %v", factors, block.Row(0)[65])
 	alone := expand(mustMap(t, f, stage, p, 0, true), x.Slice(3, 4), kernel.Dense{})
 	assert.True(t, slices.Equal(alone.Data, block.Row(3)), "a row alone has other features")
 }

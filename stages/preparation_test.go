@@ -46,9 +46,8 @@ func TestApply(t *testing.T) {
 	p = assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()))(t)
 	dst := kernel.NewDense(3, 2)
 	p.Apply(kernel.Gonum(), dst, kernel.Dense{Rows: 3, Cols: 3, Data: raw})
-	if want := []float32{1, 3, 0, 4, 2, 2}; p.Inputs() != 2 || !slices.Equal(dst.Data, want) {
-		t.Errorf("projected rows are %v, expected %v", dst.Data, want)
-	}
+	want := []float32{1, 3, 0, 4, 2, 2}
+	assert.True(t, p.Inputs() == 2 && slices.Equal(dst.Data, want), "projected rows are %v, expected %v", dst.Data, want)
 	none := kernel.Dense{Cols: 2}
 	p.Apply(kernel.Gonum(), none, kernel.Dense{Cols: 3})
 }
@@ -90,9 +89,8 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 				tensors = slices.Delete(tensors, at, at+1)
 			}
 			_, err := NewPreparation(schemas.Prepare{PCA: 2}, tensors)
-			if shape := (*wire.ShapeError)(nil); !errors.As(err, &shape) || shape.Tensor != name {
-				t.Errorf("%s, absent %v: %v", name, absent, err)
-			}
+			var shape *wire.ShapeError
+			assert.True(t, errors.As(err, &shape) && shape.Tensor == name, "%s, absent %v: %v", name, absent, err)
 		}
 	}
 }
@@ -118,9 +116,8 @@ func TestEncode(t *testing.T) {
 			got = c.AppendCodes([]uint8{1, 2}, x)
 			assert.Equal(t, got, append([]uint8{1, 2}, want...),
 				"columns of %v features: the codes of %d rows after others", features, n)
-			if !slices.EqualFunc(x.Data, before, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
-				t.Errorf("columns of %v features: %d rows are others after they were encoded", features, n)
-			}
+			assert.True(t, slices.EqualFunc(x.Data, before, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }),
+				"columns of %v features: %d rows are others after they were encoded", features, n)
 		}
 	}
 }
@@ -173,9 +170,8 @@ func TestLearnBins(t *testing.T) {
 
 // Bins that no survey could have learnt are damage; without bins there is no coder.
 func TestBinsThatCantBe(t *testing.T) {
-	if c, err := readCoder(nil, 3); c != nil || err != nil {
-		t.Errorf("a coder %v without bins, %v", c, err)
-	}
+	c, err := readCoder(nil, 3)
+	assert.True(t, c == nil && err == nil, "a coder %v without bins, %v", c, err)
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for name, test := range map[string]struct{ bins, edges []float32 }{
 		"no features":            {[]float32{0, 2, 3, 1}, []float32{1, 2, 0}},
@@ -209,9 +205,8 @@ func TestBinsThatCantBe(t *testing.T) {
 		"a vector of bins":  {wire.Vector(statistics.TensorBins, []float32{1, 0}), good[1]},
 		"a matrix of edges": {good[0], wire.Matrix(statistics.TensorEdges, 1, 0, []float32{})},
 	} {
-		if c, err := readCoder(bad, 1); !errors.As(err, new(*wire.ShapeError)) {
-			t.Errorf("%s: a coder %v, %v", name, c, err)
-		}
+		c, err := readCoder(bad, 1)
+		assert.True(t, errors.As(err, new(*wire.ShapeError)), "%s: a coder %v, %v", name, c, err)
 	}
 }
 
@@ -376,9 +371,8 @@ func TestDamagedRanks(t *testing.T) {
 				damaged[i].Data[change.at] = change.to
 			}
 		}
-		if _, err := NewPreparation(schemas.Prepare{Scale: ScaleRanks}, damaged); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%+v: %v", change, err)
-		}
+		_, err := NewPreparation(schemas.Prepare{Scale: ScaleRanks}, damaged)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%+v: %v", change, err)
 	}
 }
 
@@ -406,9 +400,8 @@ func TestEqualRowsArePreparedEqually(t *testing.T) {
 			}
 			rows := PrepareSample(blas, schemas.Prepare{PCA: components}, center, scale, basis, nil, sample)
 			for i := range n {
-				if i%7 != 3 && !slices.Equal(rows.Row(i), rows.Row(0)) {
-					t.Fatalf("%d features, %d components: row %d is %v, row 0 is %v", d, components, i, rows.Row(i), rows.Row(0))
-				}
+				assert.Need(t, i%7 == 3 || slices.Equal(rows.Row(i), rows.Row(0)),
+					"%d features, %d components: row %d is %v, row 0 is %v", d, components, i, rows.Row(i), rows.Row(0))
 			}
 		}
 	}
@@ -462,9 +455,8 @@ func TestFactorsOfOccurringColumns(t *testing.T) {
 			t.Fatal(there, err)
 		}
 		prepared := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...)))(t)
-		if prepared.Width() != 9001 || prepared.Inputs() != 5 || !slices.Equal(prepared.Factors.Kept(), []int32{0, 1, 2, 3, 9000}) {
-			t.Errorf("%d features, %d inputs, columns %v", prepared.Width(), prepared.Inputs(), prepared.Factors.Kept())
-		}
+		assert.True(t, prepared.Width() == 9001 && prepared.Inputs() == 5 && slices.Equal(prepared.Factors.Kept(), []int32{0, 1, 2, 3, 9000}),
+			"%d features, %d inputs, columns %v", prepared.Width(), prepared.Inputs(), prepared.Factors.Kept())
 		var got kernel.Sparse
 		prepared.ApplySparse(&got, rows)
 		if !occurring {
@@ -478,23 +470,20 @@ func TestFactorsOfOccurringColumns(t *testing.T) {
 		"a factor below 0":   {statistics.InputsTensor(statistics.TensorFactorColumns, []int32{7}), wire.Vector(statistics.TensorFactorValues, []float32{-1})},
 		"columns descending": {statistics.InputsTensor(statistics.TensorFactorColumns, []int32{7, 5}), wire.Vector(statistics.TensorFactorValues, []float32{1, 1})},
 	} {
-		if _, err := NewPreparation(schemas.Prepare{}, append(damaged, rest...)); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: %v, expected ErrDamaged", name, err)
-		}
+		_, err := NewPreparation(schemas.Prepare{}, append(damaged, rest...))
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%s: %v, expected ErrDamaged", name, err)
 	}
 }
 
 // Settings that do not support sparse rows are rejected, and likewise for dense rows.
 func TestRowsAreRefused(t *testing.T) {
 	for _, p := range []schemas.Prepare{{Scale: ScaleStandard}, {Scale: ScaleNone, PCA: 3}} {
-		if err := CheckRows(p, true); !errors.As(err, new(*DenseError)) || CheckRows(p, false) != nil {
-			t.Errorf("%+v: %v, expected a DenseError", p, err)
-		}
+		err := CheckRows(p, true)
+		assert.True(t, errors.As(err, new(*DenseError)) && CheckRows(p, false) == nil, "%+v: %v, expected a DenseError", p, err)
 	}
 	for _, p := range []schemas.Prepare{{MinRows: 2}, {Values: ValuesLog}, {IDF: 1}} {
-		if err := CheckRows(p, false); !errors.As(err, new(*SparseError)) || CheckRows(p, true) != nil {
-			t.Errorf("%+v: %v, expected a SparseError", p, err)
-		}
+		err := CheckRows(p, false)
+		assert.True(t, errors.As(err, new(*SparseError)) && CheckRows(p, true) == nil, "%+v: %v, expected a SparseError", p, err)
 	}
 	for _, factors := range [][]float32{{}, {0, 0}, {1, -1}, {1, float32(math.NaN())}, {float32(math.Inf(1))}} {
 		_, err := NewPreparation(schemas.Prepare{}, wire.Tensors[float32]{

@@ -33,9 +33,8 @@ func mapOf(t *testing.T, table oracle.Table, leaves, trees int, intercept bool) 
 	prepared := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, preparation))(t)
 	f := DefaultsOf(Trees)
 	f.Size, f.Leaves = leaves*trees, leaves
-	if problems := Check(f); len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	problems := Check(f)
+	assert.Need(t, len(problems) == 0, "%v", problems)
 	m := assert.Must(NewMap(f, 1, 0, prepared, 0, intercept))(t)
 	return m
 }
@@ -65,16 +64,14 @@ func TestExpandLeaves(t *testing.T) {
 			table := mixed(random)
 			forest := table.Forest(random, leaves, trees)
 			m := assert.Must(mapOf(t, table, leaves, trees, intercept).Grow(StructureOf(forest)))(t)
-			if m.Leaves() != leaves || m.Trees() != trees || !reflect.DeepEqual(m.Forest(), forest) {
-				t.Errorf("%d trees of %d leaves, expected %d of %d", m.Trees(), m.Leaves(), trees, leaves)
-			}
+			assert.True(t, m.Leaves() == leaves && m.Trees() == trees && reflect.DeepEqual(m.Forest(), forest),
+				"%d trees of %d leaves, expected %d of %d", m.Trees(), m.Leaves(), trees, leaves)
 			for _, n := range []int{1, 64, 65} {
 				x := table.Rows(random, n)
 				var block kernel.Dense
 				m.ExpandLeaves(&block, &tree.Leaves{}, m.coder.Encode(x))
-				if block.Rows != n || block.Cols != m.Size() {
-					t.Fatalf("a block of %d × %d, expected %d × %d", block.Rows, block.Cols, n, m.Size())
-				}
+				assert.Need(t, block.Rows == n && block.Cols == m.Size(),
+					"a block of %d × %d, expected %d × %d", block.Rows, block.Cols, n, m.Size())
 				for i := range n {
 					want := make([]float32, m.Size())
 					for tr := range trees {
@@ -83,9 +80,7 @@ func TestExpandLeaves(t *testing.T) {
 					if intercept {
 						want[trees*leaves] = 1
 					}
-					if !slices.Equal(block.Row(i), want) {
-						t.Fatalf("row %d of %d has the block %v, expected %v", i, n, block.Row(i), want)
-					}
+					assert.Need(t, slices.Equal(block.Row(i), want), "row %d of %d has the block %v, expected %v", i, n, block.Row(i), want)
 				}
 			}
 		}
@@ -106,9 +101,7 @@ func TestStructuresThatCantBe(t *testing.T) {
 			bad = append(bad, wire.Vector(tensor.Name, slices.Clone(tensor.Data)))
 		}
 		grown, err := m.Grow(change(bad))
-		if !errors.Is(err, wire.ErrDamaged) && !errors.As(err, new(*wire.ShapeError)) {
-			t.Errorf("%s: a map %v, %v", what, grown, err)
-		}
+		assert.True(t, errors.Is(err, wire.ErrDamaged) || errors.As(err, new(*wire.ShapeError)), "%s: a map %v, %v", what, grown, err)
 	}
 	for i, tensor := range good {
 		covers := tensor.Name == statistics.TensorTreeCovers // numbers, which may be unknown

@@ -90,9 +90,7 @@ func TestOpenOutlivesAConnection(t *testing.T) {
 		return nil, errors.New("cut"), cuts >= 0
 	})
 	connect(t, addresses)
-	if cuts >= 0 {
-		t.Errorf("%d connections are left to be cut", cuts+1)
-	}
+	assert.True(t, cuts < 0, "%d connections are left to be cut", cuts+1)
 }
 
 // A write that the broker applied but answered with an error is duplicated, and later messages come after both.
@@ -162,9 +160,8 @@ func TestPermanentErrorsAreReturned(t *testing.T) {
 		for _, failure := range failures {
 			hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: -1})
 			err := call()
-			if !errors.Is(err, kafka.Error(failure.Code)) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
-				t.Errorf("%s: %v after %d requests, expected %s", key.Name(), err, hit.Hits(), failure.Message)
-			}
+			assert.True(t, errors.Is(err, kafka.Error(failure.Code)) && strings.Contains(err.Error(), "t[0]") && hit.Hits() == 1,
+				"%s: %v after %d requests, expected %s", key.Name(), err, hit.Hits(), failure.Message)
 			hit.Remove()
 		}
 	}
@@ -253,9 +250,8 @@ func TestCloseEndsRetries(t *testing.T) {
 	for range 2 {
 		assert.Fails(t, <-ended, ErrClosed)
 	}
-	if _, _, err := l.Bounds(ctx, "t", 0); !errors.Is(err, ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	_, _, err := l.Bounds(ctx, "t", 0)
+	assert.True(t, errors.Is(err, ErrClosed), "after Close: %v", err)
 	r := l.Range("t", 0, 0, 1)
 	assert.MustFail(r.Next(ctx))(t, ErrClosed)
 	noError(t, r.Close())
@@ -279,9 +275,8 @@ func TestLongPollDelaysNobody(t *testing.T) {
 	for i := range 10 {
 		must(l.Append(ctx, "t", 0, numbered(i, 10)))(t)
 	}
-	if took := time.Since(start); took > pollTime {
-		t.Errorf("ten appends took %v", took)
-	}
+	took := time.Since(start)
+	assert.True(t, took <= pollTime, "ten appends took %v", took)
 }
 
 func TestUnreachableBrokersAreNamed(t *testing.T) {
@@ -290,9 +285,8 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 	address := listener.Addr().String()
 	noError(t, listener.Close())
 	_, err = Open(testContext(t), Options{Brokers: []string{address}})
-	if want := "reach Kafka at " + address + ": dial tcp " + address + ": "; err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("no listener: %v, want %s…", err, want)
-	}
+	want := "reach Kafka at " + address + ": dial tcp " + address + ": "
+	assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "no listener: %v, want %s…", err, want)
 
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
@@ -406,20 +400,16 @@ func TestLongWaitsAreReported(t *testing.T) {
 	const lasts = 10 * time.Minute
 	reports := retried(t, kafka.NotEnoughReplicas, lasts, nil)
 	seconds := []float64{1, 2, 4, 8, 16, 32, 64, 124, 184, 244, 304, 364, 424, 484, 544} // doubling up to a minute
-	if len(reports) < 10 || len(reports) > len(seconds)+1 {
-		t.Fatalf("%d reports", len(reports))
-	}
+	assert.Need(t, len(reports) >= 10 && len(reports) <= len(seconds)+1, "%d reports", len(reports))
 	last := len(reports) - 1
 	for i, w := range reports[:last] {
 		assert.True(t, w.What == "append to x[0]" && errors.Is(w.Err, kafka.NotEnoughReplicas) && !w.Over, "reported %+v", w)
 		// The next attempt reports, at most a second later.
-		if late := w.Since.Seconds() - seconds[i]; late < 0 || late > float64(i+1)*maxBackoff.Seconds() {
-			t.Errorf("reported after %v, want %v s", w.Since, seconds[i])
-		}
+		late := w.Since.Seconds() - seconds[i]
+		assert.True(t, late >= 0 && late <= float64(i+1)*maxBackoff.Seconds(), "reported after %v, want %v s", w.Since, seconds[i])
 	}
-	if w := reports[last]; !w.Over || w.Err != nil || w.Since < lasts {
-		t.Errorf("the last report is %+v", w)
-	}
+	w := reports[last]
+	assert.True(t, w.Over && w.Err == nil && w.Since >= lasts, "the last report is %+v", w)
 }
 
 // Short waits are not reported; one that ends with an error is, with the error.
@@ -431,9 +421,8 @@ func TestShortWaitsAreNotReported(t *testing.T) {
 		t.Errorf("reported %+v", reports)
 	}
 	reports := retried(t, io.ErrUnexpectedEOF, 2*time.Second, kafka.TopicAuthorizationFailed)
-	if w := reports[len(reports)-1]; len(reports) < 2 || !w.Over || !errors.Is(w.Err, kafka.TopicAuthorizationFailed) {
-		t.Errorf("reported %+v", reports)
-	}
+	w := reports[len(reports)-1]
+	assert.True(t, len(reports) >= 2 && w.Over && errors.Is(w.Err, kafka.TopicAuthorizationFailed), "reported %+v", reports)
 }
 
 // An unknown topic is an error after unknownTimeout, or much later if the topic was found before.
@@ -450,9 +439,8 @@ func TestUnknownTopicIsAnError(t *testing.T) {
 			if found {
 				shortest, longest = 15*unknownTimeout, 16*unknownTimeout
 			}
-			if took := time.Since(began); !errors.Is(err, ErrUnknownTopic) || took < shortest || took > longest {
-				t.Errorf("found before: %v: %v after %v", found, err, took)
-			}
+			took := time.Since(began)
+			assert.True(t, errors.Is(err, ErrUnknownTopic) && took >= shortest && took <= longest, "found before: %v: %v after %v", found, err, took)
 		})
 	}
 }
@@ -487,9 +475,8 @@ func everyday(t *testing.T, l *Log, f *Range, m *Member) {
 	t.Helper()
 	ctx := testContext(t)
 	offset := must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
-	if got := must(f.Next(ctx))(t); got.Offset != offset {
-		t.Fatalf("offset %d, want %d", got.Offset, offset)
-	}
+	got := must(f.Next(ctx))(t)
+	assert.Need(t, got.Offset == offset, "offset %d, want %d", got.Offset, offset)
 	must(l.Append(ctx, "t", 1, numbered(0, 10)))(t)
 	if got, err := read(t, l, "t", offset, offset+1); len(got) != 1 {
 		t.Fatal(err)
@@ -531,9 +518,7 @@ func TestSteadyStateOpensNoConnections(t *testing.T) {
 			} else {
 				before, quiet = now, 0
 			}
-			if rounds == 1000 {
-				t.Fatalf("%d connections in 1000 rounds, and no end of it", before)
-			}
+			assert.Need(t, rounds != 1000, "%d connections in 1000 rounds, and no end of it", before)
 		}
 	}
 	steady()

@@ -145,9 +145,7 @@ func TestSettings(t *testing.T) {
 		"not numbers": {map[string]string{"retention.ms": "x", "retention.bytes": "", "segment.bytes": "1e6"}, defaults},
 	} {
 		got, err := newLog(t, c.config).topics()
-		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], c.want) {
-			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
-		}
+		assert.True(t, err == nil && len(got) == 1 && reflect.DeepEqual(got[0], c.want), "%s: %+v, %v, want %+v", name, got, err, c.want)
 	}
 	assert.Equal(t, len(must((&files{dir: t.TempDir()}).topics())(t)), 0, "topics without a log")
 }
@@ -265,9 +263,8 @@ func TestCleanNamesWhatFails(t *testing.T) {
 		[]byte(`"partitions":2`), 1), 0o644))
 	assert.NoError(t, os.MkdirAll(filepath.Join(l.folder("t", 1), "0.dat"), 0o755))
 	var failed *fs.PathError
-	if err := l.clean(now); !errors.As(err, &failed) || !strings.Contains(err.Error(), "t[1]") || strings.Contains(err.Error(), "t[0]") {
-		t.Errorf("%v", err)
-	}
+	err := l.clean(now)
+	assert.True(t, errors.As(err, &failed) && strings.Contains(err.Error(), "t[1]") && !strings.Contains(err.Error(), "t[0]"), "%v", err)
 	assert.Equal(t, content(t, l, "t"), "2:a", "what stays")
 	assert.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte("{"), 0o644))
 	assert.Fails(t, l.clean(now), "topics.json")
@@ -344,9 +341,7 @@ func TestEachStepOfCleaning(t *testing.T) {
 	l := make()
 	assert.NoError(t, l.clean(now))
 	after := content(t, l, "t")
-	if after != "(0-5) (5-6) 6:c 9:a 10:d" {
-		t.Fatalf("%s stays", after)
-	}
+	assert.Need(t, after == "(0-5) (5-6) 6:c 9:a 10:d", "%s stays", after)
 	for n := range 5 {
 		l := make()
 		assert.NoError(t, l.each(func(p partition) error {
@@ -358,9 +353,8 @@ func TestEachStepOfCleaning(t *testing.T) {
 		}))
 		assert.NoError(t, l.open())
 		matching(t, l)
-		if got := content(t, l, "t"); !strings.Contains(got, "6:c") || !strings.HasSuffix(got, "9:a 10:d") {
-			t.Errorf("after %d segments: %s", n, got)
-		}
+		got := content(t, l, "t")
+		assert.True(t, strings.Contains(got, "6:c") && strings.HasSuffix(got, "9:a 10:d"), "after %d segments: %s", n, got)
 		assert.NoError(t, l.clean(now, "t"))
 		assert.Equal(t, content(t, l, "t"), after, "after %d segments, cleaned again", n)
 	}
@@ -381,9 +375,8 @@ func TestSurveyOfWhatHasChanged(t *testing.T) {
 	assert.NoError(t, os.WriteFile(path, raw([]batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("b")), newBatch(2, 0,
 		value("c"))}), 0o644))
 	assert.NoError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
-	if got := waste(time.Second - 1); before == 0 || got != before {
-		t.Errorf("a partition that has not changed was read: waste %d, then %d", before, got)
-	}
+	got := waste(time.Second - 1)
+	assert.True(t, before != 0 && got == before, "a partition that has not changed was read: waste %d, then %d", before, got)
 	assert.Equal(t, waste(time.Second), 0, "waste of a partition that was read again")
 	assert.NoError(t, os.WriteFile(path, raw(superseded), 0o644))
 	assert.Equal(t, waste(time.Second), before, "waste of a partition that has changed")
@@ -471,18 +464,14 @@ func TestEachDamagedByte(t *testing.T) {
 					if found == nil || found.File != path || found.Position != int64(start) || found.Offset != b.FirstOffset || found.Topic != "t" {
 						t.Fatalf("%s: %v", where, found)
 					}
-					if !maps.Equal(allFiles(t, l), before) {
-						t.Fatalf("%s: verifying has changed a file", where)
-					}
+					assert.Need(t, maps.Equal(allFiles(t, l), before), "%s: verifying has changed a file", where)
 					repaired, err := l.repair()
-					if err != nil || len(repaired) != 1 || repaired[0].Position != int64(start) || repaired[0].From != b.FirstOffset {
-						t.Fatalf("%s: repaired %+v, %v", where, repaired, err)
-					}
+					assert.Need(t, err == nil && len(repaired) == 1 && repaired[0].Position == int64(start) && repaired[0].From == b.FirstOffset,
+						"%s: repaired %+v, %v", where, repaired, err)
 					assert.NoError(t, l.open())
 					lost := assert.Must(os.ReadFile(path))(t)
-					if !bytes.HasPrefix(lost, raw(batches[:n])) || !bytes.HasSuffix(lost, raw(batches[n+1:])) {
-						t.Fatalf("%s: other batches have changed", where)
-					}
+					assert.Need(t, bytes.HasPrefix(lost, raw(batches[:n])) && bytes.HasSuffix(lost, raw(batches[n+1:])),
+						"%s: other batches have changed", where)
 					if repaired[0].To < b.end() || n < 2 && repaired[0].To != b.end() || endOf(t, l) < 61 {
 						t.Fatalf("%s: %+v, the log ends at %d", where, repaired, endOf(t, l))
 					}
@@ -517,9 +506,7 @@ func TestDamagedIndex(t *testing.T) {
 	for _, size := range []int64{0, 7, 2 * entryBytes, 4 * entryBytes} {
 		assert.NoError(t, os.Truncate(path, size))
 		assert.NoError(t, l.open())
-		if !maps.Equal(allFiles(t, l), whole) {
-			t.Errorf("cut to %d bytes: %x", size, assert.Must(os.ReadFile(path))(t))
-		}
+		assert.True(t, maps.Equal(allFiles(t, l), whole), "cut to %d bytes: %x", size, assert.Must(os.ReadFile(path))(t))
 	}
 	assert.NoError(t, os.Remove(path))
 	assert.NoError(t, l.open())
@@ -539,9 +526,8 @@ func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
 			assert.Must(l.repair())(t)
 			assert.NoError(t, l.open())
 		}
-		if s := matching(t, l); s.HighWatermark < 61 || s.HighWatermark != endOf(t, l) {
-			t.Fatalf("byte %d: %+v", at, s)
-		}
+		s := matching(t, l)
+		assert.Need(t, s.HighWatermark >= 61 && s.HighWatermark == endOf(t, l), "byte %d: %+v", at, s)
 	}
 }
 
@@ -555,9 +541,8 @@ func TestTornBatchIsNoDamage(t *testing.T) {
 		assert.NoError(t, l.open())
 		assert.Equal(t, len(must(l.repair())(t)), 0, "%d bytes less: repaired", cut)
 		assert.NoError(t, l.open())
-		if got := endOf(t, l); got != 58 {
-			t.Fatalf("%d bytes less: the log ends at %d", cut, got)
-		}
+		got := endOf(t, l)
+		assert.Need(t, got == 58, "%d bytes less: the log ends at %d", cut, got)
 	}
 }
 
@@ -574,9 +559,7 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 			found := damagedIn(l.open())
 			assert.True(t, found != nil && strings.Contains(found.Reason, "ended at offset 61"), "%v", found)
 			repaired, err := l.repair()
-			if err != nil || len(repaired) != 1 || repaired[0].From != found.Offset || repaired[0].To != 61 {
-				t.Errorf("%+v, %v", repaired, err)
-			}
+			assert.True(t, err == nil && len(repaired) == 1 && repaired[0].From == found.Offset && repaired[0].To == 61, "%+v, %v", repaired, err)
 			assert.NoError(t, l.open())
 			assert.NoError(t, l.open())
 			assert.Equal(t, endOf(t, l), 61, "the end of the log")
@@ -594,13 +577,11 @@ func TestZerosAtTheEnd(t *testing.T) {
 	content := assert.Must(os.ReadFile(path))(t)
 	clear(content[len(content)-lost:])
 	assert.NoError(t, os.WriteFile(path, content, 0o644))
-	if found := damagedIn(l.open()); found == nil || found.Position != int64(len(content)-lost) || found.Offset != 57 {
-		t.Errorf("%v", found)
-	}
+	found := damagedIn(l.open())
+	assert.True(t, found != nil && found.Position == int64(len(content)-lost) && found.Offset == 57, "%v", found)
 	repaired, err := l.repair()
-	if err != nil || len(repaired) != 1 || repaired[0].From != 57 || repaired[0].To < 61 || repaired[0].To > 61+int64(lost) {
-		t.Errorf("%+v, %v", repaired, err)
-	}
+	assert.True(t, err == nil && len(repaired) == 1 && repaired[0].From == 57 && repaired[0].To >= 61 && repaired[0].To <= 61+int64(lost),
+		"%+v, %v", repaired, err)
 	assert.NoError(t, l.open())
 }
 
@@ -642,9 +623,8 @@ func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
 		assert.NoError(t, s.remove())
 	}
 	assert.NoError(t, l.open())
-	if s := matching(t, l); s.LogStartOffset != 61 || s.HighWatermark != 61 || endOf(t, l) != 61 {
-		t.Errorf("%+v", s)
-	}
+	s := matching(t, l)
+	assert.True(t, s.LogStartOffset == 61 && s.HighWatermark == 61 && endOf(t, l) == 61, "%+v", s)
 }
 
 // openUncleaned opens an embedded broker that cleans its log only on request, and whose topics have some messages of one key.
@@ -676,9 +656,7 @@ func all(t testing.TB, l *Log) []Message {
 	t.Helper()
 	b := bounds(t, l, "t", 0)
 	messages, err := read(t, l, "t", b.First, b.End)
-	if err != io.EOF {
-		t.Fatal(err)
-	}
+	assert.Need(t, err == io.EOF, "%v", err)
 	return messages
 }
 
@@ -692,9 +670,8 @@ func TestCleanWhileInUse(t *testing.T) {
 	wg.Go(func() {
 		defer close(written)
 		for i := range n {
-			if base, err := l.Append(ctx, "t", 0, numbered(i, 1000)); base != int64(i) || err != nil {
-				t.Errorf("append %d: %d, %v", i, base, err)
-			}
+			base, err := l.Append(ctx, "t", 0, numbered(i, 1000))
+			assert.True(t, base == int64(i) && err == nil, "append %d: %d, %v", i, base, err)
 			if base, err := l.Append(ctx, "compacted", 0, keyed(fmt.Sprint(i%keys), i, 1000)); base != int64(i) || err != nil {
 				t.Errorf("append %d: %d, %v", i, base, err)
 			}
@@ -833,12 +810,10 @@ func TestDamagedTopics(t *testing.T) {
 	damage(t, topics, strings.Index(string(must(os.ReadFile(topics))(t)), `"t"`), 1)
 	for range 2 {
 		_, err := Open(ctx, Options{DataDir: dir})
-		if damaged, ok := errors.AsType[*DamagedError](err); !ok || damaged.File != topics || damaged.Position == 0 {
-			t.Errorf("%v", err)
-		}
-		if repaired, err := Repair(t.Context(), dir); !errors.As(err, new(*DamagedError)) || len(repaired) != 0 {
-			t.Errorf("%+v, %v", repaired, err)
-		}
+		damaged, ok := errors.AsType[*DamagedError](err)
+		assert.True(t, ok && damaged.File == topics && damaged.Position != 0, "%v", err)
+		repaired, err := Repair(t.Context(), dir)
+		assert.True(t, errors.As(err, new(*DamagedError)) && len(repaired) == 0, "%+v, %v", repaired, err)
 	}
 }
 

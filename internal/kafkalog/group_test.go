@@ -107,15 +107,11 @@ func testGroup(t *testing.T, l *Log, topic string) {
 
 	noError(t, b.Leave())
 	noError(t, b.Leave())
-	if len(b.Owned()) > 0 || b.Err() != nil {
-		t.Errorf("after Leave: owns %v, %v", b.Owned(), b.Err())
-	}
+	assert.True(t, len(b.Owned()) == 0 && b.Err() == nil, "after Leave: owns %v, %v", b.Owned(), b.Err())
 	until(t, "two share what the third left", divided(5, a, c), a, c)
 	noError(t, c.Leave())
 	until(t, "one owns all again", ownsAll(a, 5), a)
-	if !ownsAll(alone, 5)() {
-		t.Errorf("the other group's member owns %v", alone.Owned())
-	}
+	assert.True(t, ownsAll(alone, 5)(), "the other group's member owns %v", alone.Owned())
 
 	a.Commit(map[int]int64{1: 9}, func(err error) { result <- err })
 	noError(t, a.Leave()) // waits for it
@@ -146,9 +142,7 @@ func TestCommitThatIsRefused(t *testing.T) {
 	result := make(chan error, 1)
 	a.Commit(map[int]int64{0: 1}, func(err error) { result <- err })
 	assert.Fails(t, <-result, kafka.GroupAuthorizationFailed)
-	if !ownsAll(a, 6)() || a.Err() != nil {
-		t.Errorf("it owns %v, %v", a.Owned(), a.Err())
-	}
+	assert.True(t, ownsAll(a, 6)() && a.Err() == nil, "it owns %v, %v", a.Owned(), a.Err())
 }
 
 // openGroup connects to brokers with short session timeouts, and creates topic t with six partitions.
@@ -180,17 +174,13 @@ func testDeadMember(t *testing.T, l *Log, topic string) {
 	died := time.Now()
 	noError(t, dying.Close())
 	until(t, "the dead member knows", func() bool { return b.Err() != nil }, b)
-	if !errors.Is(b.Err(), ErrClosed) || len(b.Owned()) > 0 {
-		t.Errorf("the dead member owns %v, %v", b.Owned(), b.Err())
-	}
-	if err := b.Leave(); err != nil {
-		t.Errorf("leave after the log is closed: %v", err)
-	}
+	assert.True(t, errors.Is(b.Err(), ErrClosed) && len(b.Owned()) == 0, "the dead member owns %v, %v", b.Owned(), b.Err())
+	err := b.Leave()
+	assert.True(t, err == nil, "leave after the log is closed: %v", err)
 	assert.Equal(t, a.Owned(), had, "partitions before the session expired")
 	until(t, "one takes over", ownsAll(a, 6), a)
-	if took := time.Since(died); took < l.session/2 || took > l.session+5*time.Second {
-		t.Errorf("taking over took %v", took)
-	}
+	took := time.Since(died)
+	assert.True(t, took >= l.session/2 && took <= l.session+5*time.Second, "taking over took %v", took)
 }
 
 // A member whose session may have expired owns nothing until the coordinator responds again.
@@ -212,14 +202,12 @@ func TestSilentCoordinator(t *testing.T) {
 		})
 	}
 	until(t, "nothing is owned", func() bool { return len(a.Owned()) == 0 }, a)
-	if err := a.Err(); err != nil {
-		t.Errorf("silence ended the membership: %v", err)
-	}
+	err := a.Err()
+	assert.True(t, err == nil, "silence ended the membership: %v", err)
 	b := join(t, l, "g", "t")
 	began := time.Now()
-	if err := a.Leave(); err == nil || time.Since(began) > 5*time.Second {
-		t.Errorf("leaving took %v, %v", time.Since(began), err)
-	}
+	err = a.Leave()
+	assert.True(t, err != nil && time.Since(began) <= 5*time.Second, "leaving took %v, %v", time.Since(began), err)
 	close(silence)
 	until(t, "another owns all", ownsAll(b, 6), b)
 }
@@ -272,9 +260,7 @@ func TestPermanentErrorsOfGroups(t *testing.T) {
 			cluster.Fault(fault)
 			m := join(t, l, "g", "t")
 			until(t, "the membership ends", func() bool { return m.Err() != nil }, m)
-			if !errors.Is(m.Err(), kafka.Error(c.failure.Code)) || len(m.Owned()) > 0 {
-				t.Errorf("%v, owned %v", m.Err(), m.Owned())
-			}
+			assert.True(t, errors.Is(m.Err(), kafka.Error(c.failure.Code)) && len(m.Owned()) == 0, "%v, owned %v", m.Err(), m.Owned())
 			noError(t, m.Leave())
 		})
 	}
@@ -320,9 +306,7 @@ func TestGroupOutlivesItsBroker(t *testing.T) {
 	a := join(t, l, "g", "t")
 	until(t, "one owns all", ownsAll(a, 6), a)
 	cluster.Close()
-	if !ownsAll(a, 6)() {
-		t.Errorf("while the broker is down it owns %v", a.Owned())
-	}
+	assert.True(t, ownsAll(a, 6)(), "while the broker is down it owns %v", a.Owned())
 	startCluster(t, kfake.Ports(port(l.Addr()[0])), kfake.DataDir(dir), kfake.GroupMinSessionTimeout(time.Millisecond))
 	b := join(t, second(t, l), "g", "t")
 	until(t, "two share", divided(6, a, b), a, b)
@@ -342,17 +326,14 @@ func TestLeaveAtAnyTime(t *testing.T) {
 		}
 		cancel()
 		_ = m.Leave() // during a rebalance the coordinator may not respond in time
-		if m.Err() != nil || len(m.Owned()) > 0 {
-			t.Errorf("after leaving: %v, %v", m.Owned(), m.Err())
-		}
+		assert.True(t, m.Err() == nil && len(m.Owned()) == 0, "after leaving: %v, %v", m.Owned(), m.Err())
 	}
 	until(t, "the remaining member owns all", ownsAll(stays, 6), stays)
 	cluster.Close()
 	began := time.Now()
 	_ = stays.Leave()
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("leaving a broker that is gone took %v", took)
-	}
+	took := time.Since(began)
+	assert.True(t, took <= 5*time.Second, "leaving a broker that is gone took %v", took)
 }
 
 // checkShares checks the properties of every assignment: complete, disjoint, sorted, even.
@@ -361,17 +342,15 @@ func checkShares(t *testing.T, partitions []int, claims map[string]claim, shares
 	var all []int
 	smallest, largest := len(partitions), 0
 	for m, share := range shares {
-		if _, member := claims[m]; !member {
-			t.Errorf("%s is not a member", m)
-		}
+		_, member := claims[m]
+		assert.True(t, member, "%s is not a member", m)
 		assert.True(t, slices.IsSorted(share), "%s has %v", m, share)
 		smallest, largest = min(smallest, len(share)), max(largest, len(share))
 		all = append(all, share...)
 	}
 	slices.Sort(all)
-	if len(shares) != len(claims) || !slices.Equal(all, partitions) || largest-smallest > 1 {
-		t.Errorf("%d partitions among %d: %v", len(partitions), len(claims), shares)
-	}
+	assert.True(t, len(shares) == len(claims) && slices.Equal(all, partitions) && largest-smallest <= 1,
+		"%d partitions among %d: %v", len(partitions), len(claims), shares)
 }
 
 // kept counts the partitions that stay with their member.
@@ -441,17 +420,14 @@ func TestAssignOverGenerations(t *testing.T) {
 			held := holdings(len(partitions), claims)
 			shares := assign(len(partitions), 1, claims)
 			checkShares(t, partitions, claims, shares)
-			if got, want := kept(held, shares), maxKept(len(partitions), members, held); got != want {
-				t.Fatalf("seed %d: %v to %v: %d partitions stay of %d that could", seed, held, shares, got, want)
-			}
+			got, want := kept(held, shares), maxKept(len(partitions), members, held)
+			assert.Need(t, got == want, "seed %d: %v to %v: %d partitions stay of %d that could", seed, held, shares, got, want)
 			for m, share := range shares {
 				if random.IntN(10) > 0 { // otherwise the member misses this generation
 					claims[m] = claim{generation, share}
 				}
 			}
-			if t.Failed() {
-				t.Fatalf("seed %d", seed)
-			}
+			assert.Need(t, !t.Failed(), "seed %d", seed)
 		}
 	}
 }
@@ -469,22 +445,18 @@ func TestAssignGroups(t *testing.T) {
 			all = append(all, share...)
 			claims[m] = claim{1, share}
 			assert.True(t, share[0]%c.size == 0 && share[len(share)-1]-share[0] == len(share)-1, "%+v: %s has %v", c, m, share)
-			if most := c.partitions/c.members + c.size; len(share) > most {
-				t.Errorf("%+v: %s has %d partitions, expected at most %d", c, m, len(share), most)
-			}
+			most := c.partitions/c.members + c.size
+			assert.True(t, len(share) <= most, "%+v: %s has %d partitions, expected at most %d", c, m, len(share), most)
 		}
 		if slices.Sort(all); !slices.Equal(all, upTo(c.partitions)) {
 			t.Errorf("%+v: %v", c, shares)
 		}
-		if again := assign(c.partitions, c.size, claims); !maps.EqualFunc(again, shares, slices.Equal) {
-			t.Errorf("%+v: %v, then %v", c, shares, again)
-		}
+		again := assign(c.partitions, c.size, claims)
+		assert.True(t, maps.EqualFunc(again, shares, slices.Equal), "%+v: %v, then %v", c, shares, again)
 		delete(claims, "m0")
 		for m, share := range assign(c.partitions, c.size, claims) {
 			for _, p := range claims[m].partitions {
-				if !slices.Contains(share, p) {
-					t.Fatalf("%+v: %s loses partition %d when another leaves", c, m, p)
-				}
+				assert.Need(t, slices.Contains(share, p), "%+v: %s loses partition %d when another leaves", c, m, p)
 			}
 		}
 	}
@@ -501,8 +473,7 @@ func FuzzClaim(f *testing.F) {
 		claims := map[string]claim{"valid": {latest, []int{1, 2, 3}}, "fuzz": decodeClaim(data, "t"), "other": {}}
 		shares := assign(9, 1, claims)
 		checkShares(t, upTo(9), claims, shares)
-		if claims["fuzz"].generation < latest && !slices.Equal(shares["valid"], []int{1, 2, 3}) {
-			t.Errorf("the valid claim became %v", shares["valid"])
-		}
+		assert.True(t, claims["fuzz"].generation >= latest || slices.Equal(shares["valid"], []int{1, 2, 3}),
+			"the valid claim became %v", shares["valid"])
 	})
 }

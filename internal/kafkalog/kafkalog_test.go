@@ -114,9 +114,7 @@ func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error)
 func mustHold(t testing.TB, l *Log, topic string, from, to int64, want []string) []Message {
 	t.Helper()
 	got, err := read(t, l, topic, from, to)
-	if err != io.EOF || !slices.Equal(texts(got), want) {
-		t.Fatalf("%s, [%d, %d): %v, %v, want %v", topic, from, to, texts(got), err, want)
-	}
+	assert.Need(t, err == io.EOF && slices.Equal(texts(got), want), "%s, [%d, %d): %v, %v, want %v", topic, from, to, texts(got), err, want)
 	return got
 }
 
@@ -149,9 +147,7 @@ func TestLogSurvivesClose(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	for n := range 3 {
 		l := must(Open(ctx, Options{DataDir: dir}))(t)
-		if !l.Embedded() || len(l.Addr()) != 0 {
-			t.Errorf("embedded %v at %v", l.Embedded(), l.Addr())
-		}
+		assert.True(t, l.Embedded() && len(l.Addr()) == 0, "embedded %v at %v", l.Embedded(), l.Addr())
 		noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": "-1"}}))
 		assert.Equal(t, must(l.Append(ctx, "t", 0, numbered(n, 1000)))(t), int64(n), "the offset of message %d", n)
 		mustHold(t, l, "t", 0, int64(n+1), numbers(0, n+1))
@@ -169,9 +165,8 @@ func TestDataDirHasOneOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, said := time.Now(), []Wait(nil)
 		_, err := Open(t.Context(), Options{DataDir: dir, Waiting: func(w Wait) { said = append(said, w) }})
-		if locked, ok := errors.AsType[*LockedError](err); !ok || locked.PID != os.Getpid() || locked.Dir != dir {
-			t.Fatalf("second owner: %v", err)
-		}
+		locked, ok := errors.AsType[*LockedError](err)
+		assert.Need(t, ok && locked.PID == os.Getpid() && locked.Dir == dir, "second owner: %v", err)
 		assert.Fails(t, err, strconv.Itoa(os.Getpid()))
 		if waited := time.Since(began); waited != 5*time.Second || len(said) < 2 || said[0].Over || !said[len(said)-1].Over {
 			t.Errorf("after %v, with the reports %+v", waited, said)
@@ -191,9 +186,8 @@ func TestDataDirHasOneOwner(t *testing.T) {
 }
 
 func TestOpenWithoutBrokersOrDirectory(t *testing.T) {
-	if _, err := Open(testContext(t), Options{}); err == nil {
-		t.Error("a log without brokers and directory was opened")
-	}
+	_, err := Open(testContext(t), Options{})
+	assert.True(t, err != nil, "a log without brokers and directory was opened")
 	file := filepath.Join(t.TempDir(), "file")
 	noError(t, os.WriteFile(file, nil, 0o644))
 	assert.MustFail(Open(testContext(t), Options{DataDir: file}))(t, file)
@@ -206,9 +200,8 @@ func TestListenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, address := range []string{"localhost", ":9092", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1:70000",
 		taken.Addr().String()} {
-		if l, err := Open(testContext(t), Options{DataDir: dir, Listen: address}); err == nil || !strings.Contains(err.Error(), address) {
-			t.Errorf("listen on %s: %v, %v", address, l, err)
-		}
+		l, err := Open(testContext(t), Options{DataDir: dir, Listen: address})
+		assert.True(t, err != nil && strings.Contains(err.Error(), address), "listen on %s: %v, %v", address, l, err)
 	}
 	openDir(t, dir)
 }
@@ -274,9 +267,7 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 	}
 	base := must(l.Append(ctx, topic, 2, sent...))(t)
 	second := must(l.Append(ctx, topic, 2, sent...))(t)
-	if base != 0 || second != 4 {
-		t.Fatalf("offsets %d and %d, want 0 and 4", base, second)
-	}
+	assert.Need(t, base == 0 && second == 4, "offsets %d and %d, want 0 and 4", base, second)
 	r := l.Range(topic, 2, 0, 8)
 	defer r.Close()
 	for i := range 8 {
@@ -289,14 +280,11 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 			t.Errorf("message %d: %q: %q, want %q: %q", i, got.Key, got.Value, want.Key, want.Value)
 		}
 		same := func(a, b Header) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) }
-		if !slices.EqualFunc(got.Headers, want.Headers, same) {
-			t.Errorf("message %d: headers %v, want %v", i, got.Headers, want.Headers)
-		}
+		assert.True(t, slices.EqualFunc(got.Headers, want.Headers, same), "message %d: headers %v, want %v", i, got.Headers, want.Headers)
 	}
 	for range 2 {
-		if _, err := r.Next(ctx); err != io.EOF {
-			t.Fatalf("after the end: %v", err)
-		}
+		_, err := r.Next(ctx)
+		assert.Need(t, err == io.EOF, "after the end: %v", err)
 	}
 	assert.Equal(t, must(l.Append(ctx, topic, 0))(t), -1, "append of nothing")
 }
@@ -313,9 +301,8 @@ func testDeleteBefore(t *testing.T, l *Log, topic string) {
 	all := must(l.AllBounds(ctx, topic))(t)
 	assert.Equal(t, all, []Bounds{{64, 65}, {0, 3}}, "bounds")
 	assert.MustFail(read(t, l, topic, 63, 65))(t, new(*DeletedError))
-	if err := l.DeleteBefore(ctx, topic, 0, 66); err == nil {
-		t.Error("what is not written yet was deleted")
-	}
+	err := l.DeleteBefore(ctx, topic, 0, 66)
+	assert.True(t, err != nil, "what is not written yet was deleted")
 }
 
 func testRangeIsExact(t *testing.T, l *Log, topic string) {
@@ -348,9 +335,7 @@ func testLarge(t *testing.T, l *Log, topic string) {
 	base := must(l.Append(ctx, topic, 0, sent...))(t)
 	assert.Equal(t, base, 0, "base offset")
 	for i, m := range mustHold(t, l, topic, 0, 60, numbers(0, 60)) {
-		if !bytes.Equal(m.Value, sent[i].Value) {
-			t.Fatalf("message %d is %s with %d bytes", i, number(m), len(m.Value))
-		}
+		assert.Need(t, bytes.Equal(m.Value, sent[i].Value), "message %d is %s with %d bytes", i, number(m), len(m.Value))
 	}
 }
 
@@ -445,9 +430,8 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	produce(a, 6, 8)
 	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if m, err := f.Next(soon); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("a message of an open transaction: %v, %v", number(m), err)
-	}
+	m, err := f.Next(soon)
+	assert.Need(t, errors.Is(err, context.DeadlineExceeded), "a message of an open transaction: %v, %v", number(m), err)
 	end(a, kgo.TryCommit)
 	for _, want := range numbers(6, 8) {
 		assert.Equal(t, number(must(f.Next(ctx))(t)), want, "the next message")
@@ -464,9 +448,7 @@ func waitForEnd(t *testing.T, l *Log, topic string, want int64) {
 		if end == want {
 			return
 		}
-		if end > want {
-			t.Fatalf("the log ends at %d, want %d", end, want)
-		}
+		assert.Need(t, end <= want, "the log ends at %d, want %d", end, want)
 		<-tick.C
 	}
 }
@@ -496,17 +478,15 @@ func testDeleted(t *testing.T, l *Log, topic string) {
 	}
 	noError(t, l.DeleteBefore(ctx, topic, 0, 4))
 	want := DeletedError{Topic: topic, Wanted: 2, First: 4, End: 10}
-	if _, err := read(t, l, topic, 2, 10); !isDeleted(err, want) {
-		t.Errorf("range: %v", err)
-	}
+	_, err := read(t, l, topic, 2, 10)
+	assert.True(t, isDeleted(err, want), "range: %v", err)
 	mustHold(t, l, topic, 4, 10, numbers(4, 10))
 	mustHold(t, l, topic, 2, 2, nil)
 	lenient := l.Follow(topic, 0, 2)
 	defer lenient.Close()
 	lenient.source.skipDeleted = true
-	if m, err := lenient.Next(ctx); err != nil || number(m) != "4" || m.Offset != 4 {
-		t.Errorf("follower that skips: %s@%d, %v", number(m), m.Offset, err)
-	}
+	m, err := lenient.Next(ctx)
+	assert.True(t, err == nil && number(m) == "4" && m.Offset == 4, "follower that skips: %s@%d, %v", number(m), m.Offset, err)
 }
 
 func isDeleted(err error, want DeletedError) bool {
@@ -524,9 +504,8 @@ func testRecreated(t *testing.T, l *Log, topic string) {
 			noError(t, l.Delete(ctx, topic))
 		}
 	}
-	if _, err := read(t, l, topic, 7, 10); !isDeleted(err, DeletedError{Topic: topic, Wanted: 7, First: 0, End: 5}) {
-		t.Errorf("range after the end: %v", err)
-	}
+	_, err := read(t, l, topic, 7, 10)
+	assert.True(t, isDeleted(err, DeletedError{Topic: topic, Wanted: 7, First: 0, End: 5}), "range after the end: %v", err)
 	if got, err := read(t, l, topic, 3, 10); !isDeleted(err, DeletedError{Topic: topic, Wanted: 5, First: 0, End: 5}) || len(got) != 2 {
 		t.Errorf("range across the end: %v, %v", texts(got), err)
 	}
@@ -540,9 +519,8 @@ func testFollow(t *testing.T, l *Log, topic string) {
 	for i := range 100 {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		if m, err := f.Next(ended); err == nil {
-			t.Fatalf("before message %d: %v", i, number(m))
-		}
+		m, err := f.Next(ended)
+		assert.Need(t, err != nil, "before message %d: %v", i, number(m))
 		must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
 		if m, err := f.Next(ctx); err != nil || m.Offset != int64(i) || number(m) != fmt.Sprint(i) {
 			t.Fatalf("message %d: %s@%d, %v", i, number(m), m.Offset, err)
@@ -570,9 +548,7 @@ func testPartitions(t *testing.T, l *Log, topic string) {
 		})
 		wg.Go(func() {
 			for i := range n {
-				if offset, err := l.Append(ctx, topic, p, numbered(i*partitions+p, 1000)); err != nil || offset != int64(i) {
-					t.Errorf("append %d to partition %d: %d, %v", i, p, offset, err)
-				}
+				assert.Equal(t, must(l.Append(ctx, topic, p, numbered(i*partitions+p, 1000)))(t), int64(i), "append %d to partition %d", i, p)
 			}
 		})
 	}
@@ -596,9 +572,8 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	assert.Equal(t, must(l.Partitions(ctx, plain.Name))(t), 4, "partitions")
 	configs := must(l.Configs(ctx, plain.Name))(t)
 	config := configs[plain.Name]
-	if config["retention.ms"] != "3600000" || config["cleanup.policy"] != "delete" || config["max.message.bytes"] == "" {
-		t.Errorf("configuration %v", config)
-	}
+	assert.True(t, config["retention.ms"] == "3600000" && config["cleanup.policy"] == "delete" && config["max.message.bytes"] != "",
+		"configuration %v", config)
 	topics := must(l.Topics(ctx, topic+"."))(t)
 	if len(topics) != 2 || topics[0].Name != plain.Name || topics[0].Partitions != 4 || topics[0].Compact ||
 		topics[0].Config["retention.ms"] != "3600000" || topics[1].Name != compacted.Name || !topics[1].Compact {
@@ -610,9 +585,8 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	l.unknownTimeout = 0
 	assert.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
 	assert.MustFail(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t, ErrUnknownTopic)
-	if _, _, err := l.Bounds(ctx, compacted.Name, 1); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("bounds of an unknown partition: %v", err)
-	}
+	_, _, err := l.Bounds(ctx, compacted.Name, 1)
+	assert.Need(t, errors.Is(err, ErrUnknownTopic), "bounds of an unknown partition: %v", err)
 	assert.MustFail(read(t, l, plain.Name, 0, 1))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
 	noError(t, l.Create(ctx, plain))
@@ -632,9 +606,8 @@ func testAddPartitions(t *testing.T, l *Log, topic string) {
 		noError(t, <-errs)
 	}
 	noError(t, l.AddPartitions(ctx, topic, 3))
-	if n := must(l.Partitions(ctx, topic))(t); n != 5 {
-		t.Fatalf("%d partitions, expected 5", n)
-	}
+	n := must(l.Partitions(ctx, topic))(t)
+	assert.Need(t, n == 5, "%d partitions, expected 5", n)
 	must(l.Append(ctx, topic, 4, Message{Value: []byte("after")}))(t)
 	for partition, want := range map[int]string{1: "before", 4: "after"} {
 		r := l.Range(topic, partition, 0, 1)
@@ -672,9 +645,7 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 
 	end := bounds(t, l, topic, 0).End
 	all, err := read(t, l, topic, 0, end)
-	if err != io.EOF {
-		t.Fatal(err)
-	}
+	assert.Need(t, err == io.EOF, "%v", err)
 	last := map[string]int{}
 	for i, m := range all {
 		last[string(m.Key)] = i
@@ -686,9 +657,8 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 			got = append(got, m.Key...)
 		}
 	}
-	if !strings.HasPrefix(string(got), "0") || len(last) != len(want) || len(all) >= 60 {
-		t.Fatalf("%d messages of %q, want %q", len(all), got, want)
-	}
+	assert.Need(t, strings.HasPrefix(string(got), "0") && len(last) == len(want) && len(all) < 60,
+		"%d messages of %q, want %q", len(all), got, want)
 	for from := int64(0); from <= end; from++ { // any range ends and holds the same records as the whole
 		to := from + rand.Int64N(end-from+1)
 		part, err := read(t, l, topic, from, to)
@@ -698,9 +668,7 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 		}
 		// The broker's cleaner may have removed more records since the whole was read. Then read the whole again.
 		now, again := read(t, l, topic, 0, end)
-		if again != io.EOF || len(now) >= len(all) {
-			t.Fatalf("[%d, %d): %v, %v, want %v", from, to, texts(part), err, texts(want))
-		}
+		assert.Need(t, again == io.EOF && len(now) < len(all), "[%d, %d): %v, %v, want %v", from, to, texts(part), err, texts(want))
 		all, from = now, -1
 	}
 	f := l.Follow(topic, 0, 0)
@@ -746,9 +714,7 @@ func testGaps(t *testing.T, l *Log, topic string) {
 	noError(t, client.BeginTransaction())
 	noError(t, client.EndTransaction(ctx, kgo.TryCommit))
 	end := bounds(t, l, topic, 0).End
-	if middle < gapRecords || end < middle+gapRecords {
-		t.Fatalf("the message in the middle is at %d of %d", middle, end)
-	}
+	assert.Need(t, middle >= gapRecords && end >= middle+gapRecords, "the message in the middle is at %d of %d", middle, end)
 	for _, c := range []struct {
 		from, to int64
 		want     []string
@@ -851,14 +817,12 @@ func TestOffsetsOfManyPartitions(t *testing.T) {
 		}
 		assert.Equal(t, b, want, "bounds of partition %d", p)
 	}
-	if n := asked.Load(); n != 6 || len(all) != partitions {
-		t.Errorf("%d requests for %d bounds, want 6 for %d", n, len(all), partitions)
-	}
+	n := asked.Load()
+	assert.True(t, n == 6 && len(all) == partitions, "%d requests for %d bounds, want 6 for %d", n, len(all), partitions)
 	asked.Store(0)
 	offsets, err := l.OffsetsAt(ctx, "t", time.Now().Add(time.Hour))
-	if err != nil || len(offsets) != partitions || offsets[98] != 99 || asked.Load() != 6 {
-		t.Errorf("%d requests for %v, %v", asked.Load(), offsets, err)
-	}
+	assert.True(t, err == nil && len(offsets) == partitions && offsets[98] == 99 && asked.Load() == 6,
+		"%d requests for %v, %v", asked.Load(), offsets, err)
 }
 
 // produceRaw writes messages with the given timestamps, in milliseconds, as one batch with these attributes.
@@ -901,9 +865,7 @@ func produceBatch(t *testing.T, l *Log, topic string, raw []byte) {
 func times(t *testing.T, l *Log, topic string, n int) (all []time.Time) {
 	t.Helper()
 	got, err := read(t, l, topic, 0, int64(n))
-	if err != io.EOF || len(got) != n {
-		t.Fatalf("%d messages, %v, want %d", len(got), err, n)
-	}
+	assert.Need(t, err == io.EOF && len(got) == n, "%d messages, %v, want %d", len(got), err, n)
 	for _, m := range got {
 		all = append(all, m.Time)
 	}
@@ -924,9 +886,8 @@ func testTimes(t *testing.T, l *Log, topic string) {
 		}
 	}
 	must(l.Append(testContext(t), topic, 0, numbered(6, 1)))(t)
-	if last := times(t, l, topic, 7)[6]; time.Since(last) > time.Minute || last.After(time.Now()) {
-		t.Errorf("what was appended now is of %v", last)
-	}
+	last := times(t, l, topic, 7)[6]
+	assert.True(t, time.Since(last) <= time.Minute && !last.After(time.Now()), "what was appended now is of %v", last)
 }
 
 // encodedSet returns a record set encoded by kafka-go, after its length.
@@ -963,9 +924,8 @@ func TestRecordSets(t *testing.T) {
 	for name, raw := range sets {
 		for from := range int64(len(sent)) {
 			got, next, err := decode(fetched(raw), from)
-			if err != nil || len(got) != len(sent)-int(from) || next != int64(len(sent)) {
-				t.Fatalf("%s: %d messages from %d on, then %d, %v", name, len(got), from, next, err)
-			}
+			assert.Need(t, err == nil && len(got) == len(sent)-int(from) && next == int64(len(sent)),
+				"%s: %d messages from %d on, then %d, %v", name, len(got), from, next, err)
 			for i, m := range got {
 				want := sent[from+int64(i)]
 				if m.Partition != 3 || m.Offset != from+int64(i) || m.Time.UnixMilli() != 5000 || !bytes.Equal(m.Key, want.Key) ||
@@ -976,21 +936,18 @@ func TestRecordSets(t *testing.T) {
 			}
 		}
 		for _, second := range [][]byte{raw[:len(raw)-1], raw[:len(raw)/2], raw[:5]} {
-			if got, _, err := decode(fetched(slices.Concat(raw, second)), 0); len(got) < len(sent) || err != nil {
-				t.Errorf("%s, and %d bytes: %d messages, %v", name, len(second), len(got), err)
-			}
+			got, _, err := decode(fetched(slices.Concat(raw, second)), 0)
+			assert.True(t, len(got) >= len(sent) && err == nil, "%s, and %d bytes: %d messages, %v", name, len(second), len(got), err)
 		}
 		for at := 16; name[0] != '1' && at < len(raw); at++ {
 			damaged := slices.Clone(raw)
 			damaged[at] ^= 1
-			if got, next, err := decode(fetched(damaged), 0); err == nil {
-				t.Fatalf("%s: byte %d is wrong, and there are %d messages, up to %d", name, at, len(got), next)
-			}
+			got, next, err := decode(fetched(damaged), 0)
+			assert.Need(t, err != nil, "%s: byte %d is wrong, and there are %d messages, up to %d", name, at, len(got), next)
 		}
 	}
-	if got, next, err := decode(fetched(nil), 7); len(got) != 0 || next != 7 || err != nil {
-		t.Errorf("nothing: %d messages, %d, %v", len(got), next, err)
-	}
+	got, next, err := decode(fetched(nil), 7)
+	assert.True(t, len(got) == 0 && next == 7 && err == nil, "nothing: %d messages, %d, %v", len(got), next, err)
 }
 
 // For any input, decoding ends with an error, or at a later offset, with messages before it in ascending order.
@@ -1009,9 +966,7 @@ func FuzzRecordSet(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(sent) > 0 && next <= from {
-			t.Errorf("%d bytes do not move from %d: %d", len(sent), from, next)
-		}
+		assert.True(t, len(sent) == 0 || next > from, "%d bytes do not move from %d: %d", len(sent), from, next)
 		for _, m := range messages {
 			assert.True(t, m.Offset >= from && m.Offset < next, "offset %d in [%d, %d)", m.Offset, from, next)
 			from = m.Offset + 1
@@ -1045,20 +1000,17 @@ func TestDecompressionBombs(t *testing.T) {
 			r := l.Range(topic, 0, 0, 4)
 			defer r.Close()
 			for i := range 3 {
-				if m, err := r.Next(t.Context()); err != nil || m.Offset != int64(i) || len(m.Value) != len(zeros) {
-					t.Fatalf("%d bytes at %d, %v", len(m.Value), m.Offset, err)
-				}
+				m, err := r.Next(t.Context())
+				assert.Need(t, err == nil && m.Offset == int64(i) && len(m.Value) == len(zeros), "%d bytes at %d, %v", len(m.Value), m.Offset, err)
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := r.Next(t.Context())
 			runtime.ReadMemStats(&after)
-			if want := fmt.Sprintf("read %s[0]@3: ", topic); !errors.As(err, new(batchError)) || err.Error()[:len(want)] != want {
-				t.Errorf("%v", err)
-			}
-			if spent := after.TotalAlloc - before.TotalAlloc; spent > 2*268435456 {
-				t.Errorf("%d bytes were allocated", spent)
-			}
+			want := fmt.Sprintf("read %s[0]@3: ", topic)
+			assert.True(t, errors.As(err, new(batchError)) && err.Error()[:len(want)] == want, "%v", err)
+			spent := after.TotalAlloc - before.TotalAlloc
+			assert.True(t, spent <= 2*268435456, "%d bytes were allocated", spent)
 		})
 	}
 }
@@ -1140,9 +1092,7 @@ func TestFollowAll(t *testing.T) {
 				want = append(want, offset)
 			}
 		}
-		if p != 9 && !slices.Equal(offsets(got), want) {
-			t.Errorf("partition %d: offsets %d, expected %d", p, offsets(got), want)
-		}
+		assert.True(t, p == 9 || slices.Equal(offsets(got), want), "partition %d: offsets %d, expected %d", p, offsets(got), want)
 	}
 }
 
@@ -1307,9 +1257,8 @@ func appendAndFollow(t *testing.T, l *Log, f *Range, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		must(l.Append(testContext(t), "t", 0, numbered(i, 10)))(t)
-		if m := must(f.Next(testContext(t)))(t); m.Offset != int64(i) || number(m) != strconv.Itoa(i) {
-			t.Fatalf("message %d is %s@%d", i, number(m), m.Offset)
-		}
+		m := must(f.Next(testContext(t)))(t)
+		assert.Need(t, m.Offset == int64(i) && number(m) == strconv.Itoa(i), "message %d is %s@%d", i, number(m), m.Offset)
 	}
 }
 
@@ -1366,9 +1315,8 @@ func TestBrokersComeBack(t *testing.T) {
 	appended := make(chan struct{})
 	go func() {
 		defer close(appended)
-		if offset, err := l.Append(testContext(t), "t", 0, numbered(3, 10)); offset != 3 || err != nil {
-			t.Errorf("append during the outage: %d, %v", offset, err)
-		}
+		offset, err := l.Append(testContext(t), "t", 0, numbered(3, 10))
+		assert.True(t, offset == 3 && err == nil, "append during the outage: %d, %v", offset, err)
 	}()
 	<-refused
 	startCluster(t, kfake.Ports(port(addresses[0])), kfake.DataDir(dir))

@@ -113,9 +113,7 @@ func refused(t *testing.T, brokers []string, s Security, check string) *AccessEr
 	}
 	assert.True(t, !strings.Contains(err.Error(), password), "the password is in %q", err)
 	denied, ok := errors.AsType[*AccessError](err)
-	if !ok || !strings.HasPrefix(denied.Check, check) {
-		t.Fatalf("error %v, expected %q", err, check)
-	}
+	assert.Need(t, ok && strings.HasPrefix(denied.Check, check), "error %v, expected %q", err, check)
 	return denied
 }
 
@@ -138,9 +136,7 @@ func TestMechanisms(t *testing.T) {
 			mustHold(t, l, "t", 0, 3, numbers(0, 3))
 			for _, wrong := range []secure.SASL{as(mechanism, "alice", "guess"), as(mechanism, "bob", password)} {
 				denied := refused(t, brokers, Security{TLS: ca.trusting(), SASL: wrong}, "security.sasl")
-				if !strings.Contains(denied.Check, "User:"+wrong.Username+" by mechanism "+mechanism) {
-					t.Error(denied)
-				}
+				assert.True(t, strings.Contains(denied.Check, "User:"+wrong.Username+" by mechanism "+mechanism), "%v", denied)
 			}
 		})
 	}
@@ -270,10 +266,9 @@ func TestPasswordChanges(t *testing.T) {
 		return response, nil, true
 	})
 	_, err := l.Append(ctx, "t", 0, numbered(1, 10))
-	if denied, ok := errors.AsType[*AccessError](err); !ok || !errors.Is(err, kafka.SASLAuthenticationFailed) ||
-		!strings.Contains(denied.Check, "User:alice by mechanism PLAIN") {
-		t.Errorf("error %v", err)
-	}
+	denied, ok := errors.AsType[*AccessError](err)
+	assert.True(t, ok && errors.Is(err, kafka.SASLAuthenticationFailed) && strings.Contains(denied.Check, "User:alice by mechanism PLAIN"),
+		"error %v", err)
 }
 
 // A request without permission ends at once, and the error includes the ACLs to check. Creating an existing topic needs no
@@ -303,9 +298,8 @@ func TestPermissions(t *testing.T) {
 	} {
 		err := call()
 		denied, ok := errors.AsType[*AccessError](err)
-		if !ok || !errors.Is(err, kafka.TopicAuthorizationFailed) || !strings.HasPrefix(denied.Check, "the ACLs of User:reader") {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.True(t, ok && errors.Is(err, kafka.TopicAuthorizationFailed) && strings.HasPrefix(denied.Check, "the ACLs of User:reader"),
+			"%s: %v", what, err)
 	}
 	assert.MustFail(l.Append(ctx, "hidden", 0, numbered(1, 10)))(t, new(*AccessError), kafka.TopicAuthorizationFailed)
 }
@@ -354,9 +348,8 @@ func TestSecretIsNeverShown(t *testing.T) {
 		}
 		for _, form := range []string{password, "hunter2", "horse", hex.EncodeToString([]byte("hunter2")),
 			strings.ToUpper(hex.EncodeToString([]byte("hunter2"))), "104 117 110"} {
-			if at := strings.Index(shown.String(), form); at >= 0 {
-				t.Errorf("%s: %q appears in …%s", mechanism, form, shown.String()[max(0, at-200):at+len(form)])
-			}
+			at := strings.Index(shown.String(), form)
+			assert.True(t, at < 0, "%s: %q appears in …%s", mechanism, form, shown.String()[max(0, at-200):max(0, at+len(form))])
 		}
 		assert.True(t, strings.Contains(shown.String(), "(secret)"), "nothing was printed")
 	}

@@ -104,9 +104,8 @@ func TestProductsAgainstFloat64(t *testing.T) {
 											}
 											continue
 										}
-										if !(math.Abs(g-e) <= 1e-6*(scale+2)) {
-											t.Fatalf("%s n=%d p=%d k=%d add=%v: (%d, %d) is %v, want %v", operation, n, p, k, add, i, j, g, e)
-										}
+										assert.Need(t, math.Abs(g-e) <= 1e-6*(scale+2),
+											"%s n=%d p=%d k=%d add=%v: (%d, %d) is %v, want %v", operation, n, p, k, add, i, j, g, e)
 									}
 								}
 							}
@@ -148,18 +147,15 @@ func TestEmptyProducts(t *testing.T) {
 				if add {
 					want = 5
 				}
-				if slices.ContainsFunc(mul.Data, func(v float32) bool { return v != want }) {
-					t.Errorf("%s %v add=%v: %v, want %v", b.Name(), shape, add, mul.Data, want)
-				}
+				assert.True(t, !slices.ContainsFunc(mul.Data, func(v float32) bool { return v != want }),
+					"%s %v add=%v: %v, want %v", b.Name(), shape, add, mul.Data, want)
 				for i := range p {
 					for j := range p {
 						want := want
 						if j > i {
 							want = 5
 						}
-						if v := gram.Data[i*p+j]; v != want {
-							t.Errorf("%s %v add=%v: Gram (%d, %d) is %v, want %v", b.Name(), shape, add, i, j, v, want)
-						}
+						assert.Equal(t, gram.Data[i*p+j], want, "%s %v add=%v: Gram (%d, %d)", b.Name(), shape, add, i, j)
 					}
 				}
 			}
@@ -242,9 +238,7 @@ func TestProductsAreDeterministic(t *testing.T) {
 		}
 		group.Wait()
 		for g, result := range results {
-			if !slices.Equal(result, results[0]) {
-				t.Errorf("%s: goroutine %d got other bits than goroutine 0", b.Name(), g)
-			}
+			assert.True(t, slices.Equal(result, results[0]), "%s: goroutine %d got other bits than goroutine 0", b.Name(), g)
 		}
 	}
 }
@@ -263,16 +257,13 @@ func TestProductsDoNotAllocate(t *testing.T) {
 			b.Gram(gram, x, true)
 		})
 		// A sync.Pool may drop its values, so an occasional allocation is allowed.
-		if allocations >= 3 {
-			t.Errorf("%s: %v allocations", b.Name(), allocations)
-		}
+		assert.True(t, allocations < 3, "%s: %v allocations", b.Name(), allocations)
 	}
 }
 
 func TestOpen(t *testing.T) {
-	if b, err := Open("gonum"); err != nil || b.Name() != "gonum" || b.fast || b.Hint() == "" {
-		t.Errorf("gonum: %+v, %v", b, err)
-	}
+	b, err := Open("gonum")
+	assert.True(t, err == nil && b.Name() == "gonum" && !b.fast && b.Hint() != "", "gonum: %+v, %v", b, err)
 	if b, err := Open(""); err != nil || b.Name() == "" || b.fast != (b.Hint() == "") {
 		t.Errorf("best: %+v, %v", b, err)
 	}
@@ -282,14 +273,12 @@ func TestOpen(t *testing.T) {
 	}
 	var open *OpenError
 	for _, choice := range []string{"libnosuchblas.so", filepath.Join(t.TempDir(), "blas.so")} {
-		if b, err := Open(choice); !errors.As(err, &open) || open.Choice != choice {
-			t.Errorf("%s: %v, %v", choice, b, err)
-		}
+		b, err := Open(choice)
+		assert.True(t, errors.As(err, &open) && open.Choice == choice, "%s: %v, %v", choice, b, err)
 	}
 	if canOpen && runtime.GOOS == "linux" {
-		if b, err := Open("libm.so.6"); !errors.As(err, &open) || !errors.Is(err, errNotBLAS) {
-			t.Errorf("libm: %v, %v", b, err)
-		}
+		b, err := Open("libm.so.6")
+		assert.True(t, errors.As(err, &open) && errors.Is(err, errNotBLAS), "libm: %v, %v", b, err)
 	}
 }
 
@@ -315,9 +304,7 @@ func TestUseForSolves(t *testing.T) {
 						for l := range 2 * p {
 							want += x.At(l, i) * x.At(l, j) / float64(2*p)
 						}
-						if math.Abs(s.At(i, j)-want) > 1e-12*float64(p) {
-							t.Fatalf("xᵀx (%d, %d) is %v, want %v", i, j, s.At(i, j), want)
-						}
+						assert.Need(t, math.Abs(s.At(i, j)-want) <= 1e-12*float64(p), "xᵀx (%d, %d) is %v, want %v", i, j, s.At(i, j), want)
 					}
 				}
 				near := func(what string, got, want mat.Matrix) {
@@ -325,18 +312,14 @@ func TestUseForSolves(t *testing.T) {
 					assert.True(t, mat.EqualApprox(got, want, 1e-8), "%s differs", what)
 				}
 				var cholesky mat.Cholesky
-				if !cholesky.Factorize(&s) {
-					t.Fatal("not positive definite")
-				}
+				assert.Need(t, cholesky.Factorize(&s), "not positive definite")
 				var w, back mat.Dense
 				assert.NoError(t, cholesky.SolveTo(&w, y))
 				back.Mul(&s, &w)
 				near("Cholesky", &back, y)
 
 				var eigen mat.EigenSym
-				if !eigen.Factorize(&s, true) {
-					t.Fatal("no eigenvalues")
-				}
+				assert.Need(t, eigen.Factorize(&s, true), "no eigenvalues")
 				var v, scaled, again mat.Dense
 				eigen.VectorsTo(&v)
 				scaled.Mul(&v, mat.NewDiagDense(p, eigen.Values(nil)))
@@ -386,21 +369,16 @@ func TestCholesky(t *testing.T) {
 					}
 				}
 				var oracle mat.Cholesky
-				if !oracle.Factorize(&s) {
-					t.Fatal("not positive definite for gonum")
-				}
+				assert.Need(t, oracle.Factorize(&s), "not positive definite for gonum")
 				var inverse mat.SymDense
 				assert.NoError(t, oracle.InverseTo(&inverse))
 				var first []float64
 				for _, cores := range []int{1, 3} {
 					runtime.GOMAXPROCS(cores)
 					c, ok := Factor(slices.Clone(a), n)
-					if !ok {
-						t.Fatal("not positive definite")
-					}
-					if most := oracle.Cond(); !(c.Cond() >= 1 && c.Cond() <= most) {
-						t.Errorf("a condition number of at least %g, expected up to %g", c.Cond(), most)
-					}
+					assert.Need(t, ok, "not positive definite")
+					most := oracle.Cond()
+					assert.True(t, c.Cond() >= 1 && c.Cond() <= most, "a condition number of at least %g, expected up to %g", c.Cond(), most)
 					bits := slices.Clone(c.factor.Data)
 					for _, k := range []int{1, 10, 65} {
 						r, y := rand.New(rand.NewPCG(uint64(k), 2)), mat.NewDense(n, k, nil)
@@ -424,9 +402,8 @@ func TestCholesky(t *testing.T) {
 					}
 				}
 				a[n*n-1] = -1
-				if _, ok := Factor(a, n); ok {
-					t.Error("an indefinite matrix has a factor")
-				}
+				_, ok := Factor(a, n)
+				assert.True(t, !ok, "an indefinite matrix has a factor")
 				if c, ok := Factor([]float64{1, 0, 1, 1 + 1e-14}, 2); ok && !(c.Cond() > 1e13) {
 					t.Errorf("a nearly singular matrix has the condition number %g", c.Cond())
 				}

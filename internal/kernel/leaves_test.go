@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"github.com/stagewise/stagewise/internal/assert"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -45,9 +46,8 @@ func TestAddLeafRows(t *testing.T) {
 			for at := range 19 {
 				leaves := make([]uint8, 19)
 				leaves[at] = uint8(each)
-				if !panics(func() { AddLeafRows(make([]float32, 19), leaves, make([]float32, each), 19, each, 1) }) {
-					t.Errorf("a leaf behind its tree of %d is read", each)
-				}
+				assert.True(t, panics(func() { AddLeafRows(make([]float32, 19), leaves, make([]float32, each), 19, each, 1) }),
+					"a leaf behind its tree of %d is read", each)
 			}
 		}
 	})
@@ -89,9 +89,8 @@ func TestAddLeafResiduals(t *testing.T) {
 		for at := range 38 {
 			leaves := make([]uint8, 38)
 			leaves[at] = 5
-			if !panics(func() { AddLeafResiduals(make([]float64, 20), leaves, make([]float32, 38), 19, 5, 2) }) {
-				t.Error("a leaf behind its tree is written")
-			}
+			assert.True(t, panics(func() { AddLeafResiduals(make([]float64, 20), leaves, make([]float32, 38), 19, 5, 2) }),
+				"a leaf behind its tree is written")
 		}
 	})
 }
@@ -111,14 +110,11 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 						b.MulAdd(padded.Slice(0, n), x, NewWeights(w))
 						want, scale := product(x, w, false)
 						for i, v := range padded.Data[:n*k] {
-							if !(math.Abs(float64(v)-2-want[i]) <= 1e-6*(scale+2)) {
-								t.Fatalf("%s: MulAdd %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, want[i]+2)
-							}
+							assert.Need(t, math.Abs(float64(v)-2-want[i]) <= 1e-6*(scale+2),
+								"%s: MulAdd %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, want[i]+2)
 						}
 						for _, v := range padded.Row(n) {
-							if v != 2 {
-								t.Fatalf("%s: MulAdd %d×%d×%d wrote past its rows", b.Name(), n, p, k)
-							}
+							assert.Need(t, v == 2, "%s: MulAdd %d×%d×%d wrote past its rows", b.Name(), n, p, k)
 						}
 						var c Cross
 						c.Begin(p, k)
@@ -129,9 +125,8 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 						c.AddTo(sum)
 						want, scale = product(x, r, true)
 						for i, v := range sum {
-							if !(math.Abs(v-1-2*want[i]) <= 1e-6*(2*scale+1)) {
-								t.Fatalf("%s: Cross %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, 2*want[i]+1)
-							}
+							assert.Need(t, math.Abs(v-1-2*want[i]) <= 1e-6*(2*scale+1),
+								"%s: Cross %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, 2*want[i]+1)
 						}
 					}
 				}
@@ -164,9 +159,7 @@ func TestCrossOfWeights(t *testing.T) {
 				c.AddTo(sum)
 				want, scale := product(wx, r, true)
 				for i, v := range sum {
-					if !(math.Abs(v-want[i]) <= 1e-6*(scale+1)) {
-						t.Fatalf("weights %v: value %d is %v, want %v", pattern, i, v, want[i])
-					}
+					assert.Need(t, math.Abs(v-want[i]) <= 1e-6*(scale+1), "weights %v: value %d is %v, want %v", pattern, i, v, want[i])
 				}
 			}
 		}
@@ -200,9 +193,7 @@ func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
 				if cross == nil {
 					product, cross = dst, sum
 				}
-				if !slices.Equal(dst.Data, product.Data) || !slices.Equal(sum, cross) {
-					t.Errorf("k=%d: with %d rows a call the bits differ", k, rows)
-				}
+				assert.True(t, slices.Equal(dst.Data, product.Data) && slices.Equal(sum, cross), "k=%d: with %d rows a call the bits differ", k, rows)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"github.com/stagewise/stagewise/internal/assert"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -104,9 +105,8 @@ func TestShapleyTree(t *testing.T) {
 							}
 							for place, v := range want {
 								got := sums[((group*outputs+out)*s.places+place)*ShapleyRows+row] / 2
-								if !(math.Abs(got-v) <= 1e-5*(1+math.Abs(v))) {
-									t.Fatalf("%d nodes at %d points: row %d, output %d, place %d: %g, want %g", nodes, count, i, out, place, got, v)
-								}
+								assert.Need(t, math.Abs(got-v) <= 1e-5*(1+math.Abs(v)),
+									"%d nodes at %d points: row %d, output %d, place %d: %g, want %g", nodes, count, i, out, place, got, v)
 							}
 						}
 					}
@@ -132,8 +132,7 @@ func TestShapleyTreeChecksIndices(t *testing.T) {
 		s := newShapleySample(rand.New(rand.NewPCG(1, 6)), 7, 3, 1)
 		damage(s)
 		var scratch []float32
-		if !panics(func() { s.Add(make([]float64, 3*ShapleyRows), make([]uint8, 5*ShapleyRows), 1, 1, &scratch) }) {
-			t.Errorf("%s: no panic", name)
-		}
+		assert.True(t, panics(func() { s.Add(make([]float64, 3*ShapleyRows), make([]uint8, 5*ShapleyRows), 1, 1, &scratch) }),
+			"%s: no panic", name)
 	}
 }

@@ -81,9 +81,7 @@ func testSparseProducts(t *testing.T) {
 			}
 			want.Reset()
 			want.Product(full.T(), diagonal, matrixOf(before))
-			if !mat.EqualApprox(mat.NewDense(x.Width(), k, sum), &want, 1e-4) {
-				t.Errorf("k = %d, ones %v: the cross moments differ", k, ones)
-			}
+			assert.True(t, mat.EqualApprox(mat.NewDense(x.Width(), k, sum), &want, 1e-4), "k = %d, ones %v: the cross moments differ", k, ones)
 
 			squares, bounds := make([]float64, x.Width()), make([]float64, x.Width())
 			AddDiagonalSparse(squares, bounds, x, weights)
@@ -98,9 +96,8 @@ func testSparseProducts(t *testing.T) {
 				rest.SetSym(i, i, bounds[i]-gram.At(i, i))
 			}
 			var eigen mat.EigenSym
-			if !eigen.Factorize(rest, false) || eigen.Values(nil)[0] < -1e-6 {
-				t.Errorf("the bounds do not bound the Gram matrix: eigenvalues of the difference are %v", eigen.Values(nil))
-			}
+			assert.True(t, eigen.Factorize(rest, false) && eigen.Values(nil)[0] >= -1e-6,
+				"the bounds do not bound the Gram matrix: eigenvalues of the difference are %v", eigen.Values(nil))
 		}
 	}
 }
@@ -123,9 +120,7 @@ func TestSparseProductsHaveTheSameBits(t *testing.T) {
 				first = sum
 			}
 			for i, v := range sum {
-				if v != first[i] {
-					t.Fatalf("%d classes: value %d is %v, expected %v", k, i, v, first[i])
-				}
+				assert.Need(t, v == first[i], "%d classes: value %d is %v, expected %v", k, i, v, first[i])
 			}
 		})
 	}
@@ -151,9 +146,7 @@ func TestStandardize(t *testing.T) {
 			if v == v {
 				want = (v - center[i%cols]) * scale[i%cols]
 			}
-			if x.Data[i] != want {
-				t.Fatalf("%d columns: value %d is %v, want %v", cols, i, x.Data[i], want)
-			}
+			assert.Need(t, x.Data[i] == want, "%d columns: value %d is %v, want %v", cols, i, x.Data[i], want)
 		}
 	}
 }
@@ -201,18 +194,16 @@ func TestAddColumns(t *testing.T) {
 				if v == v {
 					z = v - center[j]
 				}
-				if got := x.Row(i)[j]; got != z {
-					t.Fatalf("%d columns: (%d, %d) is %v, want %v", cols, i, j, got, z)
-				}
+				got := x.Row(i)[j]
+				assert.Need(t, got == z, "%d columns: (%d, %d) is %v, want %v", cols, i, j, got, z)
 				if v == v && w > 0 {
 					want[0] += float64(w) * float64(z)
 					want[1] += float64(w) * float64(z) * float64(z)
 					want[2] += float64(w)
 				}
 			}
-			if got := [3]float64{sums[j], squares[j], present[j]}; got != want {
-				t.Fatalf("%d columns: the sums of column %d are %v, want %v", cols, j, got, want)
-			}
+			got := [3]float64{sums[j], squares[j], present[j]}
+			assert.Need(t, got == want, "%d columns: the sums of column %d are %v, want %v", cols, j, got, want)
 		}
 	}
 }
@@ -232,9 +223,8 @@ func TestChooseColumns(t *testing.T) {
 					chosen = append(chosen, int32(j))
 				}
 				columns.Choose(&got, chosen)
-				if got.Rows != rows || got.Width() != len(chosen) {
-					t.Fatalf("%d of %d columns: %d×%d, expected %d rows", len(chosen), cols, got.Rows, got.Width(), rows)
-				}
+				assert.Need(t, got.Rows == rows && got.Width() == len(chosen),
+					"%d of %d columns: %d×%d, expected %d rows", len(chosen), cols, got.Rows, got.Width(), rows)
 				for i := range rows {
 					var places []int32
 					var values []float32

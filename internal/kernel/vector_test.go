@@ -95,9 +95,7 @@ func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 				to := from + r.IntN(len(x)-from)
 				part := slices.Clone(x)[from:to]
 				f(part)
-				if !slices.Equal(part, whole[from:to]) {
-					t.Fatalf("%s of %d:%d has other bits than in the whole slice", name, from, to)
-				}
+				assert.Need(t, slices.Equal(part, whole[from:to]), "%s of %d:%d has other bits than in the whole slice", name, from, to)
 			}
 		}
 		x := random(130, 10, 5)
@@ -106,9 +104,7 @@ func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 		for i := range x.Rows {
 			row := x.Slice(i, i+1)
 			SoftmaxRows(row, nil, nil)
-			if !slices.Equal(row.Data, whole.Row(i)) {
-				t.Fatalf("the softmax of row %d alone has other bits", i)
-			}
+			assert.Need(t, slices.Equal(row.Data, whole.Row(i)), "the softmax of row %d alone has other bits", i)
 		}
 	})
 }
@@ -121,13 +117,9 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 			copy(x, []float32{nan, inf, -inf})
 			y := slices.Clone(x)
 			cosineOf(x, 1)
-			if !isNaN(x[0]) || !isNaN(x[1]) || !isNaN(x[2]) {
-				t.Errorf("cos is %v", x[:3])
-			}
+			assert.True(t, isNaN(x[0]) && isNaN(x[1]) && isNaN(x[2]), "cos is %v", x[:3])
 			Sigmoid(y)
-			if !isNaN(y[0]) || y[1] != 1 || y[2] > 1e-37 || y[2] < 0 {
-				t.Errorf("sigmoid is %v", y[:3])
-			}
+			assert.True(t, isNaN(y[0]) && y[1] == 1 && y[2] <= 1e-37 && y[2] >= 0, "sigmoid is %v", y[:3])
 		}
 		x := Dense{Rows: 4, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, -inf, -inf, -inf, 0, -inf, 0}}
 		first := []int32{7, 7, 7, 7}
@@ -136,9 +128,7 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 		for i, v := range x.Data[:9] {
 			assert.True(t, isNaN(v), "softmax %d is %v, want NaN", i, v)
 		}
-		if x.Data[9] != 0.5 || x.Data[10] > 1e-37 {
-			t.Errorf("softmax of a row with −Inf is %v", x.Row(3))
-		}
+		assert.True(t, x.Data[9] == 0.5 && x.Data[10] <= 1e-37, "softmax of a row with −Inf is %v", x.Row(3))
 	})
 }
 
@@ -155,23 +145,18 @@ func TestSoftmaxRows(t *testing.T) {
 				SoftmaxRows(x, logs, first)
 				for i := range x.Rows {
 					scores := original[i*cols : (i+1)*cols]
-					if want := slices.Index(scores, slices.Max(scores)); first[i] != int32(want) {
-						t.Fatalf("cols=%d scale=%v: the column of the maximum is %d, want %d", cols, scale, first[i], want)
-					}
+					want := slices.Index(scores, slices.Max(scores))
+					assert.Need(t, first[i] == int32(want), "cols=%d scale=%v: the column of the maximum is %d, want %d", cols, scale, first[i], want)
 					logSum := logSumExp(scores)
-					if !(math.Abs(logs[i]-logSum) <= 3e-7+1e-7*math.Abs(logSum)) {
-						t.Fatalf("cols=%d scale=%v: log Σ exp is %v, want %v", cols, scale, logs[i], logSum)
-					}
+					assert.Need(t, math.Abs(logs[i]-logSum) <= 3e-7+1e-7*math.Abs(logSum),
+						"cols=%d scale=%v: log Σ exp is %v, want %v", cols, scale, logs[i], logSum)
 					var sum float64
 					for j, v := range x.Row(i) {
 						sum += float64(v)
-						if want := math.Exp(float64(scores[j]) - logSum); !(math.Abs(float64(v)-want) <= 3e-7) {
-							t.Fatalf("cols=%d scale=%v: %v, want %v", cols, scale, v, want)
-						}
+						want := math.Exp(float64(scores[j]) - logSum)
+						assert.Need(t, math.Abs(float64(v)-want) <= 3e-7, "cols=%d scale=%v: %v, want %v", cols, scale, v, want)
 					}
-					if !(math.Abs(sum-1) <= 1e-6) {
-						t.Fatalf("cols=%d scale=%v: the sum is %v", cols, scale, sum)
-					}
+					assert.Need(t, math.Abs(sum-1) <= 1e-6, "cols=%d scale=%v: the sum is %v", cols, scale, sum)
 				}
 			}
 		}
@@ -251,18 +236,14 @@ func TestDense(t *testing.T) {
 	var d Dense
 	d.Reshape(3, 4)
 	d.Row(2)[3] = 7
-	if s := d.Slice(1, 3); s.Rows != 2 || s.Row(1)[3] != 7 {
-		t.Errorf("slice is %+v", s)
-	}
+	s := d.Slice(1, 3)
+	assert.True(t, s.Rows == 2 && s.Row(1)[3] == 7, "slice is %+v", s)
 	before := &d.Data[0]
 	d.Reshape(2, 6)
-	if &d.Data[0] != before || d.Rows != 2 || d.Cols != 6 {
-		t.Errorf("reshaped to %d×%d, in other memory: %v", d.Rows, d.Cols, &d.Data[0] != before)
-	}
+	assert.True(t, &d.Data[0] == before && d.Rows == 2 && d.Cols == 6,
+		"reshaped to %d×%d, in other memory: %v", d.Rows, d.Cols, &d.Data[0] != before)
 	d.Reshape(2, 2)
-	if len(d.Data) != 4 || cap(d.Row(0)) != 2 {
-		t.Errorf("%d values, capacity for %d in a row", len(d.Data), cap(d.Row(0)))
-	}
+	assert.True(t, len(d.Data) == 4 && cap(d.Row(0)) == 2, "%d values, capacity for %d in a row", len(d.Data), cap(d.Row(0)))
 	d.Reshape(0, 5)
 	assert.Equal(t, len(d.Data), 0, "values")
 }
@@ -354,9 +335,8 @@ func TestUseVector(t *testing.T) {
 	defer restoreVector()()
 	blas := Gonum()
 	best := blas.Vector()
-	if err := UseVector(""); err != nil || blas.Vector() != best {
-		t.Errorf("no choice: %v, and the instructions are %s instead of %s", err, blas.Vector(), best)
-	}
+	err := UseVector("")
+	assert.True(t, err == nil && blas.Vector() == best, "no choice: %v, and the instructions are %s instead of %s", err, blas.Vector(), best)
 	var wrong *VectorError
 	for _, choice := range []string{"AVX2", "sse", "go", "avx512"} {
 		if err := UseVector(choice); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "not known, expected ") || blas.Vector() != best {
@@ -364,17 +344,14 @@ func TestUseVector(t *testing.T) {
 		}
 	}
 	if hasAVX2() {
-		if err := UseVector(vectorAVX2); err != nil || blas.Vector() != vectorAVX2 {
-			t.Errorf("avx2: %v, and the instructions are %s", err, blas.Vector())
-		}
+		err := UseVector(vectorAVX2)
+		assert.True(t, err == nil && blas.Vector() == vectorAVX2, "avx2: %v, and the instructions are %s", err, blas.Vector())
 	}
-	if err := UseVector(vectorNone); err != nil || blas.Vector() != "go" {
-		t.Errorf("none: %v, and the instructions are %s", err, blas.Vector())
-	}
+	err = UseVector(vectorNone)
+	assert.True(t, err == nil && blas.Vector() == "go", "none: %v, and the instructions are %s", err, blas.Vector())
 	const want = `vector instructions "avx2": this machine does not have them, expected none`
-	if err := UseVector(vectorAVX2); err == nil || err.Error() != want {
-		t.Errorf("avx2 without it: %v, expected %s", err, want)
-	}
+	err = UseVector(vectorAVX2)
+	assert.True(t, err != nil && err.Error() == want, "avx2 without it: %v, expected %s", err, want)
 }
 
 func TestSums(t *testing.T) {
@@ -387,17 +364,14 @@ func TestSums(t *testing.T) {
 		for i := range p {
 			for j := range i + 1 {
 				v := float64(x.Row(i)[j])
-				if got, want := packed[i*(i+1)/2+j], v+v+v; got != want {
-					t.Fatalf("p=%d: packed (%d, %d) is %v, want %v", p, i, j, got, want)
-				}
+				got, want := packed[i*(i+1)/2+j], v+v+v
+				assert.Need(t, got == want, "p=%d: packed (%d, %d) is %v, want %v", p, i, j, got, want)
 			}
 		}
 		original := slices.Clone(x.Data)
 		AddRow(x, b)
 		for i, v := range original {
-			if x.Data[i] != v+b[i%p] {
-				t.Fatalf("p=%d: %v became %v", p, v, x.Data[i])
-			}
+			assert.Need(t, x.Data[i] == v+b[i%p], "p=%d: %v became %v", p, v, x.Data[i])
 		}
 	}
 	AddRow(NewDense(3, 0), nil)
@@ -413,9 +387,8 @@ func TestCopyWindows(t *testing.T) {
 	CopyWindows(dst, src, height, step, stride)
 	for i, got := range dst.Data {
 		window, y, x := i/(height*width), i/width%height, i%width
-		if want := float32(window*step + y*stride + x); got != want {
-			t.Fatalf("value (%d, %d) of window %d is %v, expected %v", y, x, window, got, want)
-		}
+		want := float32(window*step + y*stride + x)
+		assert.Need(t, got == want, "value (%d, %d) of window %d is %v, expected %v", y, x, window, got, want)
 	}
 }
 
@@ -444,9 +417,7 @@ func TestScaleRows(t *testing.T) {
 			}
 			ScaleRows(x, factors, offset, 3)
 			for i, v := range x.Data {
-				if math.Abs(float64(v)-want[i]) > 2e-6 {
-					t.Fatalf("%d columns: value %d is %v, expected %v", cols, i, v, want[i])
-				}
+				assert.Need(t, math.Abs(float64(v)-want[i]) <= 2e-6, "%d columns: value %d is %v, expected %v", cols, i, v, want[i])
 			}
 		}
 	})
@@ -496,9 +467,8 @@ func TestAddResponses(t *testing.T) {
 						Gonum().AddResponses(sums, mirrored, x, filters, threshold, make([]float32, filters.Scratch(n)))
 						for side, got := range []Dense{sums, mirrored} {
 							for j, v := range got.Data {
-								if math.Abs(float64(v)-want[side][j]) > 1e-4 {
-									t.Fatalf("%d×%d (%d even) by %d filters: side %d, sum %d is %v, expected %v", n, q, even, f, side, j, v, want[side][j])
-								}
+								assert.Need(t, math.Abs(float64(v)-want[side][j]) <= 1e-4,
+									"%d×%d (%d even) by %d filters: side %d, sum %d is %v, expected %v", n, q, even, f, side, j, v, want[side][j])
 							}
 						}
 					}
@@ -518,9 +488,7 @@ func TestAddResponsesOfNaN(t *testing.T) {
 		Gonum().AddResponses(sums, mirrored, x, filters, 0.5, make([]float32, filters.Scratch(7)))
 		for _, got := range []Dense{sums, mirrored} {
 			for j, v := range got.Data {
-				if v == v {
-					t.Fatalf("sum %d is %v, expected a NaN", j, v)
-				}
+				assert.Need(t, v != v, "sum %d is %v, expected a NaN", j, v)
 			}
 		}
 	})
@@ -568,9 +536,7 @@ func TestSimplexIsTheNearestPoint(t *testing.T) {
 		want := project(x.Data)
 		SimplexRows(x, nil)
 		for i, v := range x.Data {
-			if math.Abs(float64(v)-want[i]) > 2e-7 {
-				t.Fatalf("trial %d: %v, want %v", trial, x.Data, want)
-			}
+			assert.Need(t, math.Abs(float64(v)-want[i]) <= 2e-7, "trial %d: %v, want %v", trial, x.Data, want)
 		}
 	}
 }
@@ -591,21 +557,14 @@ func TestSimplexLaws(t *testing.T) {
 				var sum float64
 				for j, v := range row {
 					sum += float64(v)
-					if v < 0 {
-						t.Fatalf("cols=%d: %v is negative", cols, v)
-					}
-					if d := v - again.Row(i)[j]; d > 3e-7 || d < -3e-7 {
-						t.Fatalf("cols=%d: a second projection moves %v by %v", cols, v, d)
-					}
+					assert.Need(t, v >= 0, "cols=%d: %v is negative", cols, v)
+					d := v - again.Row(i)[j]
+					assert.Need(t, d <= 3e-7 && d >= -3e-7, "cols=%d: a second projection moves %v by %v", cols, v, d)
 					for l := range j {
-						if (original[i*cols+j]-original[i*cols+l])*(v-row[l]) < 0 {
-							t.Fatalf("cols=%d: the order of %d and %d is reversed", cols, j, l)
-						}
+						assert.Need(t, (original[i*cols+j]-original[i*cols+l])*(v-row[l]) >= 0, "cols=%d: the order of %d and %d is reversed", cols, j, l)
 					}
 				}
-				if math.Abs(sum-1) > 1e-6 {
-					t.Fatalf("cols=%d scale=%v: the sum is %v", cols, scale, sum)
-				}
+				assert.Need(t, math.Abs(sum-1) <= 1e-6, "cols=%d scale=%v: the sum is %v", cols, scale, sum)
 			}
 		}
 	}

@@ -122,13 +122,11 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 						}
 						first, leaf = first+int(size), leaf+int(size)+1
 					}
-					if got := contributions.Base()[out]; math.Abs(got-wantBase) > 1e-6 {
-						t.Fatalf("output %d: base %g, want %g", out, got, wantBase)
-					}
+					got := contributions.Base()[out]
+					assert.Need(t, math.Abs(got-wantBase) <= 1e-6, "output %d: base %g, want %g", out, got, wantBase)
 					for place, v := range want {
-						if got := results[(place*c.outputs+out)*n+i] / 2; math.Abs(got-v) > 1e-6 {
-							t.Fatalf("row %d, output %d, place %d: %g, want %g", i, out, place, got, v)
-						}
+						got := results[(place*c.outputs+out)*n+i] / 2
+						assert.Need(t, math.Abs(got-v) <= 1e-6, "row %d, output %d, place %d: %g, want %g", i, out, place, got, v)
 					}
 				}
 			}
@@ -174,9 +172,7 @@ func TestContributionsAreThoseOfShap(t *testing.T) {
 	assert.NoError(t, f.Check(columns))
 	contributions := assert.Must(NewContributions(f, places, weights, k))(t)
 	for out, base := range want.Base {
-		if got := contributions.Base()[out]; math.Abs(got-base) > 1e-6 {
-			t.Errorf("output %d: base %g, want %g", out, got, base)
-		}
+		assert.Near(t, contributions.Base()[out], base, 1e-6, "output %d: base", out)
 	}
 	var codes []uint8
 	for _, row := range want.Rows {
@@ -190,9 +186,7 @@ func TestContributionsAreThoseOfShap(t *testing.T) {
 	for i, values := range want.Values {
 		for j, of := range values {
 			for out, v := range of {
-				if got := results[(j*k+out)*n+i]; math.Abs(got-v) > 1e-6*max(1, math.Abs(v)) {
-					t.Errorf("row %d, column %d, output %d: %g, want %g", i, j, out, got, v)
-				}
+				assert.Near(t, results[(j*k+out)*n+i], v, 1e-6*max(1, math.Abs(v)), "row %d, column %d, output %d", i, j, out)
 			}
 		}
 	}

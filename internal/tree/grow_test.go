@@ -179,9 +179,7 @@ func TestGrowAsDefined(t *testing.T) {
 		for workers := range 4 {
 			got := Grow(s.dense(), s.columns, o, c.shape, 11, 3, workers)
 			assert.NoError(t, got.Check(c.columns))
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%+v, %d workers: %+v, want %+v", c, workers, got, want)
-			}
+			assert.Equal(t, got, want, "%+v, %d workers", c, workers)
 		}
 	}
 }
@@ -192,9 +190,7 @@ func TestGrowLaws(t *testing.T) {
 	o := ordersOf(8, s, 1)
 	f := Grow(s.dense(), 6, o, Shape{8, 32, 5, 0.5, 1}, 1, 2, 2)
 	for _, other := range []Forest{Grow(s.dense(), 6, o, Shape{8, 32, 5, 0.5, 1}, 2, 2, 2), Grow(s.dense(), 6, o, Shape{8, 32, 5, 0.5, 1}, 1, 3, 2)} {
-		if reflect.DeepEqual(other.Cuts, f.Cuts) {
-			t.Error("another seed or stage has the same trees")
-		}
+		assert.True(t, !reflect.DeepEqual(other.Cuts, f.Cuts), "another seed or stage has the same trees")
 	}
 	for _, o := range []Orders{{}, {Columns: []int32{0, 1}}} {
 		if f := Grow(kernel.NewDense(50, 4), 2, o, Shape{3, 4, 1, 1, 1}, 1, 1, 1); len(f.Cuts) != 0 || f.Trees() != 3 {
@@ -215,9 +211,7 @@ func TestForestDigest(t *testing.T) {
 		assert.NoError(t, binary.Write(h, binary.LittleEndian, array))
 	}
 	const want = "a4b4024a40fac833"
-	if got := hex.EncodeToString(h.Sum(nil))[:16]; got != want {
-		t.Errorf("digest %s, want %s", got, want)
-	}
+	assert.Equal(t, hex.EncodeToString(h.Sum(nil))[:16], want, "digest")
 }
 
 func TestFindByDescent(t *testing.T) {
@@ -236,14 +230,11 @@ func TestFindByDescent(t *testing.T) {
 				codes[i] = uint8(r.IntN(256))
 			}
 			finder.Find(&got, codes)
-			if got.Rows != n || got.Trees != c.trees {
-				t.Fatalf("%+v: %d × %d leaves", c, got.Trees, got.Rows)
-			}
+			assert.Need(t, got.Rows == n && got.Trees == c.trees, "%+v: %d × %d leaves", c, got.Trees, got.Rows)
 			for i := range n {
 				for tree := range c.trees {
-					if leaf, want := int(got.Tree(tree)[i]), descend(f, tree, codes[i*c.columns:][:c.columns]); leaf != want {
-						t.Fatalf("%+v: row %d is in leaf %d of tree %d, want %d", c, i, leaf, tree, want)
-					}
+					leaf, want := int(got.Tree(tree)[i]), descend(f, tree, codes[i*c.columns:][:c.columns])
+					assert.Need(t, leaf == want, "%+v: row %d is in leaf %d of tree %d, want %d", c, i, leaf, tree, want)
 				}
 			}
 		}
@@ -266,13 +257,11 @@ func TestForestsFromOutside(t *testing.T) {
 		f.Orders.Columns = slices.Clone(f.Orders.Columns)
 		f.Sizes, f.Compared, f.Lefts = slices.Clone(f.Sizes), slices.Clone(f.Compared), slices.Clone(f.Lefts)
 		damage(&f)
-		if err := f.Check(4); err == nil || !strings.HasPrefix(err.Error(), "trees: "+name+":") {
-			t.Errorf("%s: error %v", name, err)
-		}
+		err := f.Check(4)
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), "trees: "+name+":"), "%s: error %v", name, err)
 	}
-	if err := (Forest{Leaves: 32, Sizes: make([]uint8, MaxSize)}).Check(4); err == nil {
-		t.Errorf("too many trees: error %v", err)
-	}
+	err := Forest{Leaves: 32, Sizes: make([]uint8, MaxSize)}.Check(4)
+	assert.True(t, err != nil, "too many trees: error %v", err)
 }
 
 // For any bytes, Check rejects a forest, or Find returns the leaves that its nodes lead to.
@@ -299,9 +288,8 @@ func FuzzForest(f *testing.F) {
 		var l Leaves
 		NewFinder(forest, d).Find(&l, row)
 		for tree, leaf := range l.Data {
-			if want := descend(forest, tree, row); int(leaf) != want || want > int(sizes[tree]) {
-				t.Errorf("leaf %d of tree %d, want %d", leaf, tree, want)
-			}
+			want := descend(forest, tree, row)
+			assert.True(t, int(leaf) == want && want <= int(sizes[tree]), "leaf %d of tree %d, want %d", leaf, tree, want)
 		}
 	})
 }
@@ -318,9 +306,8 @@ func TestOrdersOfWords(t *testing.T) {
 		if want := []int32{0, 1, 2, 3}; k <= 2 && !slices.Equal(o.Columns, want) || len(o.Ranks) != 2*orders*Codes || o.Numbers() != 2 {
 			t.Errorf("%d outputs: columns %v, %d ranks", k, o.Columns, len(o.Ranks))
 		}
-		if again := ordersOf(9, s, 2); !slices.Equal(again.Ranks, o.Ranks) {
-			t.Error("the same seed has other orders")
-		}
+		again := ordersOf(9, s, 2)
+		assert.True(t, slices.Equal(again.Ranks, o.Ranks), "the same seed has other orders")
 		for order := 2; order < len(o.Columns); order++ {
 			ranks := slices.Clone(o.RanksOf(order))
 			if slices.Sort(ranks); ranks[0] != 0 || ranks[255] != 255 || len(slices.Compact(ranks)) != Codes {
@@ -328,9 +315,7 @@ func TestOrdersOfWords(t *testing.T) {
 			}
 		}
 		if k > 2 {
-			if slices.Equal(o.RanksOf(2), o.RanksOf(3)) {
-				t.Error("both orders of a column are the same")
-			}
+			assert.True(t, !slices.Equal(o.RanksOf(2), o.RanksOf(3)), "both orders of a column are the same")
 			continue
 		}
 		sums, counts := [Codes]float64{}, [Codes]float64{}
@@ -411,15 +396,9 @@ func TestSumsAsDefined(t *testing.T) {
 				kernel.AddLeafResiduals(gotCross, part.Data, r[from*k:to*k], part.Rows, c.leaves, k)
 				kernel.AddLeafRows(gotScores[from*k:to*k], part.Data, w, part.Rows, c.leaves, k)
 			}
-			if !slices.Equal(gotGram, gram) {
-				t.Errorf("%+v, %d rows a call: the pairs differ", c, part)
-			}
-			if !slices.Equal(gotCross, cross) {
-				t.Errorf("%+v, %d rows a call: the cross moments differ", c, part)
-			}
-			if !slices.Equal(gotScores, scores) {
-				t.Errorf("%+v, %d rows a call: the scores differ", c, part)
-			}
+			assert.True(t, slices.Equal(gotGram, gram), "%+v, %d rows a call: the pairs differ", c, part)
+			assert.True(t, slices.Equal(gotCross, cross), "%+v, %d rows a call: the cross moments differ", c, part)
+			assert.True(t, slices.Equal(gotScores, scores), "%+v, %d rows a call: the scores differ", c, part)
 		}
 	}
 }
@@ -521,9 +500,8 @@ func TestEncode(t *testing.T) {
 			if x != x {
 				want = 0
 			}
-			if got, other := e.Code(0, x), e.Code(1, 7); got != want || other != 2 {
-				t.Errorf("%v has the code %d, and 7 has %d, want %d and 2, of edges %v", x, got, other, want, edges)
-			}
+			got, other := e.Code(0, x), e.Code(1, 7)
+			assert.True(t, got == want && other == 2, "%v has the code %d, and 7 has %d, want %d and 2, of edges %v", x, got, other, want, edges)
 		}
 	}
 }
@@ -563,36 +541,30 @@ func TestBinsOfASample(t *testing.T) {
 				largest[code] = max(largest[code], values[i])
 				count[values[i]]++
 			}
-			if len(rows) > MaxEdges+1 || len(edges) > MaxEdges || len(rows) != len(edges)+1 {
-				t.Errorf("%d values have %d codes of %d edges", n, len(rows), len(edges))
-			}
-			if len(count) <= MaxEdges+1 && len(rows) != len(count) {
-				t.Errorf("%d values, of which %d are different, have %d codes", n, len(count), len(rows))
-			}
+			assert.True(t, len(rows) <= MaxEdges+1 && len(edges) <= MaxEdges && len(rows) == len(edges)+1,
+				"%d values have %d codes of %d edges", n, len(rows), len(edges))
+			assert.True(t, len(count) > MaxEdges+1 || len(rows) == len(count),
+				"%d values, of which %d are different, have %d codes", n, len(count), len(rows))
 			for i, code := range codes {
 				if x := values[i]; count[x]*(MaxEdges+1) >= n && x != largest[code] {
 					t.Errorf("%v, which %d of %d rows have, does not end a bin, but %v", x, count[x], n, largest[code])
 				}
 			}
 			for code, n := range rows {
-				if n-count[largest[code]] > len(values)/(MaxEdges+1)+1 {
-					t.Errorf("%d of %d rows share the code %d", n, len(values), code)
-				}
+				assert.True(t, n-count[largest[code]] <= len(values)/(MaxEdges+1)+1, "%d of %d rows share the code %d", n, len(values), code)
 			}
 		}
 	}
 }
 
 func TestEdgesAreBetweenValues(t *testing.T) {
-	if between(1, math.Nextafter32(1, 2)) != 1 || between(float32(math.Inf(-1)), 3) != float32(math.Inf(-1)) {
-		t.Error("an edge is not between its values")
-	}
+	assert.True(t, between(1, math.Nextafter32(1, 2)) == 1 && between(float32(math.Inf(-1)), 3) == float32(math.Inf(-1)),
+		"an edge is not between its values")
 }
 
 func TestBinsFromOutside(t *testing.T) {
 	for _, edges := range [][]float32{{1, 1}, {2, 1}, {float32(math.NaN())}, {1, float32(math.NaN())}, make([]float32, 255)} {
-		if _, err := NewEncoder([][]float32{{1}, edges}); err == nil {
-			t.Errorf("%v: no error", edges)
-		}
+		_, err := NewEncoder([][]float32{{1}, edges})
+		assert.True(t, err != nil, "%v: no error", edges)
 	}
 }

@@ -45,9 +45,7 @@ func TestNotice(t *testing.T) {
 	rec := &texts{}
 	Notice(rec, "%d of %d", 1, 2)
 	Skip(rec, "weights", errors.New("damaged"))
-	if len(*rec) != 2 || (*rec)[0] != "1 of 2" || (*rec)[1] != "skipping a message of the weights topic: damaged" {
-		t.Errorf("%q", *rec)
-	}
+	assert.True(t, len(*rec) == 2 && (*rec)[0] == "1 of 2" && (*rec)[1] == "skipping a message of the weights topic: damaged", "%q", *rec)
 	Notice(Ignore{}, "%v", stringer{t})
 }
 

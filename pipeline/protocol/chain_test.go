@@ -32,14 +32,12 @@ func TestDue(t *testing.T) {
 	want := []due{{wire.Survey, 0, NoStage}, {0, 0, NoStage}, {0, 1, NoStage}, {1, 0, 0}, {1, 1, NoStage}, {2, 0, 1}}
 	for i := 0; ; i++ {
 		v, seal := c.Due()
-		if got := (due{v.Stage, v.Number, seal}); got != want[i] || v.Parent != c.Head() {
-			t.Errorf("after %d records: %+v is due, expected %+v", i, got, want[i])
-		}
+		got := due{v.Stage, v.Number, seal}
+		assert.True(t, got == want[i] && v.Parent == c.Head(), "after %d records: %+v is due, expected %+v", i, got, want[i])
 		assert.Equal(t, c.Began(), i > 1, "after %d records: began", i)
 		if v.Stage < len(plan.Stages) {
-			if visits := c.Visits(v.Stage); visits[len(visits)-1] != v || len(visits) != v.Number+1 {
-				t.Errorf("after %d records: visits %+v, due is %+v", i, visits, v)
-			}
+			visits := c.Visits(v.Stage)
+			assert.True(t, visits[len(visits)-1] == v && len(visits) == v.Number+1, "after %d records: visits %+v, due is %+v", i, visits, v)
 			if w, initial := c.WeightsFor(v); (w == nil) != (v.Number == 0) || initial != nil {
 				t.Errorf("after %d records: visit %d is made with %v, %v", i, v.Number, w, initial)
 			}
@@ -47,16 +45,13 @@ func TestDue(t *testing.T) {
 		if i == len(records) {
 			break
 		}
-		if !add(t, c, records[i]) {
-			t.Fatalf("record %d is not accepted", i)
-		}
+		assert.Need(t, add(t, c, records[i]), "record %d is not accepted", i)
 	}
 	if w, digest := c.Final(0); w.Tensors[0].Data[0] != 2 || digest != records[2].Digest() || len(c.weightsOf(1)) != 2 {
 		t.Errorf("stage 0 ends with %v, %s", w, digest)
 	}
-	if surveyed := c.Surveyed(0); surveyed.Rows[examples.Train] != 10 || surveyed.Classes != 2 || surveyed.Features != 2 {
-		t.Errorf("%+v", surveyed)
-	}
+	surveyed := c.Surveyed(0)
+	assert.True(t, surveyed.Rows[examples.Train] == 10 && surveyed.Classes == 2 && surveyed.Features == 2, "%+v", surveyed)
 	if w, digest := c.Final(2); w != nil || digest != "" {
 		t.Errorf("a stage that is not there ends with %v", w)
 	}
@@ -78,9 +73,8 @@ func TestChainDependsOnNoOrder(t *testing.T) {
 		for _, m := range all {
 			assert.Must(c.Add(m))(t)
 		}
-		if c.Head() != records[len(records)-1].Digest() || c.SurveyDigest() != records[0].Digest() {
-			t.Fatalf("seed %d: the chain ends at %s, of %d records", seed, c.Head().Short(), len(c.digests))
-		}
+		assert.Need(t, c.Head() == records[len(records)-1].Digest() && c.SurveyDigest() == records[0].Digest(),
+			"seed %d: the chain ends at %s, of %d records", seed, c.Head().Short(), len(c.digests))
 		assert.Equal(t, len(c.early), 0, "seed %d: records that wait for a parent that is accepted", seed)
 	}
 }
@@ -110,15 +104,12 @@ func TestChainSkips(t *testing.T) {
 	refuse := func(m wire.Message) {
 		t.Helper()
 		before := len(told)
-		if grown, err := c.Add(m); grown || err != nil || len(told) != before+1 {
-			t.Errorf("grown %v, %v, %d notices", grown, err, len(told)-before)
-		}
+		grown, err := c.Add(m)
+		assert.True(t, !grown && err == nil && len(told) == before+1, "grown %v, %v, %d notices", grown, err, len(told)-before)
 	}
 	refuse(damage(survey))
 	refuse(messages(t, 0, weightsOfPlan)[0])
-	if !add(t, c, survey) {
-		t.Fatal("the survey's result is not accepted")
-	}
+	assert.Need(t, add(t, c, survey), "the survey's result is not accepted")
 	refuse(damage(first))
 	refuse(messages(t, 0, secondSurvey)[0])
 	assert.True(t, add(t, c, first) && c.Head() == first.Digest(), "the weights are not accepted")
@@ -148,9 +139,7 @@ func TestChainRead(t *testing.T) {
 		plan.Since.Weights = since // no part of the plan's digest
 		c := NewChain(plan, client.Memory, event.Ignore{})
 		next, err := c.Read(t.Context(), client)
-		if err != nil || next != int64(len(records)+1) {
-			t.Fatalf("since %d: next is %d, %v", since, next, err)
-		}
+		assert.Need(t, err == nil && next == int64(len(records)+1), "since %d: next is %d, %v", since, next, err)
 		assert.Equal(t, c.Head() == records[len(records)-1].
 			Digest(), accepted, "since %d: all records are accepted", since)
 	}
@@ -188,10 +177,9 @@ func TestDiffers(t *testing.T) {
 		if step.head != nil {
 			want = step.head.Digest()
 		}
-		if differs, err := c.Renew(t.Context(), client); differs != step.differs || err != nil || c.Head() != want {
-			t.Errorf("%d records: differs is %v, %v, and the chain ends at %s, expected %s", len(step.topic), differs, err, c.Head().Short(),
-				want.Short())
-		}
+		differs, err := c.Renew(t.Context(), client)
+		assert.True(t, differs == step.differs && err == nil && c.Head() == want,
+			"%d records: differs is %v, %v, and the chain ends at %s, expected %s", len(step.topic), differs, err, c.Head().Short(), want.Short())
 	}
 }
 
@@ -280,9 +268,7 @@ func TestPreserve(t *testing.T) {
 				t.Errorf("%s of run %s is written again, %d times", m.Key, m.Run(), written[m.Key])
 			}
 		}
-		if len(written) == 0 {
-			t.Errorf("after %d records nothing is written again", i+1)
-		}
+		assert.True(t, len(written) != 0, "after %d records nothing is written again", i+1)
 		client.Log = expiring{log, before - 1} // all except the last have expired
 		taken := NewChain(plan, client.Memory, event.Ignore{})
 		if _, err := taken.Read(t.Context(), client); err != nil || taken.Head() != c.Head() {
@@ -305,12 +291,9 @@ func TestForget(t *testing.T) {
 		before := c.weightsOf(v.Stage)
 		held := len(before) > 0 && before[0].Tensors != nil
 		c.Forget(v)
-		if held && before[0].Tensors == nil {
-			t.Errorf("after %d records: weights that others use have changed", i+1)
-		}
-		if got, gotSeal := c.Due(); got != v || gotSeal != seal || c.Head() != whole.Head() {
-			t.Errorf("after %d records: %+v is due, expected %+v", i+1, got, v)
-		}
+		assert.True(t, !held || before[0].Tensors != nil, "after %d records: weights that others use have changed", i+1)
+		got, gotSeal := c.Due()
+		assert.True(t, got == v && gotSeal == seal && c.Head() == whole.Head(), "after %d records: %+v is due, expected %+v", i+1, got, v)
 		want, _ := whole.WeightsFor(v)
 		if got, _ := c.WeightsFor(v); (got == nil) != (want == nil) || want != nil && !slices.Equal(got.Tensors[0].Data, want.Tensors[0].Data) {
 			t.Errorf("after %d records: the weights of the visit are %v, expected %v", i+1, got, want)
@@ -369,18 +352,14 @@ func TestChanges(t *testing.T) {
 				step.changes, since.Short())
 		}
 		for j, w := range changes.By {
-			if w.Tensors == nil || changes.Names[j] != wire.RecordOf[float32](w).Digest() {
-				t.Errorf("record %d: change %d is %v, named %s", i, j, w, changes.Names[j].Short())
-			}
+			assert.True(t, w.Tensors != nil && changes.Names[j] == wire.RecordOf[float32](w).Digest(),
+				"record %d: change %d is %v, named %s", i, j, w, changes.Names[j].Short())
 		}
-		if step.changes > 0 && changes.Names[step.changes-1] != c.Head() {
-			t.Errorf("record %d: the last change is not the newest record", i)
-		}
+		assert.True(t, step.changes == 0 || changes.Names[step.changes-1] == c.Head(), "record %d: the last change is not the newest record", i)
 	}
 	for i, w := range c.weights[:5] {
-		if forgotten := w.Tensors == nil; !forgotten {
-			t.Errorf("weights %d are still there", i)
-		}
+		forgotten := w.Tensors == nil
+		assert.True(t, forgotten, "weights %d are still there", i)
 	}
 }
 
@@ -428,9 +407,7 @@ func TestVersions(t *testing.T) {
 	}
 	for want, manifest := range map[string]*schemas.Manifest{Latest: second, "1": first, "2": second, first.Run: first} {
 		m, err := client.Model(ctx, want)
-		if err != nil {
-			t.Fatalf("version %s: %v", want, err)
-		}
+		assert.Need(t, err == nil, "version %s: %v", want, err)
 		assert.Equal(t, m.Manifest.Run, manifest.Run, "the run of version %s", want)
 		assert.Equal(t, m.Digest(), manifest.WeightsDigest, "the digest of version %s", want)
 	}
@@ -441,10 +418,9 @@ func TestVersions(t *testing.T) {
 	log[topics.Versions][at] = wire.Message{Key: "gone"}
 	assert.Equal(t, assert.Must(client.Version(ctx, Latest))(t).Run, second.Run, "the run of the latest version after compaction")
 	assert.Equal(t, assert.Must(client.Model(ctx, "1"))(t).Digest(), first.WeightsDigest, "the digest of version 1 after compaction")
-	missing := (*NoVersionError)(nil)
-	if _, err := client.Version(ctx, "3"); !errors.As(err, &missing) || missing.Have != 2 {
-		t.Errorf("version 3: %v", err)
-	}
+	var missing *NoVersionError
+	_, err := client.Version(ctx, "3")
+	assert.True(t, errors.As(err, &missing) && missing.Have == 2, "version 3: %v", err)
 	// A solver that did not know that its run was cancelled may have made a version with a number that another run has: the
 	// first counts.
 	late := &schemas.End{Run: "late", State: schemas.Done, Version: &schemas.Place{Run: "late", Version: 2}}
@@ -475,20 +451,17 @@ func TestWithheldVersion(t *testing.T) {
 	}
 	offered := func(want, pinned bool) {
 		t.Helper()
-		if all, err := client.Versions(t.Context()); err != nil || len(all) != 1 || all[0].Offered != want || all[0].Pinned != pinned {
-			t.Errorf("the versions are %+v, %v", all, err)
-		}
+		all, err := client.Versions(t.Context())
+		assert.True(t, err == nil && len(all) == 1 && all[0].Offered == want && all[0].Pinned == pinned, "the versions are %+v, %v", all, err)
 	}
 	offered(false, false)
 	write(t, client, (&schemas.Pin{Run: manifest.Run, Version: 1}).Message())
 	offered(false, true)
-	if err := latest(); err != nil {
-		t.Errorf("pinned: %v", err)
-	}
+	err := latest()
+	assert.True(t, err == nil, "pinned: %v", err)
 	write(t, client, (&schemas.Pin{}).Message())
-	if err := latest(); err == nil {
-		t.Error("it is the latest, though no longer pinned")
-	}
+	err = latest()
+	assert.True(t, err != nil, "it is the latest, though no longer pinned")
 }
 
 // A version whose weights are deleted, or differ from its manifest, is an error.
@@ -500,10 +473,9 @@ func TestVersionWithoutItsWeights(t *testing.T) {
 	for lost, says := range map[int]string{0: "survey", 1: "stage 0", 2: "stage 1", 3: "manifest"} {
 		log[client.Topics.Versions] = slices.Clone(whole)
 		log[client.Topics.Versions][lost] = wire.Message{Key: "gone"}
-		if _, err := client.Model(t.Context(), Latest); err == nil || !strings.Contains(err.Error(), says) ||
-			!strings.Contains(err.Error(), "no longer on") {
-			t.Errorf("without message %d: %v", lost, err)
-		}
+		_, err := client.Model(t.Context(), Latest)
+		assert.True(t, err != nil && strings.Contains(err.Error(), says) && strings.Contains(err.Error(), "no longer on"),
+			"without message %d: %v", lost, err)
 	}
 }
 
@@ -516,19 +488,15 @@ func TestWarmStart(t *testing.T) {
 	plan.Warm = &schemas.Warm{Run: manifest.Run, Manifest: wire.DigestJSON(manifest)}
 	c := NewChain(plan, client.Memory, event.Ignore{})
 	earlier, err := c.Warm(t.Context(), client)
-	if err != nil || earlier.Digest() != manifest.WeightsDigest {
-		t.Fatalf("%v, %v", earlier, err)
-	}
+	assert.Need(t, err == nil && earlier.Digest() == manifest.WeightsDigest, "%v, %v", earlier, err)
 	for stage, want := range []float32{2, 4} {
-		if w, initial := c.WeightsFor(Visit{Stage: stage}); w != nil || len(initial) != 6 || initial[0] != want {
-			t.Errorf("stage %d begins at %v, %v", stage, w, initial)
-		}
+		w, initial := c.WeightsFor(Visit{Stage: stage})
+		assert.True(t, w == nil && len(initial) == 6 && initial[0] == want, "stage %d begins at %v, %v", stage, w, initial)
 	}
 	add(t, c, newTestRun(plan).survey())
 	s := assert.Must(c.Stage(1))(t)
-	if again, err := c.Stage(1); again != s || err != nil {
-		t.Error("the stage is drawn twice")
-	}
+	again, err := c.Stage(1)
+	assert.True(t, again == s && err == nil, "the stage is drawn twice")
 	assert.Equal(t, assert.Must(c.Fitted(s, 1))(t).W.Data[0], 4, "stage 1 before its first weights")
 	plan.Warm.Manifest = "other"
 	assert.MustFail(NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client))(t, "names other")
@@ -571,13 +539,11 @@ func TestMessageOfKafka(t *testing.T) {
 	}
 	for i, k := range toKafka(want) {
 		k.Offset = 7
-		if got := FromKafka(k); !reflect.DeepEqual(got, want[i]) || (k.Value == nil) != (want[i].Value == nil) {
-			t.Errorf("%+v, expected %+v", got, want[i])
-		}
+		got := FromKafka(k)
+		assert.True(t, reflect.DeepEqual(got, want[i]) && (k.Value == nil) == (want[i].Value == nil), "%+v, expected %+v", got, want[i])
 	}
-	if m := FromKafka(kafkalog.Message{}); m.Key != "" || m.Value != nil || len(m.Headers) != 0 {
-		t.Errorf("%+v", m)
-	}
+	m := FromKafka(kafkalog.Message{})
+	assert.True(t, m.Key == "" && m.Value == nil && len(m.Headers) == 0, "%+v", m)
 }
 
 // Outcomes are compared with the rows of all partitions, whichever of them a run has, and however far each has come.

@@ -112,9 +112,7 @@ func TestReplayPassesOver(t *testing.T) {
 				assert.Equal(t, replay.Accept(s.m), s.want, "message %d", i)
 			}
 			lost, err := replay.Complete()
-			if !maps.Equal(lost, test.lost) || (err != nil) != test.err {
-				t.Errorf("not seen: %v, %v; expected %v", lost, err, test.lost)
-			}
+			assert.True(t, maps.Equal(lost, test.lost) && (err != nil) == test.err, "not seen: %v, %v; expected %v", lost, err, test.lost)
 		})
 	}
 	plan := schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 10, To: 16}}}
@@ -170,8 +168,7 @@ func FuzzReplayCountsOnce(f *testing.F) {
 			lost := assert.Must(replay.Complete())(t)
 			total.Add(lost)
 		}
-		if counted != there || total[coverage.Missing] != 0 || counted+total[coverage.Expired] != seal.Messages {
-			t.Errorf("%d of %d messages counted, lost %v, of %d", counted, there, total, seal.Messages)
-		}
+		assert.True(t, counted == there && total[coverage.Missing] == 0 && counted+total[coverage.Expired] == seal.Messages,
+			"%d of %d messages counted, lost %v, of %d", counted, there, total, seal.Messages)
 	})
 }

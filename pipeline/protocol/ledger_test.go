@@ -35,9 +35,7 @@ func TestLedger(t *testing.T) {
 		assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, m))(t)
 	}
 	l, err := client.ReadLedger(t.Context())
-	if err != nil || l.Next != 10 {
-		t.Fatalf("next is %d, %v", l.Next, err)
-	}
+	assert.Need(t, err == nil && l.Next == 10, "next is %d, %v", l.Next, err)
 	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0: damaged") || !strings.Contains(told[1], "passes") {
 		t.Errorf("skipped: %q", told)
 	}
@@ -45,20 +43,17 @@ func TestLedger(t *testing.T) {
 	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"r", "s"}) || len(l.Seals("s")) != 1 || len(l.Seals("r")) != 1 {
 		t.Errorf("sources %q with %d and %d seals", got, len(l.Seals("s")), len(l.Seals("r")))
 	}
-	if l.Plan(second.Run()).Digest() != second.Digest() || l.Plan("unknown") != nil || l.End(first.Run()) != nil {
-		t.Error("a plan is not found by its run, or one that is not there is")
-	}
+	assert.True(t, l.Plan(second.Run()).Digest() == second.Digest() && l.Plan("unknown") == nil && l.End(first.Run()) == nil,
+		"a plan is not found by its run, or one that is not there is")
 	end := &schemas.End{Run: first.Run(), State: schemas.Done, Since: schemas.Since{Weights: 9}}
-	if err := l.Add(Message{Message: end.Message(), Offset: 20}); err != nil || l.Next != 21 {
-		t.Errorf("next is %d, %v", l.Next, err)
-	}
+	err = l.Add(Message{Message: end.Message(), Offset: 20})
+	assert.True(t, err == nil && l.Next == 21, "next is %d, %v", l.Next, err)
 	assert.True(t, len(unfinished(l)) == 1 && l.End(first.Run()) != nil, "the first run has not ended")
 	assert.Equal(t, l.Plan(first.Run()).Since.Weights, 0, "where the first run begins")
 	assert.Equal(t, l.Plan(second.Run()).Since.Weights, 9, "where the second run begins, as the first has ended")
 	damaged.Key = "plan/also damaged"
-	if err := l.Add(Message{Message: damaged, Offset: 21}); !errors.Is(err, wire.ErrDamaged) || l.Next != 22 {
-		t.Errorf("next is %d, %v", l.Next, err)
-	}
+	err = l.Add(Message{Message: damaged, Offset: 21})
+	assert.True(t, errors.Is(err, wire.ErrDamaged) && l.Next == 22, "next is %d, %v", l.Next, err)
 }
 
 // unfinished returns the ids of the unfinished runs.
@@ -251,12 +246,10 @@ func TestLedgerOfAProcess(t *testing.T) {
 		l := assert.Must(begun.ReadLedger(t.Context()))(t)
 		offsets = read
 		all, err := begun.RereadLedger(t.Context())
-		if err != nil || describe(l) != describe(all) {
-			t.Fatalf("%s: the ledger is %s; read again it is %s, %v", what, describe(l), describe(all), err)
-		}
-		if what != "recreated" && describe(followed) != describe(all) {
-			t.Fatalf("%s: the ledger that was followed is %s, expected %s", what, describe(followed), describe(all))
-		}
+		assert.Need(t, err == nil && describe(l) == describe(all),
+			"%s: the ledger is %s; read again it is %s, %v", what, describe(l), describe(all), err)
+		assert.Need(t, what == "recreated" || describe(followed) == describe(all),
+			"%s: the ledger that was followed is %s, expected %s", what, describe(followed), describe(all))
 		return offsets
 	}
 	for n := range 40 {
@@ -274,9 +267,8 @@ func TestLedgerOfAProcess(t *testing.T) {
 				(&schemas.Division{Topic: "t", Attempt: n, Partitions: 2}).Message())
 		}
 		write(t, begun, messages...)
-		if offsets := compare("written"); n%5 > 1 && offsets > len(messages)+1 {
-			t.Errorf("%d offsets are read after %d messages were written", offsets, len(messages))
-		}
+		offsets := compare("written")
+		assert.True(t, n%5 <= 1 || offsets <= len(messages)+1, "%d offsets are read after %d messages were written", offsets, len(messages))
 		if n%5 == 0 {
 			assert.NoError(t, begun.Prune(t.Context(), 2))
 			compare("pruned")
@@ -317,9 +309,8 @@ func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 		if end := l.End(first.Run()); end == nil || end.State != schemas.Done || len(l.Overtaken()) > 0 {
 			t.Errorf("%s: the first run has ended as %+v, overtaken are %v", what, end, l.Overtaken())
 		}
-		if chained := l.Chained(); chained == nil || chained.Run != second.Run() {
-			t.Errorf("%s: the newest run is %+v", what, chained)
-		}
+		chained := l.Chained()
+		assert.True(t, chained != nil && chained.Run == second.Run(), "%s: the newest run is %+v", what, chained)
 		compact(log, client.Topics.Plans)
 	}
 }
@@ -384,10 +375,8 @@ func TestWaiting(t *testing.T) {
 	expect := func(when string, want int64, reads int) {
 		t.Helper()
 		got, partitions, err := waiting.Count(t.Context(), func(p int) int64 { return next[p] })
-		if err != nil || got != want || partitions != 3 || log.reads != reads {
-			t.Errorf("%s: %d of %d partitions wait after %d reads, error %v; expected %d of 3 after %d", when, got, partitions, log.reads,
-				err, want, reads)
-		}
+		assert.True(t, err == nil && got == want && partitions == 3 && log.reads == reads,
+			"%s: %d of %d partitions wait after %d reads, error %v; expected %d of 3 after %d", when, got, partitions, log.reads, err, want, reads)
 	}
 	expect("at first", 2+2, 0)
 	expect("when it stays", 2, 2) // offset 9 has no message, but 8 has; 4 and 5 have none
@@ -412,9 +401,8 @@ func TestMerge(t *testing.T) {
 	if all.Attempt != 2 || all.Partitions != 2 || all.Position(0).Next != 5 || all.Position(1).Next != 7 || all.Position(2).Next != 0 {
 		t.Errorf("%+v", all)
 	}
-	if none := MergeTopicProgress(make([]TopicProgress, 3)); none.Attempt != 1 || len(none.Positions) > 0 {
-		t.Errorf("nothing was read: %+v", none)
-	}
+	none := MergeTopicProgress(make([]TopicProgress, 3))
+	assert.True(t, none.Attempt == 1 && len(none.Positions) == 0, "nothing was read: %+v", none)
 }
 
 // How far a topic was read is the same if copies of earlier messages arrive late, behind any gap, and behind messages of other sources:
@@ -442,9 +430,8 @@ func TestReadBehindGapsAndOthers(t *testing.T) {
 				p.write(message("orders", 3))
 				client := &Client{Log: log, Topics: TopicsOf("test")}
 				state, err := ReadTopicProgress(t.Context(), client, "orders", coverage.Span{To: p.end}, 16)
-				if err != nil || state.Next != 20 || state.Position(0).Next != 20 {
-					t.Errorf("read to sequence %d and offset %d, %v; expected 20", state.Next, state.Position(0).Next, err)
-				}
+				assert.True(t, err == nil && state.Next == 20 && state.Position(0).Next == 20,
+					"read to sequence %d and offset %d, %v; expected 20", state.Next, state.Position(0).Next, err)
 			})
 		}
 	}

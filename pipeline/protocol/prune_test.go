@@ -23,9 +23,7 @@ func TestSweptLedgerKnowsWhereRunsBegin(t *testing.T) {
 	write(t, client, append(append(documents(t, first.Messages), documents(t, second.Messages)...), end.Message())...)
 	sweepAll(t, client)
 	l, err := client.ReadLedger(t.Context())
-	if err != nil || !slices.Equal(unfinished(l), []string{second.Run()}) {
-		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
-	}
+	assert.Need(t, err == nil && slices.Equal(unfinished(l), []string{second.Run()}), "unfinished: %v, %v", unfinished(l), err)
 	if since := l.Plan(second.Run()).Since; since.Weights != 9 || !slices.Equal(since.Statistics, []int64{8}) {
 		t.Errorf("the second run begins at %+v, expected where the first ended", since)
 	}
@@ -71,15 +69,12 @@ func TestSourcesGoWithTheirMessages(t *testing.T) {
 	log[client.Topics.Examples] = nil
 	prune()
 	l, err := client.ReadLedger(t.Context())
-	if err != nil || len(live()) != 0 || len(l.Seals("sealed"))+len(l.Removed()) != 0 {
-		t.Errorf("%q stay, the ledger has %v and %v, %v; expected nothing", live(), l.Seals("sealed"), l.Removed(), err)
-	}
+	assert.True(t, err == nil && len(live()) == 0 && len(l.Seals("sealed"))+len(l.Removed()) == 0,
+		"%q stay, the ledger has %v and %v, %v; expected nothing", live(), l.Seals("sealed"), l.Removed(), err)
 	size := len(log[client.Topics.Plans])
 	prune()
 	for _, m := range log[client.Topics.Plans][size:] {
-		if m.Value == nil && strings.HasPrefix(m.Key, "source/") {
-			t.Errorf("another tombstone of %s", m.Key)
-		}
+		assert.True(t, m.Value != nil || !strings.HasPrefix(m.Key, "source/"), "another tombstone of %s", m.Key)
 	}
 }
 
@@ -140,12 +135,8 @@ func TestPlansOfAChainStay(t *testing.T) {
 			gone[m.Key] = m.Value == nil
 		}
 		for i, key := range keys {
-			if gone[key] && i >= last {
-				t.Errorf("after %d runs the plan of run %d is gone, expected those from %d on", n, i+1, last+1)
-			}
-			if !gone[key] && n == 9 && i < 3 {
-				t.Errorf("the plan of run %d stays, which no version needs", i+1)
-			}
+			assert.True(t, !gone[key] || i < last, "after %d runs the plan of run %d is gone, expected those from %d on", n, i+1, last+1)
+			assert.True(t, gone[key] || n != 9 || i >= 3, "the plan of run %d stays, which no version needs", i+1)
 		}
 	}
 }
@@ -235,9 +226,8 @@ func TestInterruptedPrune(t *testing.T) {
 			assert.NoError(t, prune(10+seed))
 		}
 		client.Log = &failingLog{log, fails}
-		if err := client.Prune(t.Context(), 1); err != nil && !errors.Is(err, errWrite) {
-			t.Fatal(err)
-		}
+		err := client.Prune(t.Context(), 1)
+		assert.Need(t, err == nil || errors.Is(err, errWrite), "%v", err)
 		client.Log = log
 		for seed := range uint64(3) {
 			assert.NoError(t, prune(20+seed))

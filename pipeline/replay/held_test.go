@@ -67,9 +67,7 @@ func TestStagesToUse(t *testing.T) {
 		if lowest := f.judge(report, true); lowest != test.lowest || f.end != test.end {
 			t.Errorf("%s: %d stages, the lowest loss after %d; expected %d and %d", name, f.end, lowest, test.end, test.lowest)
 		}
-		if test.want != nil && !slices.Equal(f.losses, test.want) {
-			t.Errorf("%s: losses %v, expected %v", name, f.losses, test.want)
-		}
+		assert.True(t, test.want == nil || slices.Equal(f.losses, test.want), "%s: losses %v, expected %v", name, f.losses, test.want)
 		if test.tempered == nil {
 			continue
 		}
@@ -127,8 +125,6 @@ func TestFitsHaveEnoughRows(t *testing.T) {
 	for rows, want := range map[int64]int{0: 4, 2 * enoughSparse: 4, enoughSparse: 8} {
 		c := &chooser{rows: rows}
 		spans := c.enough(all)
-		if len(spans) != want || len(all) != 8 {
-			t.Fatalf("%d rows: %d of %d partitions, expected %d of 8", rows, len(spans), len(all), want)
-		}
+		assert.Need(t, len(spans) == want && len(all) == 8, "%d rows: %d of %d partitions, expected %d of 8", rows, len(spans), len(all), want)
 	}
 }

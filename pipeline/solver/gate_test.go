@@ -89,9 +89,8 @@ func TestGateWithholdsBeyondChance(t *testing.T) {
 					}
 				}
 			}
-			if withheld > chains {
-				t.Errorf("%d rows and %d others: %d of %d versions are withheld that are as good", rows, others*rows, withheld, chains*versions)
-			}
+			assert.True(t, withheld <= chains,
+				"%d rows and %d others: %d of %d versions are withheld that are as good", rows, others*rows, withheld, chains*versions)
 		}
 	}
 	for newest, revisited := range map[int]int{1000: 0, 200: 800, 100: 900} {
@@ -107,9 +106,8 @@ func TestGateWithholdsBeyondChance(t *testing.T) {
 			}
 		}
 		assert.Near(t, worse, 0.1, 0.005, "the share of their loss by which the versions are worse")
-		if withheld < chains*45 {
-			t.Errorf("%d rows and %d others: %d of %d versions are withheld that are worse by a tenth", newest, revisited, withheld, chains*versions)
-		}
+		assert.True(t, withheld >= chains*45,
+			"%d rows and %d others: %d of %d versions are withheld that are worse by a tenth", newest, revisited, withheld, chains*versions)
 	}
 }
 
@@ -124,13 +122,11 @@ func TestGateOffersWhatTheNewestRowsFindBetter(t *testing.T) {
 		"better by less than chance makes": {[]gateGroup{{10, 4, 6}, {10, 7, 4}}, true},
 		"better":                           {[]gateGroup{{10, 6, 3}, {10, 6, 2}}, false},
 	} {
-		if c := compareGroups(test.newest, older); c.worse(0.002) != test.worse {
-			t.Errorf("%s: worse is %v: %+v", name, !test.worse, c)
-		}
+		c := compareGroups(test.newest, older)
+		assert.True(t, c.worse(0.002) == test.worse, "%s: worse is %v: %+v", name, !test.worse, c)
 	}
-	if c := compareGroups(nil, older); c != nil {
-		t.Errorf("without rows of the newest increment: %+v", c)
-	}
+	c := compareGroups(nil, older)
+	assert.True(t, c == nil, "without rows of the newest increment: %+v", c)
 }
 
 // The standard error is that of the paired differences: for similar versions it is far below that of a loss.
@@ -151,9 +147,8 @@ func TestComparison(t *testing.T) {
 	for _, d := range differences {
 		variance += (d - mean) * (d - mean) / float64(len(differences)-1)
 	}
-	if ratio := math.Sqrt(squares / variance); ratio < 0.9 || ratio > 1.1 {
-		t.Errorf("standard errors are %v times the spread of the differences", ratio)
-	}
+	ratio := math.Sqrt(squares / variance)
+	assert.True(t, ratio >= 0.9 && ratio <= 1.1, "standard errors are %v times the spread of the differences", ratio)
 
 	nan := math.NaN()
 	for name, test := range map[string]struct {

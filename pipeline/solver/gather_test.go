@@ -220,9 +220,8 @@ func TestSealThatIsGone(t *testing.T) {
 	for _, m := range s.visitOf(protocol.Visit{Stage: 1, Parent: first}, 0) {
 		s.collectOrSkip(m)
 	}
-	if lacks, err := s.lacks(seal); !errors.As(err, new(*goneError)) {
-		t.Errorf("behind the next stage's visit: %v, %v", lacks, err)
-	}
+	lacks, err := s.lacks(seal)
+	assert.True(t, errors.As(err, new(*goneError)), "behind the next stage's visit: %v, %v", lacks, err)
 }
 
 // A worker's failure ends the run if it concerns the due visit and no worker makes the visit within patience. It does not
@@ -257,9 +256,8 @@ func TestFailureThatCounts(t *testing.T) {
 		}
 		s.script.late = test.late
 		_, err := s.gatherVisit(s.surveyVisit())
-		if failed := errors.As(err, new(*failureError)); failed != test.fails {
-			t.Errorf("%s: gather ends with %v, expected a failure: %v", name, err, test.fails)
-		}
+		failed := errors.As(err, new(*failureError))
+		assert.True(t, failed == test.fails, "%s: gather ends with %v, expected a failure: %v", name, err, test.fails)
 	}
 }
 
@@ -389,9 +387,8 @@ func TestSolverGivesUp(t *testing.T) {
 				Message: protocol.Message{Message: (&schemas.Claim{Run: s.run}).Message()}}
 		}
 		_, err := s.gather(t.Context(), s.gathering(s.surveyVisit(), &part{kind: statistics.KindSample}))
-		if unclaimed := errors.As(err, new(*protocol.UnclaimedError)); unclaimed == (test.begun || test.surveys) {
-			t.Errorf("%s: gather ends with %v", name, err)
-		}
+		unclaimed := errors.As(err, new(*protocol.UnclaimedError))
+		assert.True(t, unclaimed != (test.begun || test.surveys), "%s: gather ends with %v", name, err)
 	}
 }
 
@@ -439,9 +436,8 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 		} else {
 			s.topics[s.Topics.Weights] = weights
 		}
-		if sum, err := s.gatherVisit(s.surveyVisit()); !errors.Is(err, errAccepted) {
-			t.Errorf("subscribed %v: gather returns %+v, %v; expected errAccepted", subscribed, sum, err)
-		}
+		sum, err := s.gatherVisit(s.surveyVisit())
+		assert.True(t, errors.Is(err, errAccepted), "subscribed %v: gather returns %+v, %v; expected errAccepted", subscribed, sum, err)
 	}
 }
 
@@ -514,9 +510,8 @@ func TestFirstRecordCounts(t *testing.T) {
 			deliver(t, s, with(v))
 		}
 		assert.Equal(t, s.said, want, "%s: notices", kind)
-		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
-			t.Errorf("%s: %v counts, expected the first", kind, r)
-		}
+		r := s.inbox.double(id)
+		assert.True(t, r != nil && r.Tensors[0].Data[0] == 1, "%s: %v counts, expected the first", kind, r)
 		deliver(t, s, with(1)) // it was reduced already
 		assert.True(t, !s.inbox.holds(id), "%s: a repetition of what was reduced is kept", kind)
 	}
@@ -533,9 +528,8 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 		assert.Equal(t, s.inbox.holds(id), id.Stage < 2 && id.Partition == 0, "%v is kept", id)
 	}
 	s.inbox.Begin(1)
-	if s.inbox.holds(visit(0, 0)) || !s.inbox.holds(visit(1, 0)) {
-		t.Error("stage 1 begins: the inbox must keep what is of stage 1, and nothing else")
-	}
+	assert.True(t, !s.inbox.holds(visit(0, 0)) && s.inbox.holds(visit(1, 0)),
+		"stage 1 begins: the inbox must keep what is of stage 1, and nothing else")
 	if deliver(t, s, &wire.Record[float64]{Identity: visit(0, 0)}); s.inbox.holds(visit(0, 0)) {
 		t.Error("a record of stage 0 is kept while stage 1 is solved")
 	}
@@ -569,12 +563,10 @@ func TestVisitsAboutDifferentPoints(t *testing.T) {
 	} {
 		f := &surveyed{Findings: statistics.NewFindings()}
 		assert.NoError(t, f.add(first, &schemas.Share{Partitions: []int{0}}))
-		if err := f.add(other, &schemas.Share{Partitions: []int{1}}); !errors.Is(err, errOtherPoint) {
-			t.Errorf("%s: %v, expected ErrOtherPoint", name, err)
-		}
-		if err := f.add(visit(1, []float32{1, 2}, []float64{3}, false), &schemas.Share{Partitions: []int{1}}); err != nil {
-			t.Errorf("%s: %v for the same point", name, err)
-		}
+		err := f.add(other, &schemas.Share{Partitions: []int{1}})
+		assert.True(t, errors.Is(err, errOtherPoint), "%s: %v, expected ErrOtherPoint", name, err)
+		err = f.add(visit(1, []float32{1, 2}, []float64{3}, false), &schemas.Share{Partitions: []int{1}})
+		assert.True(t, err == nil, "%s: %v for the same point", name, err)
 	}
 }
 

@@ -234,9 +234,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := scoresBeforeStage2(t, first)
-	if len(want) != testPartitions*testMessages*testRows*testClasses {
-		t.Fatalf("%d scores", len(want))
-	}
+	assert.Need(t, len(want) == testPartitions*testMessages*testRows*testClasses, "%d scores", len(want))
 	// residuals returns a partition's residuals of a stage on the log.
 	log, topic := client.Log.(*memoryLog), client.Topics.Residuals
 	residuals := func(number, stage int) (of []*wire.Message) {
@@ -298,9 +296,8 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 					"%s, %d bytes: partition %d is published again", name, bytes, number)
 				assert.Equal(t, p.Scores, 2, "%s, %d bytes: the stages in the scores of partition %d", name, bytes, number)
 			}
-			if got := scoresBeforeStage2(t, w); !slices.Equal(got, want) {
-				t.Errorf("%s, %d bytes: stage 2 begins at other scores", name, bytes)
-			}
+			got := scoresBeforeStage2(t, w)
+			assert.True(t, slices.Equal(got, want), "%s, %d bytes: stage 2 begins at other scores", name, bytes)
 			log.partitions, log.first = saved, map[topicPartition]int64{}
 		}
 	}
@@ -316,9 +313,8 @@ func TestSealOfNoResiduals(t *testing.T) {
 	_, parent := w.chain.Final(1)
 	open := w.openSeal(protocol.Visit{Stage: 1, Parent: parent}, p, "attempt")
 	assert.NoError(t, w.seal(t.Context(), p, open, &accumulate.Sum{}))
-	if err := w.scoresBefore(2).Restore(t.Context(), p); err != nil {
-		t.Errorf("%v, expected no residuals", err)
-	}
+	err := w.scoresBefore(2).Restore(t.Context(), p)
+	assert.True(t, err == nil, "%v, expected no residuals", err)
 }
 
 // Repeated deletion of residuals ends the run, after a few repetitions.
@@ -333,9 +329,8 @@ func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 	assert.True(t, errors.Is(err, visit.ErrUnsealed) && times == maxRepetitions+1, "%d times, %v", times, err)
 	other := errors.New("other")
 	times = 0
-	if err := w.withScores(t.Context(), 1, w.shares, func() error { times++; return other }); err != other || times != 1 {
-		t.Errorf("another error: %d times, %v", times, err)
-	}
+	err = w.withScores(t.Context(), 1, w.shares, func() error { times++; return other })
+	assert.True(t, err == other && times == 1, "another error: %d times, %v", times, err)
 }
 
 // No goroutine is left when the tests are done.
@@ -354,14 +349,11 @@ func TestTermsOfOneIncrementAreHeld(t *testing.T) {
 	for i, s := range p.Segments {
 		terms := accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldTerms, []float64{float64(i + 1)})})
 		whole := assert.Must(open.addTerms(&visit.Load{Share: p, Index: i}, terms))(t)
-		if len(open.terms) > 1 {
-			t.Fatalf("after segment %d there are the terms of %d increments", i, len(open.terms))
-		}
+		assert.Need(t, len(open.terms) <= 1, "after segment %d there are the terms of %d increments", i, len(open.terms))
 		if whole != nil {
 			sent[s.Increment] += whole.Field(statistics.FieldTerms, 1)[0]
 		}
 	}
-	if len(open.terms) > 0 || len(sent) != increments || sent[999] != 2998+2999+3000 {
-		t.Errorf("%d sums are left, %d were sent, the last is %g", len(open.terms), len(sent), sent[999])
-	}
+	assert.True(t, len(open.terms) == 0 && len(sent) == increments && sent[999] == 2998+2999+3000,
+		"%d sums are left, %d were sent, the last is %g", len(open.terms), len(sent), sent[999])
 }

@@ -32,9 +32,7 @@ import (
 func openLogin(t *testing.T, o SASL) login {
 	t.Helper()
 	l, wrong := o.login()
-	if len(wrong) > 0 {
-		t.Fatal(wrong)
-	}
+	assert.Need(t, len(wrong) == 0, "%v", wrong)
 	return l
 }
 
@@ -96,9 +94,7 @@ func TestOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, wrong := c.options.login()
-			if len(wrong) != len(c.want) {
-				t.Fatalf("%v, expected %v", wrong, c.want)
-			}
+			assert.Need(t, len(wrong) == len(c.want), "%v, expected %v", wrong, c.want)
 			for i, want := range c.want {
 				if got := wrong[i].Key + ": " + wrong[i].Want; !strings.HasPrefix(got, want) || strings.Contains(wrong[i].Value, "hunter2") {
 					t.Errorf("%q (%s), expected %q", got, wrong[i].Value, want)
@@ -184,9 +180,8 @@ func TestGrant(t *testing.T) {
 	m := openLogin(t, o)
 	for range 3 { // a token without expiry is fetched once
 		message, err := first(t, m)
-		if want := "n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01identityPoolId=pool-2\x01\x01"; message != want || err != nil {
-			t.Fatalf("%q, %v", message, err)
-		}
+		want := "n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01identityPoolId=pool-2\x01\x01"
+		assert.Need(t, message == want && err == nil, "%q, %v", message, err)
 	}
 	assert.Equal(t, e.form, "audience=https%3A%2F%2Fkafka&grant_type=client_credentials&scope=kafka+read", "the form")
 	assert.True(t, !strings.Contains(fmt.Sprintf("%+v %#v", m, m), "hunter2"), "the secret is printed")
@@ -223,12 +218,9 @@ func TestRenewal(t *testing.T) {
 		})
 		token, err := g.token(t.Context())
 		passing, _ := errors.AsType[net.Error](err)
-		if token != c.want || (err == nil) == (c.want == "") || (passing == nil) != (c.want != "") {
-			t.Errorf("after %d s: %q, %v", c.at, token, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), "security.sasl.token_url "+o.TokenURL+": status 503") {
-			t.Error(err)
-		}
+		assert.True(t, token == c.want && (err == nil) != (c.want == "") && (passing == nil) == (c.want != ""),
+			"after %d s: %q, %v", c.at, token, err)
+		assert.True(t, err == nil || strings.Contains(err.Error(), "security.sasl.token_url "+o.TokenURL+": status 503"), "%v", err)
 	}
 }
 
@@ -287,12 +279,9 @@ func TestRefusals(t *testing.T) {
 			e.with(func() { e.refuse = c.refuse })
 			_, err := first(t, openLogin(t, c.options))
 			refused, ok := errors.AsType[*AccessError](err)
-			if !ok || refused.Check != c.check || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), o.TokenURL) {
-				t.Fatalf("%v", err)
-			}
-			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "secret body") {
-				t.Error(err)
-			}
+			assert.Need(t, ok && refused.Check == c.check && strings.Contains(err.Error(), c.text) && strings.Contains(err.Error(), o.TokenURL),
+				"%v", err)
+			assert.True(t, !strings.Contains(err.Error(), "hunter2") && !strings.Contains(err.Error(), "secret body"), "%v", err)
 		})
 	}
 	e.Close()
@@ -367,9 +356,8 @@ func TestTokenCommandEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		r := SASL{TokenCommand: []string{"sh", "-c", script}}.command(func(key, value, want string) { t.Fatal(key, value, want) })
-		if _, err := r.token(ctx); !errors.As(err, new(passingError)) || len(err.Error()) > 2<<10 {
-			t.Errorf("%s: %v", script, err)
-		}
+		_, err := r.token(ctx)
+		assert.True(t, errors.As(err, new(passingError)) && len(err.Error()) <= 2<<10, "%s: %v", script, err)
 	}
 }
 
@@ -442,13 +430,10 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrong := c.options.Check()
-			if len(wrong) != len(c.want) {
-				t.Fatalf("%v, expected %v", wrong, c.want)
-			}
+			assert.Need(t, len(wrong) == len(c.want), "%v, expected %v", wrong, c.want)
 			for i, want := range c.want {
-				if got := wrong[i].Error(); !strings.HasPrefix(got, "security."+want) || strings.Contains(got, password) {
-					t.Errorf("%q, expected %q", got, want)
-				}
+				got := wrong[i].Error()
+				assert.True(t, strings.HasPrefix(got, "security."+want) && !strings.Contains(got, password), "%q, expected %q", got, want)
 			}
 		})
 	}

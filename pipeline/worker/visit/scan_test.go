@@ -57,9 +57,8 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 				runtime.Gosched()
 			}
 		}
-		if n := ahead.Add(1); n > limit {
-			t.Errorf("%d segments at once, expected at most %d", n, limit)
-		}
+		n := ahead.Add(1)
+		assert.True(t, n <= limit, "%d segments at once, expected at most %d", n, limit)
 		return &Outcome{}, nil
 	}, func(at *Load, _ *Outcome) (Write, error) {
 		assert.Equal(t, at.Index, collected, "a segment in its order")
@@ -67,9 +66,8 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 		ahead.Add(-1)
 		return nil, nil
 	}, inMemory(segments))
-	if err := (Concurrent{}).Run(t.Context(), s); err != nil || collected != segments {
-		t.Errorf("collected %v, %v", collected, err)
-	}
+	err := Concurrent{}.Run(t.Context(), s)
+	assert.True(t, err == nil && collected == segments, "collected %v, %v", collected, err)
 	s.Shares = nil
 	assert.NoError(t, (Concurrent{}).Run(t.Context(), s))
 }
@@ -105,9 +103,8 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 		s.Run = NewRun(protocol.NewClient(log, "test", nil), nil, &schemas.Plan{Foreign: true}, "", NewCache(0))
 		s.Processor = func() Process {
 			return func(_ context.Context, l *Load) (*Outcome, error) {
-				if n := ahead.Add(1); n > limit {
-					t.Errorf("%d segments at once, expected at most %d", n, limit)
-				}
+				n := ahead.Add(1)
+				assert.True(t, n <= limit, "%d segments at once, expected at most %d", n, limit)
 				return &Outcome{Rows: int64(len(l.Messages))}, nil
 			}
 		}
@@ -116,9 +113,8 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 			rows += o.Rows
 			return nil, nil
 		}
-		if err := (Concurrent{readAhead}).Run(t.Context(), s); err != nil || rows != messages {
-			t.Errorf("%d messages, %v", rows, err)
-		}
+		err := Concurrent{readAhead}.Run(t.Context(), s)
+		assert.True(t, err == nil && rows == messages, "%d messages, %v", rows, err)
 	}
 }
 
@@ -230,17 +226,14 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 		outcomes := Outcomes{}
 		var whole *Outcome
 		for i, s := range p.Segments {
-			if whole != nil {
-				t.Fatalf("%s: %d segments of %d give %v", name, i, len(p.Segments), whole)
-			}
+			assert.Need(t, whole == nil, "%s: %d segments of %d give %v", name, i, len(p.Segments), whole)
 			o := &Outcome{Sum: accumulate.NewSum(coverage.Coverage{Spans: coverage.Spans{s.Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + i)}, nil)}
 			if s.Leaves {
 				o = &Outcome{Sum: &accumulate.Sum{}, left: map[int]coverage.Coverage{0: {Messages: 1, Rows: 10, Checksum: 3}}}
 			}
 			whole = assert.Must(outcomes.Add(&Load{Share: p, Index: i}, o, len(p.Segments)))(t)
 		}
-		if err := whole.Check(run, p, len(p.Segments)); errors.Is(err, errChanged) == (name == "the same") {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := whole.Check(run, p, len(p.Segments))
+		assert.True(t, errors.Is(err, errChanged) != (name == "the same"), "%s: %v", name, err)
 	}
 }

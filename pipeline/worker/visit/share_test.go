@@ -30,9 +30,7 @@ func left(b *Cache) (bytes int64) {
 func TestCacheBytes(t *testing.T) {
 	const bytes = 1000
 	b := NewCache(bytes)
-	if b.tryReserve(bytes+1) || !b.tryReserve(0) || left(b) != bytes {
-		t.Errorf("%d bytes left of %d", left(b), bytes)
-	}
+	assert.True(t, !b.tryReserve(bytes+1) && b.tryReserve(0) && left(b) == bytes, "%d bytes left of %d", left(b), bytes)
 	var mutex sync.Mutex
 	taken, taking := int64(0), sync.WaitGroup{}
 	for n := range int64(8) {
@@ -57,13 +55,9 @@ func TestCacheBytes(t *testing.T) {
 // Essential memory is reserved even beyond the budget, and nothing else is until there is room again.
 func TestReserve(t *testing.T) {
 	b := NewCache(1000)
-	if !b.Reserve(400) || left(b) != 600 {
-		t.Errorf("%d bytes left, expected 600", left(b))
-	}
+	assert.True(t, b.Reserve(400) && left(b) == 600, "%d bytes left, expected 600", left(b))
 	b.KeepGram(0, "a", recordOf(300))
-	if !b.Reserve(400) || left(b) != 200 {
-		t.Errorf("%d bytes left, expected 200 without what was idle", left(b))
-	}
+	assert.True(t, b.Reserve(400) && left(b) == 200, "%d bytes left, expected 200 without what was idle", left(b))
 	assert.True(t, b.Gram(0, "a") == nil, "what was idle is still there")
 	assert.True(t, !b.Reserve(201) && !b.tryReserve(1) && !b.Has(0), "a cache gives more than it has")
 	if b.Give(1001); left(b) != 1000 || !b.tryReserve(1000) {
@@ -115,14 +109,11 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 					held += b.bytes()
 				}
 			}
-			if now := left(budget); held+now != bytes || now < 0 {
-				t.Fatalf("seed %d: %d bytes held and %d left of %d", seed, held, now, bytes)
-			}
+			now := left(budget)
+			assert.Need(t, held+now == bytes && now >= 0, "seed %d: %d bytes held and %d left of %d", seed, held, now, bytes)
 		}
 		s.Release(budget)
-		if left(budget) != bytes {
-			t.Fatalf("seed %d: released, %d bytes are left of %d", seed, left(budget), bytes)
-		}
+		assert.Need(t, left(budget) == bytes, "seed %d: released, %d bytes are left of %d", seed, left(budget), bytes)
 	}
 }
 
@@ -145,9 +136,8 @@ func TestBlock(t *testing.T) {
 		segment.KeepBatches([]*Batch{b}, budget)
 		for stage, want := range []bool{test.kept, test.after} {
 			block, made := b.Block(stage, columns+stage, &shared, budget)
-			if made || block.Rows != n || block.Cols != columns+stage {
-				t.Errorf("%s: stage %d: %d × %d, made %v", name, stage, block.Rows, block.Cols, made)
-			}
+			assert.True(t, !made && block.Rows == n && block.Cols == columns+stage,
+				"%s: stage %d: %d × %d, made %v", name, stage, block.Rows, block.Cols, made)
 			_, made = b.Block(stage, columns+stage, &shared, budget)
 			assert.Equal(t, made, want, "%s: stage %d: the block is there again", name, stage)
 		}
@@ -257,12 +247,10 @@ func TestGramMatricesStay(t *testing.T) {
 	cache.KeepGram(1, "a", record)
 	cache.KeepGram(1, "b", record)
 	cache.KeepGram(2, "c", record) // there is no room
-	if cache.Gram(1, "a") != record || cache.Gram(1, "b") != record || cache.Gram(2, "c") != nil || cache.Gram(2, "a") != nil {
-		t.Error("the cache has other matrices than those that it had room for")
-	}
-	if !cache.Reserve(60) || cache.Gram(1, "a") != nil || cache.Gram(1, "b") != record {
-		t.Error("expected that the matrix that was used first goes, and the other stays")
-	}
+	assert.True(t, cache.Gram(1, "a") == record && cache.Gram(1, "b") == record && cache.Gram(2, "c") == nil && cache.Gram(2, "a") == nil,
+		"the cache has other matrices than those that it had room for")
+	assert.True(t, cache.Reserve(60) && cache.Gram(1, "a") == nil && cache.Gram(1, "b") == record,
+		"expected that the matrix that was used first goes, and the other stays")
 	cache.Drop(1)
 	assert.True(t, cache.Gram(1, "b") == nil && cache.Has(40), "expected no matrix of a partition that was dropped")
 	once := NewRunCache(100)
