@@ -75,9 +75,7 @@ func TestBlocksFindTheMinimum(t *testing.T) {
 				assert.Near(t, float64(v), float64(want[i]), 1e-3, "%s, blocks of %d: weight %d", l, size, i)
 			}
 			for i, e := range passes {
-				if !e.Accepted || e.Number != i+1 {
-					t.Errorf("%s, blocks of %d: pass %d: %+v", l, size, i+1, e)
-				}
+				assert.True(t, e.Accepted && e.Number == i+1, "%s, blocks of %d: pass %d: %+v", l, size, i+1, e)
 			}
 		}
 	}
@@ -114,9 +112,8 @@ func TestBlocksTakeTurns(t *testing.T) {
 	}
 	for _, j := range blocks[0] {
 		for i := range int32(10) {
-			if !slices.Contains(blocks[0], i) && fall(i) > fall(j) {
-				t.Errorf("column %d is in the first block, and column %d is not, which lowers J by more", j, i)
-			}
+			assert.True(t, slices.Contains(blocks[0], i) || fall(i) <= fall(j),
+				"column %d is in the first block, and column %d is not, which lowers J by more", j, i)
 		}
 	}
 }
@@ -142,9 +139,8 @@ func TestBlocksEndAfterTheirRounds(t *testing.T) {
 					assert.Equal(t, turns[j], rounds, "%s, blocks of %d, %d rounds: turns of column %d", l, size, rounds, j)
 				}
 				pr.shape.Rounds, stage.Passes = 0, len(passes)
-				if want, _, _ := fitBlocks(t, pr, stage, size); !slices.Equal(got, want) {
-					t.Errorf("%s, blocks of %d, %d rounds: the weights are not those of as many passes", l, size, rounds)
-				}
+				want, _, _ := fitBlocks(t, pr, stage, size)
+				assert.True(t, slices.Equal(got, want), "%s, blocks of %d, %d rounds: the weights are not those of as many passes", l, size, rounds)
 			}
 		}
 	}
@@ -155,21 +151,18 @@ func TestBlockOfStepIsChecked(t *testing.T) {
 	step := Step{Block: []int32{0, 4095, 4096, 4999}}
 	assert.Equal(t, assert.Must(StepOf(step.Tensors(shape), shape))(t).Block, step.Block, "the block")
 	step = Step{Changed: []int32{7, 4999}, Change: []float32{1, 2, 3}}
-	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Changed, step.Changed) ||
-		!slices.Equal(got.Change, step.Change) {
-		t.Errorf("%v by %v: %v", got.Changed, got.Change, err)
-	}
+	got, err := StepOf(step.Tensors(shape), shape)
+	assert.True(t, err == nil && slices.Equal(got.Changed, step.Changed) && slices.Equal(got.Change, step.Change),
+		"%v by %v: %v", got.Changed, got.Change, err)
 	change := wire.Tensors[float32]{wire.Matrix(statistics.TensorChanged, 1, 2, []float32{0, 3}), wire.Matrix(statistics.TensorChange,
 		1, 1, []float32{1})}
 	assert.MustFail(StepOf(change, shape))(t, new(*wire.ShapeError))
 	for _, block := range [][]int32{{5000}, {3, 3}, {4, 3}, {-1}} {
-		if _, err := StepOf(Step{Block: block}.Tensors(shape), shape); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("block %v: %v", block, err)
-		}
+		_, err := StepOf(Step{Block: block}.Tensors(shape), shape)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "block %v: %v", block, err)
 	}
 	for _, digits := range [][]float32{{0.5, 0}, {0, 0.5}} {
-		if _, err := StepOf(wire.Tensors[float32]{wire.Matrix(statistics.TensorBlock, 1, 2, digits)}, shape); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("digits %v: %v", digits, err)
-		}
+		_, err := StepOf(wire.Tensors[float32]{wire.Matrix(statistics.TensorBlock, 1, 2, digits)}, shape)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "digits %v: %v", digits, err)
 	}
 }

@@ -26,10 +26,7 @@ type reference struct {
 
 func (pr *problem) algorithm2(passes int, lambda float64) (r reference) {
 	n, k := pr.offset.Dims()
-	shown, y := mat.DenseCopyOf(pr.offset), mat.NewDense(n, k, nil)
-	for i, c := range pr.class {
-		y.Set(i, c, 1)
-	}
+	shown, y := mat.DenseCopyOf(pr.offset), pr.labels()
 	for range passes {
 		r.loss = append(r.loss, pr.squared(y, shown))
 		var residual mat.Dense
@@ -68,32 +65,57 @@ func (pr *problem) squared(y, shown *mat.Dense) float64 {
 	return total / weight
 }
 
-// ridge returns (Ê[x xᵀ] + λI)⁻¹ Ê[x rᵀ] by LU, with λ on the first penalised columns.
-func (pr *problem) ridge(x, r *mat.Dense, lambda float64, penalised int) *mat.Dense {
-	gram, cross := pr.moments(x, r)
+// normalEquations returns Ê[x xᵀ] + λI, with λ on the first penalised columns, and Ê[x rᵀ].
+func (pr *problem) normalEquations(x, r *mat.Dense, lambda float64, penalised int) (hessian, cross *mat.Dense) {
+	gram, moment := pr.moments(x, r)
 	_, p := x.Dims()
 	_, k := r.Dims()
-	weight := 0.0
-	for i, w := range pr.weight {
-		weight += w * indicator(pr.split[i] == examples.Train)
-	}
-	a, b := mat.NewDense(p, p, nil), mat.NewDense(p, k, cross)
+	weight, _ := pr.total()
+	hessian, cross = mat.NewDense(p, p, nil), mat.NewDense(p, k, moment)
 	for i, at := 0, 0; i < p; i++ {
 		for j := 0; j <= i; j++ {
-			a.Set(i, j, gram[at]/weight)
-			a.Set(j, i, gram[at]/weight)
+			hessian.Set(i, j, gram[at]/weight)
+			hessian.Set(j, i, gram[at]/weight)
 			at++
 		}
 		if i < penalised {
-			a.Set(i, i, a.At(i, i)+lambda)
+			hessian.Set(i, i, hessian.At(i, i)+lambda)
 		}
 	}
-	b.Scale(1/weight, b)
-	w := mat.NewDense(p, k, nil)
+	cross.Scale(1/weight, cross)
+	return hessian, cross
+}
+
+// ridge solves the normal equations by LU.
+func (pr *problem) ridge(x, r *mat.Dense, lambda float64, penalised int) *mat.Dense {
+	a, b := pr.normalEquations(x, r, lambda, penalised)
+	w := new(mat.Dense)
 	if err := w.Solve(a, b); err != nil && math.IsInf(mat.Cond(a, 2), 1) {
 		panic(err)
 	}
 	return w
+}
+
+// ridgeRegression returns the weights of least squares to the labels, beside the scores before the stage.
+func (pr *problem) ridgeRegression(lambda float64) *mat.Dense {
+	return pr.ridge(pr.x, pr.residuals(), lambda, pr.shape.Penalised)
+}
+
+// labels returns 1 for the class of each row, and 0 for the others.
+func (pr *problem) labels() *mat.Dense {
+	n, k := pr.offset.Dims()
+	y := mat.NewDense(n, k, nil)
+	for i, c := range pr.class {
+		y.Set(i, c, 1)
+	}
+	return y
+}
+
+// residuals returns the labels without the scores before the stage.
+func (pr *problem) residuals() *mat.Dense {
+	y := pr.labels()
+	y.Sub(y, pr.offset)
+	return y
 }
 
 func cubic(z *mat.Dense) *mat.Dense {
@@ -115,10 +137,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 	t.Helper()
 	fit := pr.fit(stage)
 	n, k := pr.offset.Dims()
-	y := mat.NewDense(n, k, nil)
-	for i, c := range pr.class {
-		y.Set(i, c, 1)
-	}
+	y := pr.labels()
 	shown, step := mat.DenseCopyOf(pr.offset), Step{}
 	for v := 0; ; v++ {
 		var sums wire.Tensors[float64]
@@ -135,9 +154,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 		}
 		pass, err := observe(fit, v, step, sums)
 		assert.NoError(t, err)
-		if (pass != nil) != (v%2 == 0) {
-			t.Fatalf("visit %d is pass %v", v, pass)
-		}
+		assert.Need(t, (pass != nil) == (v%2 == 0), "visit %d is pass %v", v, pass)
 		if pass != nil {
 			passes = append(passes, pass)
 		} else {
@@ -173,14 +190,11 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 		}
 		chain, got, final, bounds := pr.calibrate(t, stageOf(link.Calibrated, passes, 1e-2))
 		for i, pass := range got {
-			if pass.Number != i+1 || math.Abs(pass.Objective-want.loss[i]) > 1e-4*want.loss[i]+1e-9 {
-				t.Errorf("%v: pass %d has loss %v, the algorithm %v", size, pass.Number, pass.Objective, want.loss[i])
-			}
+			assert.True(t, pass.Number == i+1 && math.Abs(pass.Objective-want.loss[i]) <= 1e-4*want.loss[i]+1e-9,
+				"%v: pass %d has loss %v, the algorithm %v", size, pass.Number, pass.Objective, want.loss[i])
 		}
 		for i, bound := range bounds {
-			if want.loss[i+1] > bound+1e-9 {
-				t.Errorf("%v: the loss after pass %d is %v, its bound is %v", size, i+1, want.loss[i+1], bound)
-			}
+			assert.True(t, want.loss[i+1] <= bound+1e-9, "%v: the loss after pass %d is %v, its bound is %v", size, i+1, want.loss[i+1], bound)
 		}
 		if falling == passes && (len(got) != passes || len(chain) != 2*passes) {
 			t.Errorf("%v: %d passes, %d records, expected %d passes", size, len(got), len(chain), passes)
@@ -190,9 +204,8 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 			v := want.w[0].RawMatrix().Data[i]
 			assert.Near(t, float64(w), v, 1e-6*(1+math.Abs(v)), "%v: weight %d, and that of the algorithm", size, i)
 		}
-		if final.Of != 2*final.Passes || final.Passes < len(got)-1 || final.Passes > passes {
-			t.Errorf("%v: %d passes are final, visit %d, after %d passes", size, final.Passes, final.Of, len(got))
-		}
+		assert.True(t, final.Of == 2*final.Passes && final.Passes >= len(got)-1 && final.Passes <= passes,
+			"%v: %d passes are final, visit %d, after %d passes", size, final.Passes, final.Of, len(got))
 	}
 }
 
@@ -237,10 +250,7 @@ func TestCalibratedStopRule(t *testing.T) {
 	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 2}
 	_, passes, final, _ := pr.calibrate(t, stage)
 	want := pr.algorithm2(len(passes), pr.wantLambda(1e-6))
-	y, best, at := mat.NewDense(150, 2, nil), math.Inf(1), 0
-	for i, c := range pr.class {
-		y.Set(i, c, 1)
-	}
+	y, best, at := pr.labels(), math.Inf(1), 0
 	held := *pr // the same rows with the two splits swapped
 	held.split = slices.Clone(pr.split)
 	for i, s := range pr.split {
@@ -255,9 +265,8 @@ func TestCalibratedStopRule(t *testing.T) {
 			best, at = loss, made
 		}
 	}
-	if final.Passes != at || len(passes) == 50 {
-		t.Errorf("%d passes: %d passes are final, the holdout's best is %d", len(passes), final.Passes, at)
-	}
+	assert.True(t, final.Passes == at && len(passes) != 50,
+		"%d passes: %d passes are final, the holdout's best is %d", len(passes), final.Passes, at)
 	for i := range pr.split {
 		pr.split[i] = examples.Train
 	}
@@ -283,9 +292,8 @@ func TestCalibrationErrors(t *testing.T) {
 			wire.Matrix(statistics.FieldCross, 6, 2, cross)})
 		assert.True(t, errors.As(err, test.want), "%s: %v", name, err)
 		_, err = observe(fit, 1, Step{}, nil)
-		if shape := (*wire.ShapeError)(nil); !errors.As(err, &shape) {
-			t.Errorf("without moments: %v", err)
-		}
+		var shape *wire.ShapeError
+		assert.True(t, errors.As(err, &shape), "without moments: %v", err)
 	}
 }
 
@@ -295,16 +303,13 @@ func TestClassWeights(t *testing.T) {
 	assert.True(t, err == nil && slices.Equal(factors, []float32{8.0 / 12, 2, 1}), "balanced: %v, %v", factors, err)
 	factors, err = ClassWeights(schemas.ClassWeight{By: map[string]float64{"b": 3, "c": 0}}, classes, rows, false)
 	assert.True(t, err == nil && slices.Equal(factors, []float32{1, 3, 0}), "by label: %v, %v", factors, err)
-	if factors, err = ClassWeights(schemas.ClassWeight{}, classes, rows, false); factors != nil || err != nil {
-		t.Errorf("none: %v, %v", factors, err)
-	}
+	factors, err = ClassWeights(schemas.ClassWeight{}, classes, rows, false)
+	assert.True(t, factors == nil && err == nil, "none: %v, %v", factors, err)
 	unknown := schemas.ClassWeight{By: map[string]float64{"d": 3}}
-	if _, err = ClassWeights(unknown, classes, rows, false); !errors.As(err, new(*ClassWeightError)) {
-		t.Errorf("a label that is no class: %v", err)
-	}
-	if factors, err = ClassWeights(unknown, classes, rows, true); err != nil || !slices.Equal(factors, []float32{1, 1, 1}) {
-		t.Errorf("a label that may come: %v, %v", factors, err)
-	}
+	_, err = ClassWeights(unknown, classes, rows, false)
+	assert.True(t, errors.As(err, new(*ClassWeightError)), "a label that is no class: %v", err)
+	factors, err = ClassWeights(unknown, classes, rows, true)
+	assert.True(t, err == nil && slices.Equal(factors, []float32{1, 1, 1}), "a label that may come: %v, %v", factors, err)
 }
 
 // Mean and deviation do not depend on the shift of the moments, as long as it is near the numbers; the survey's record

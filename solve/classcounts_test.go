@@ -84,9 +84,8 @@ func TestCountedWeights(t *testing.T) {
 		fit := countedFit(p, p, k, 0.25)
 		assert.Must(fit.Observe(0, Step{}, countSums(counts)))(t)
 		step, err := fit.Next()
-		if err != nil || !step.Final || step.Of != 1 || fit.Weight() != 0.25 || fit.Ridge() != 0 {
-			t.Fatalf("%+v, weight %v, ridge %v: %v", step.Final, fit.Weight(), fit.Ridge(), err)
-		}
+		assert.Need(t, err == nil && step.Final && step.Of == 1 && fit.Weight() == 0.25 && fit.Ridge() == 0,
+			"%+v, weight %v, ridge %v: %v", step.Final, fit.Weight(), fit.Ridge(), err)
 		want := naiveBayes(counts).RawMatrix().Data
 		for i, w := range step.W {
 			assert.Near(t, float64(w), want[i]/4, 1e-6*(1+math.Abs(want[i])), "%d inputs, %d classes: weight %d", p, k, i)
@@ -116,9 +115,7 @@ func TestCountedWeightsOfOddCounts(t *testing.T) {
 // The factor has the fewest wrong rows; ties go to the smallest loss, then to the smallest factor.
 func TestCountedWeightIsChosen(t *testing.T) {
 	weights := CountWeights()
-	if weights[0] != 0 || !slices.IsSorted(weights) {
-		t.Fatalf("weights %v", weights)
-	}
+	assert.Need(t, weights[0] == 0 && slices.IsSorted(weights), "weights %v", weights)
 	at := weights[20]
 	none := func(float64) float64 { return 3 }
 	for name, test := range map[string]struct {
@@ -133,14 +130,11 @@ func TestCountedWeightIsChosen(t *testing.T) {
 		fit := countedFit(1, 1, 2, schemas.WeightAuto)
 		assert.Must(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, 2}))))(t)
 		first, err := fit.Next()
-		if err != nil || first.Final {
-			t.Fatalf("%s: the first step ends the stage: %v", name, err)
-		}
+		assert.Need(t, err == nil && !first.Final, "%s: the first step ends the stage: %v", name, err)
 		assert.Must(fit.Observe(1, first, trialSums(test.wrong, test.loss)))(t)
 		last, err := fit.Next()
-		if err != nil || !last.Final || last.Of != 2 || float64(fit.Weight()) != test.want {
-			t.Fatalf("%s: weight %v, expected %v: %v", name, fit.Weight(), test.want, err)
-		}
+		assert.Need(t, err == nil && last.Final && last.Of == 2 && float64(fit.Weight()) == test.want,
+			"%s: weight %v, expected %v: %v", name, fit.Weight(), test.want, err)
 		for i, w := range last.W {
 			assert.Equal(t, w, float32(float64(first.W[i])*test.want), "%s: weight %d", name, i)
 		}
@@ -150,10 +144,8 @@ func TestCountedWeightIsChosen(t *testing.T) {
 func TestCountedRefusals(t *testing.T) {
 	fit := countedFit(1, 1, 2, schemas.WeightAuto)
 	var negative *NegativeCountError
-	if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, -2}))); !errors.As(err, &negative) ||
-		negative.Input != 0 || negative.Class != 1 {
-		t.Errorf("counts below 0: %v", err)
-	}
+	_, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, -2})))
+	assert.True(t, errors.As(err, &negative) && negative.Input == 0 && negative.Class == 1, "counts below 0: %v", err)
 	assert.MustFail(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, math.Inf(1)}))))(t, new(*NotFiniteError))
 	sums := trialSums(func(float64) float64 { return 0 }, func(float64) float64 { return 0 })
 	tried, _ := sums.Find(statistics.FieldTrials)

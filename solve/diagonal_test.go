@@ -106,50 +106,18 @@ func fitSparse(t *testing.T, pr *problem, stage schemas.Stage) (w []float32, pas
 	return final.W, evaluations(visits), f.Ridge()
 }
 
-// normalEquations returns S + λI for a ridge, Ê[x yᵀ], and J at zero weights.
-func (pr *problem) normalEquations(ridge float64) (hessian, cross *mat.Dense, objective float64) {
-	var weighted mat.Dense
-	total, trace, p, k := 0.0, 0.0, pr.shape.Columns, pr.shape.Classes
-	weighted.CloneFrom(pr.x)
-	targets := mat.NewDense(len(pr.class), k, nil)
-	for i, weight := range pr.weight {
-		total += weight
-		floats.Scale(weight, weighted.RawRowView(i))
-		for c := range k {
-			y := indicator(c == pr.class[i]) - pr.offset.At(i, c)
-			targets.Set(i, c, y)
-			objective += weight * y * y / 2
-		}
-	}
-	hessian, cross = &mat.Dense{}, &mat.Dense{}
-	hessian.Mul(weighted.T(), pr.x)
-	for j := range p - 1 {
-		trace += hessian.At(j, j)
-	}
-	for j := range p - 1 {
-		hessian.Set(j, j, hessian.At(j, j)+ridge*trace/float64(p-1))
-	}
-	hessian.Scale(1/total, hessian)
-	cross.Mul(weighted.T(), targets)
-	cross.Scale(1/total, cross)
-	return hessian, cross, objective / total
-}
-
 // Conjugate gradients on sparse rows find the ridge regression of the normal equations.
 func TestSparseIdentityIsRidgeRegression(t *testing.T) {
 	pr := sparseProblem(1, 300, 12, 3)
 	stage := Defaults()
 	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 30, 0.2
 	w, passes, _ := fitSparse(t, pr, stage)
-	var solution mat.Dense
-	hessian, cross, _ := pr.normalEquations(0.2)
-	assert.NoError(t, solution.Solve(hessian, cross))
+	want := pr.ridgeRegression(pr.wantLambda(0.2)).RawMatrix().Data
 	for i, v := range w {
-		assert.Near(t, float64(v), solution.RawMatrix().Data[i], 1e-4, "weight %d", i)
+		assert.Near(t, float64(v), want[i], 1e-4, "weight %d", i)
 	}
-	if n := len(passes); n > pr.shape.Columns+2 {
-		t.Errorf("%d passes for %d columns", n, pr.shape.Columns)
-	}
+	n := len(passes)
+	assert.True(t, n <= pr.shape.Columns+2, "%d passes for %d columns", n, pr.shape.Columns)
 }
 
 // On sparse rows the log loss falls in every pass, as the first step is bounded, to a point with zero gradient.
@@ -189,11 +157,9 @@ func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 	stage := Defaults()
 	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 15, 0.01
 	_, passes, _ := fitSparse(t, pr, stage)
-	if len(passes) < 10 {
-		t.Fatalf("%d visits: too few to tell", len(passes))
-	}
-	hessian, cross, objective := pr.normalEquations(0.01)
-	want := slices.Repeat([]float64{objective}, len(passes))
+	assert.Need(t, len(passes) >= 10, "%d visits: too few to tell", len(passes))
+	hessian, cross := pr.normalEquations(pr.x, pr.residuals(), pr.wantLambda(0.01), pr.shape.Penalised)
+	want := slices.Repeat([]float64{pr.squared(pr.labels(), pr.offset)}, len(passes))
 	for c := range pr.shape.Classes {
 		var d, hd mat.VecDense
 		rest := mat.VecDenseCopyOf(cross.ColView(c)) // −∇J
@@ -253,15 +219,13 @@ func TestShortenedStepLowersJ(t *testing.T) {
 		}
 		own := assert.Must(newDiagonal(slices.Clone(squares), p, rows, lambda, 1))(t)
 		above := assert.Must(newDiagonal(slices.Clone(bounds), p, rows, lambda, 1))(t)
-		if whole := change(solved(own, gradient, k)); whole < 0 {
-			t.Errorf("a step that is not bounded changes J by %v: the test does not need the bound", whole)
-		}
+		whole := change(solved(own, gradient, k))
+		assert.True(t, whole >= 0, "a step that is not bounded changes J by %v: the test does not need the bound", whole)
 		for range 2 {
 			floats.Scale(own.Length(gradient, k, above), own.Inverse)
 			step := solved(own, gradient, k)
-			if got, want := change(step), -floats.Dot(gradient, step)/2; got > want*(1-1e-12) {
-				t.Errorf("the step changes J by %v, expected %v at most", got, want)
-			}
+			got, want := change(step), -floats.Dot(gradient, step)/2
+			assert.True(t, got <= want*(1-1e-12), "the step changes J by %v, expected %v at most", got, want)
 			own.Root()
 		}
 	}

@@ -102,9 +102,8 @@ func TestDriftIgnoresFalls(t *testing.T) {
 			if seed%2 == 0 || i%100 == 0 {
 				rate *= 1 - 0.2*r.Float64()*r.Float64()
 			}
-			if since := falling.Observe(n, n*rate); since > 0 {
-				t.Fatalf("seed %d: alarm at input %d of a falling rate", seed, i)
-			}
+			since := falling.Observe(n, n*rate)
+			assert.Need(t, since <= 0, "seed %d: alarm at input %d of a falling rate", seed, i)
 			if since := level.Observe(n, n/8); since > 0 || level.inputs() != int64(i+1) {
 				t.Fatalf("seed %d: input %d of a constant rate returns %d, and %d inputs are left", seed, i, since, level.inputs())
 			}
@@ -139,9 +138,8 @@ func TestDriftIgnoresChance(t *testing.T) {
 	} {
 		for _, size := range []int{64, 256, 1024, 4096} {
 			for seed := range uint64(10) {
-				if at, _ := alarms(rows(seed, size, 60_000/size, rate)); len(at) > 0 {
-					t.Errorf("%s, inputs of %d rows, seed %d: alarms at inputs %d", name, size, seed, at)
-				}
+				at, _ := alarms(rows(seed, size, 60_000/size, rate))
+				assert.True(t, len(at) == 0, "%s, inputs of %d rows, seed %d: alarms at inputs %d", name, size, seed, at)
 			}
 		}
 	}
@@ -192,9 +190,8 @@ func TestDriftIsSmall(t *testing.T) {
 	var d Drift
 	for i := range 10_000 {
 		d.Observe(64, float64(i%2))
-		if most := bucketsOfASize * (1 + int(math.Log2(float64(i+1)))); len(d.Buckets) > most {
-			t.Fatalf("%d buckets after %d inputs, expected at most %d", len(d.Buckets), i+1, most)
-		}
+		most := bucketsOfASize * (1 + int(math.Log2(float64(i+1))))
+		assert.Need(t, len(d.Buckets) <= most, "%d buckets after %d inputs, expected at most %d", len(d.Buckets), i+1, most)
 		for j, b := range d.Buckets {
 			if j >= len(d.Buckets)-7 && b.Inputs != 1 || j > 0 && b.Inputs > d.Buckets[j-1].Inputs {
 				t.Fatalf("after %d inputs bucket %d of %d has %d inputs", i+1, j, len(d.Buckets), b.Inputs)

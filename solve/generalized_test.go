@@ -40,34 +40,6 @@ func (pr *problem) wantLambda(ridge float64) float64 {
 	return pr.gramFactor * ridge * trace / weight / float64(pr.shape.Penalised)
 }
 
-// byQR is the oracle: least squares by QR on all rows times √(w/Σw), with rows √λ·I below for the penalised columns.
-func (pr *problem) byQR(lambda float64) *mat.Dense {
-	n, p, k := len(pr.class), pr.shape.Columns, pr.shape.Classes
-	a, b, total := mat.NewDense(n+p, p, nil), mat.NewDense(n+p, k, nil), 0.0
-	for _, w := range pr.weight {
-		total += w
-	}
-	for i, w := range pr.weight {
-		root := math.Sqrt(w / total)
-		for j := range p {
-			a.Set(i, j, root*pr.x.At(i, j))
-		}
-		for c := range k {
-			b.Set(i, c, root*(indicator(c == pr.class[i])-pr.offset.At(i, c)))
-		}
-	}
-	for j := range pr.shape.Penalised {
-		a.Set(n+j, j, math.Sqrt(lambda))
-	}
-	var qr mat.QR
-	qr.Factorize(a)
-	w := mat.NewDense(p, k, nil)
-	if err := qr.SolveTo(w, false, b); err != nil {
-		panic(err)
-	}
-	return w
-}
-
 func TestIdentityIsRidgeRegression(t *testing.T) {
 	for _, size := range []struct{ n, p, k int }{{200, 20, 3}, {200, 20, 1}, {300, 65, 2}, {400, 10, 100}, {30, 64, 4}} {
 		for _, initial := range []float64{0, 2} {
@@ -81,9 +53,9 @@ func TestIdentityIsRidgeRegression(t *testing.T) {
 				assert.Equal(t, len(visits), 1, "visits")
 				assert.Equal(t, final.Of, 1, "the visit of the final weights")
 				assert.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
-				want := pr.byQR(lambdaOf(fit))
+				want := pr.ridgeRegression(lambdaOf(fit))
 				for i, v := range final.W {
-					assert.Near(t, float64(v), want.RawMatrix().Data[i], 1e-6, "weight %d, and by QR", i)
+					assert.Near(t, float64(v), want.RawMatrix().Data[i], 1e-6, "weight %d, and of the normal equations", i)
 				}
 			})
 		}
@@ -141,9 +113,8 @@ func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambd
 		} else {
 			j, _ = pr.objective(link.Softmax, lambda, wideMatrix(pr.shape.Columns, pr.shape.Classes, at.step.W))
 		}
-		if at.pass.Number != v+1 || math.Abs(at.pass.Objective-j) > 1e-12*(1+j) {
-			t.Errorf("visit %d is pass %d with J = %v, expected %v", v, at.pass.Number, at.pass.Objective, j)
-		}
+		assert.True(t, at.pass.Number == v+1 && math.Abs(at.pass.Objective-j) <= 1e-12*(1+j),
+			"visit %d is pass %d with J = %v, expected %v", v, at.pass.Number, at.pass.Objective, j)
 		assert.Equal(t, at.pass.Accepted, at.pass.Objective <=
 			best,
 			"pass %d with J = %v after %v is accepted", at.pass.Number, at.pass.Objective, best)
@@ -168,9 +139,8 @@ func TestSafeguard(t *testing.T) {
 	}
 	assert.True(t, rejected >= 3, "%d passes were rejected, with a Gram matrix 100 times too small", rejected)
 	_, gradient := pr.objective(link.Softmax, lambdaOf(fit), wideMatrix(8, 3, final.W))
-	if norm := mat.Norm(gradient, 2); norm > 1e-5 {
-		t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
-	}
+	norm := mat.Norm(gradient, 2)
+	assert.True(t, norm <= 1e-5, "|∇J| is %v after %d passes", norm, len(visits))
 }
 
 // A trial with a non-finite loss counts as an increase of J.
@@ -226,13 +196,10 @@ func TestStopRule(t *testing.T) {
 			} else {
 				since++
 			}
-			if since == patience && v != len(visits)-1 {
-				t.Errorf("patience %d: did not stop at visit %d", patience, v)
-			}
+			assert.True(t, since != patience || v == len(visits)-1, "patience %d: did not stop at visit %d", patience, v)
 		}
-		if since != patience || final.Of != at || at == 0 {
-			t.Errorf("patience %d: %d visits, the best is %d, final is %d", patience, len(visits), at, final.Of)
-		}
+		assert.True(t, since == patience && final.Of == at && at != 0,
+			"patience %d: %d visits, the best is %d, final is %d", patience, len(visits), at, final.Of)
 	}
 }
 
@@ -240,9 +207,8 @@ func TestStopRuleOfAnEmptySplitEndsNothing(t *testing.T) {
 	pr := problemOf(8, 60, 5, 2)
 	stage := stageOf(link.Softmax, 5, 1e-4)
 	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 1}
-	if visits, final, _ := pr.run(t, stage, nil); len(visits) != 5 || final.Of != 4 {
-		t.Errorf("%d visits, final is %d", len(visits), final.Of)
-	}
+	visits, final, _ := pr.run(t, stage, nil)
+	assert.True(t, len(visits) == 5 && final.Of == 4, "%d visits, final is %d", len(visits), final.Of)
 }
 
 // A solver that takes over observes the same visits and continues with the same bits.
@@ -260,9 +226,8 @@ func TestFitIsAFold(t *testing.T) {
 		if upTo < len(visits) {
 			want = visits[upTo].step
 		}
-		if next, _ := fit.Next(); !slices.Equal(next.W, want.W) {
-			t.Errorf("after %d visits another solver continues with other weights", upTo)
-		}
+		next, _ := fit.Next()
+		assert.True(t, slices.Equal(next.W, want.W), "after %d visits another solver continues with other weights", upTo)
 	}
 }
 
@@ -331,9 +296,7 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 			t.Run(fmt.Sprint(size, " ", name), func(t *testing.T) {
 				visits, final, _ := pr.runAmong(t, autoStages(c.of, 100, size.ridge), c.number, nil)
 				got := accepted(visits)
-				if len(got) < 4 || len(got) >= len(all) || !slices.Equal(got, all[:len(got)]) {
-					t.Fatalf("J by pass is %v, of L-BFGS %v", got, all)
-				}
+				assert.Need(t, len(got) >= 4 && len(got) < len(all) && slices.Equal(got, all[:len(got)]), "J by pass is %v, of L-BFGS %v", got, all)
 				last := len(got) - 1
 				for i := 3; i <= last; i++ {
 					assert.Equal(t, c.ends(i), i == last, "of %d passes, pass %d is the last by the rule", len(got), i+1)
@@ -347,9 +310,8 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 // The configured passes are a limit in the last stage too.
 func TestAutoKeepsToThePassesThatAreSet(t *testing.T) {
 	pr := problemOf(9, 400, 65, 5)
-	if visits, final, _ := pr.run(t, autoStages(1, 9, 1e-4)[0], nil); len(visits) != 9 || final.Of != 8 {
-		t.Errorf("%d visits, the final weights are of visit %d", len(visits), final.Of)
-	}
+	visits, final, _ := pr.run(t, autoStages(1, 9, 1e-4)[0], nil)
+	assert.True(t, len(visits) == 9 && final.Of == 8, "%d visits, the final weights are of visit %d", len(visits), final.Of)
 }
 
 // A stage that begins at fitted weights ends as soon as possible.
@@ -358,9 +320,8 @@ func TestAutoFromFittedWeights(t *testing.T) {
 	for number, of := range []int{1, 2} {
 		stages := autoStages(of, 200, 1e-4)
 		_, fitted, _ := pr.runAmong(t, autoStages(1, 200, 1e-4), 0, nil)
-		if visits, _, _ := pr.runAmong(t, stages, number, fitted.W); len(visits) > firstPasses+1 {
-			t.Errorf("stage %d of %d: %d passes", number, of, len(visits))
-		}
+		visits, _, _ := pr.runAmong(t, stages, number, fitted.W)
+		assert.True(t, len(visits) <= firstPasses+1, "stage %d of %d: %d passes", number, of, len(visits))
 	}
 }
 
@@ -415,9 +376,8 @@ func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
 			for i := range n {
 				here := at()
 				q.accept(before, here)
-				if want := min(i, maxPairs); len(q.pairs) != want || q.learnt() != (want > 0) {
-					t.Fatalf("%d variables: %d pairs after %d steps", n, len(q.pairs), i)
-				}
+				want := min(i, maxPairs)
+				assert.Need(t, len(q.pairs) == want && q.learnt() == (want > 0), "%d variables: %d pairs after %d steps", n, len(q.pairs), i)
 				d := mat.NewVecDense(n, q.step)
 				length := q.slope / mat.Inner(d, hessian, d)
 				for j := range w {
@@ -425,9 +385,8 @@ func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
 				}
 				before = here
 			}
-			if left := dot(at().gradient, at().gradient); left > 1e-8 {
-				t.Errorf("%d variables, unscaled %v: the squared gradient is %v", n, unscaled, left)
-			}
+			left := dot(at().gradient, at().gradient)
+			assert.True(t, left <= 1e-8, "%d variables, unscaled %v: the squared gradient is %v", n, unscaled, left)
 		}
 	}
 }
@@ -437,10 +396,8 @@ func TestLBFGSHalves(t *testing.T) {
 	var q lbfgs
 	from := &point{objective: 1}
 	q.accept(nil, &point{w: []float32{0}, gradient: []float64{2}, preconditioned: []float64{4}})
-	if q.slope != 8 || q.size != 1 || !q.sufficient(from, 1-8e-4) || q.sufficient(from, 1-7e-4) ||
-		q.sufficient(from, math.NaN()) {
-		t.Errorf("%+v", q)
-	}
+	assert.True(t, q.slope == 8 && q.size == 1 && q.sufficient(from, 1-8e-4) && !q.sufficient(from, 1-7e-4) && !q.sufficient(from, math.NaN()),
+		"%+v", q)
 	halved := 0
 	for _, step := q.reject(nil); step != nil; _, step = q.reject(nil) {
 		halved++
@@ -481,9 +438,7 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 					visits, final, fit := pr.run(t, stage, start)
 					best := math.Inf(1)
 					for _, v := range visits {
-						if v.pass.Accepted && v.pass.Objective > best {
-							t.Errorf("pass %d raises J from %v to %v", v.pass.Number, best, v.pass.Objective)
-						}
+						assert.True(t, !v.pass.Accepted || v.pass.Objective <= best, "pass %d raises J from %v to %v", v.pass.Number, best, v.pass.Objective)
 						if v.pass.Accepted {
 							best = v.pass.Objective
 						}
@@ -492,12 +447,10 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 					if slow {
 						return // the step is halved to about 1 %, which is too short where the features are 0
 					}
-					if norm := mat.Norm(gradient, 2); norm > 1e-5 || len(visits) == 2000 {
-						t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
-					}
-					if lowest = min(lowest, j); j > lowest+1e-9 {
-						t.Errorf("J ends at %v, another method's at %v", j, lowest)
-					}
+					norm := mat.Norm(gradient, 2)
+					assert.True(t, norm <= 1e-5 && len(visits) != 2000, "|∇J| is %v after %d passes", norm, len(visits))
+					lowest = min(lowest, j)
+					assert.True(t, j <= lowest+1e-9, "J ends at %v, another method's at %v", j, lowest)
 				})
 			}
 		}
@@ -580,9 +533,8 @@ func TestSpreadOfEqualRows(t *testing.T) {
 				}
 			}
 		}
-		if s, err := Spread(rows); err != nil || s < 0.01 {
-			t.Errorf("%d columns: spread %g, %v, expected the mean of the distances", m, s, err)
-		}
+		s, err := Spread(rows)
+		assert.True(t, err == nil && s >= 0.01, "%d columns: spread %g, %v, expected the mean of the distances", m, s, err)
 	}
 }
 
@@ -606,16 +558,14 @@ func TestSpreadAgainstItsDefinition(t *testing.T) {
 		}
 		slices.Sort(distances)
 		want := distances[(len(distances)-1)/2]
-		if got, err := Spread(rows); err != nil || math.Abs(float64(got)-want) > 1e-6*want {
-			t.Errorf("%d rows: %v, %v, expected %v", n, got, err, want)
-		}
+		got, err := Spread(rows)
+		assert.True(t, err == nil && math.Abs(float64(got)-want) <= 1e-6*want, "%d rows: %v, %v, expected %v", n, got, err, want)
 	}
 }
 
 func TestSpreadThatOverflows(t *testing.T) {
 	for _, rows := range [][]float32{{3e38, -3e38, 1e38}, {float32(math.Inf(1)), 1, 2}, {float32(math.NaN()), 1, 2}} {
-		if s, err := Spread(kernel.Dense{Rows: 3, Cols: 1, Data: rows}); !errors.As(err, new(*NotFiniteError)) {
-			t.Errorf("%v: %v, %v", rows, s, err)
-		}
+		s, err := Spread(kernel.Dense{Rows: 3, Cols: 1, Data: rows})
+		assert.True(t, errors.As(err, new(*NotFiniteError)), "%v: %v, %v", rows, s, err)
 	}
 }

@@ -58,20 +58,17 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 				assert.True(t, pass.Objective <= before+1e-12, "pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
 				before = pass.Objective
 				step = assert.Must(fit.Next())(t)
-				if v >= size.passes {
-					t.Fatalf("%d passes", v+1)
-				}
+				assert.Need(t, v < size.passes, "%d passes", v+1)
 			}
 			assert.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 			w := wideMatrix(size.p, size.k, step.W)
 			j, _ := pr.objective(stage.Link, lambdaOf(fit), w)
 			assert.Near(t, j, before, 1e-6, "J, and that of the last pass")
-			w.Sub(w, pr.byQR(lambdaOf(fit)))
+			w.Sub(w, pr.ridgeRegression(lambdaOf(fit)))
 			var off mat.Dense
 			off.Mul(pr.x, w)
-			if rms := mat.Norm(&off, 2) / math.Sqrt(float64(size.n*size.k)); !(rms <= 1e-4) {
-				t.Errorf("predictions are off by %v", rms)
-			}
+			rms := mat.Norm(&off, 2) / math.Sqrt(float64(size.n*size.k))
+			assert.True(t, rms <= 1e-4, "predictions are off by %v", rms)
 		})
 	}
 }
@@ -81,9 +78,8 @@ func TestSampleWithoutTrainingRows(t *testing.T) {
 	fit, sums := pr.fit(stageOf(link.Softmax, 3, 1e-3)), pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10)
 	rows, _ := sums.Find(statistics.FieldGramRows)
 	rows.Data[0] = 0
-	if _, err := observe(fit, 0, Step{}, sums); err == nil {
-		t.Error("no error")
-	}
+	_, err := observe(fit, 0, Step{}, sums)
+	assert.True(t, err != nil, "no error")
 }
 
 // If all features of the sample are 0, λ is that of all rows.
@@ -96,9 +92,7 @@ func TestSampleOfNothing(t *testing.T) {
 	}
 	fit := pr.fit(stageOf(link.Softmax, 3, 1e-3))
 	pass, err := observe(fit, 0, Step{}, pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10))
-	if err != nil || !pass.Accepted {
-		t.Fatalf("%+v, %v", pass, err)
-	}
+	assert.Need(t, err == nil && pass.Accepted, "%+v, %v", pass, err)
 	assert.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 }
 
@@ -188,9 +182,8 @@ func TestWhiten(t *testing.T) {
 			if i == j {
 				want = 1
 			}
-			if math.Abs(unit.At(i, j)-want) > 1e-5 || math.Abs(w.At(i, j)-w.At(j, i)) > 1e-6 {
-				t.Errorf("W(C+rI)W at %d, %d is %v, expected %v", i, j, unit.At(i, j), want)
-			}
+			assert.True(t, math.Abs(unit.At(i, j)-want) <= 1e-5 && math.Abs(w.At(i, j)-w.At(j, i)) <= 1e-6,
+				"W(C+rI)W at %d, %d is %v, expected %v", i, j, unit.At(i, j), want)
 		}
 	}
 	assert.MustFail(Whiten([]float64{math.Inf(1)}, 1, ridge))(t, new(*NotFiniteError))

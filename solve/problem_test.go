@@ -292,12 +292,9 @@ func TestSumsOnCores(t *testing.T) {
 				})
 			}
 			one := on(1)
-			if many := on(4); len(one) != k || !slices.Equal(one, many) {
-				t.Errorf("%d rows of %d: the sums of four cores have other bits", n, k)
-			}
-			if k > 1 && one[k-1] != float64(n) {
-				t.Errorf("%d rows of %d: %v of them are in the sums", n, k, one[k-1])
-			}
+			many := on(4)
+			assert.True(t, len(one) == k && slices.Equal(one, many), "%d rows of %d: the sums of four cores have other bits", n, k)
+			assert.True(t, k <= 1 || one[k-1] == float64(n), "%d rows of %d: %v of them are in the sums", n, k, one[k-1])
 		}
 	}
 }
@@ -327,12 +324,10 @@ func TestStopRuleOnSparseRows(t *testing.T) {
 					worse++
 				}
 			}
-			if worse != patience || at == 0 {
-				t.Errorf("blocks of %d, patience %d: visit %d is the best, after which weights changed %d times", size, patience, at, worse)
-			}
-			if final.Of != at || !slices.Equal(final.W, visits[at].w) {
-				t.Errorf("blocks of %d, patience %d: the final weights are those of visit %d, expected %d", size, patience, final.Of, at)
-			}
+			assert.True(t, worse == patience && at != 0,
+				"blocks of %d, patience %d: visit %d is the best, after which weights changed %d times", size, patience, at, worse)
+			assert.True(t, final.Of == at && slices.Equal(final.W, visits[at].w),
+				"blocks of %d, patience %d: the final weights are those of visit %d, expected %d", size, patience, final.Of, at)
 		}
 	}
 }

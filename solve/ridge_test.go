@@ -115,9 +115,8 @@ func TestValidationAgainstItsDefinition(t *testing.T) {
 						if freedom < minFreedom || square == 0 {
 							want = math.Inf(1)
 						}
-						if got := v.score(ridge); got != want && !(math.Abs(got-want) <= 1e-6*want) {
-							t.Errorf("ridge %v: the criterion is %v, expected %v", ridge, got, want)
-						}
+						got := v.score(ridge)
+						assert.True(t, got == want || math.Abs(got-want) <= 1e-6*want, "ridge %v: the criterion is %v, expected %v", ridge, got, want)
 					}
 				})
 			}
@@ -174,14 +173,11 @@ func TestRidgeIsAboveRounding(t *testing.T) {
 			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
 				fit := pr.fit(stageOf(l, 5, float64(schemas.RidgeAuto)))
 				assert.Must(observe(fit, 0, Step{}, rounded(pr.sums(l, pr.scores(nil)))))(t)
-				if r := fit.Ridge(); !(slices.Contains(ridges(), float64(r))) {
-					t.Errorf("ridge %v", r)
-				}
+				r := fit.Ridge()
+				assert.True(t, slices.Contains(ridges(), float64(r)), "ridge %v", r)
 				step := assert.Must(fit.Next())(t)
 				for _, w := range step.W {
-					if !(math.Abs(float64(w)) < 1e6) {
-						t.Fatalf("a weight of %v, with the ridge %v", w, fit.Ridge())
-					}
+					assert.Need(t, math.Abs(float64(w)) < 1e6, "a weight of %v, with the ridge %v", w, fit.Ridge())
 				}
 			})
 		}
@@ -201,9 +197,8 @@ func TestAutoRidgeIsThatNumber(t *testing.T) {
 			_, final, fit := pr.run(t, auto, nil)
 			number := auto
 			number.Ridge = fit.Ridge()
-			if _, want, _ := pr.run(t, number, nil); !slices.Equal(final.W, want.W) || !(fit.Ridge() > 0) {
-				t.Errorf("%s, %s: other weights than with the ridge %v", l, m.name, fit.Ridge())
-			}
+			_, want, _ := pr.run(t, number, nil)
+			assert.True(t, slices.Equal(final.W, want.W) && fit.Ridge() > 0, "%s, %s: other weights than with the ridge %v", l, m.name, fit.Ridge())
 		}
 	}
 }
@@ -228,9 +223,8 @@ func TestRidgeWithASampledGramMatrix(t *testing.T) {
 // The candidate ridges are round numbers.
 func TestRidgesAreShortNumbers(t *testing.T) {
 	for _, r := range ridges() {
-		if text := schemas.Ridge(r).String(); len(text) > 6 {
-			t.Errorf("ridge %s", text)
-		}
+		text := schemas.Ridge(r).String()
+		assert.True(t, len(text) <= 6, "ridge %s", text)
 	}
 }
 

@@ -180,9 +180,8 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 				break
 			}
 		}
-		if _, weight := fit.After(); weight != rowsOfBatch {
-			t.Fatalf("the rows weigh %v, expected %v", weight, rowsOfBatch)
-		}
+		_, weight := fit.After()
+		assert.Need(t, weight == rowsOfBatch, "the rows weigh %v, expected %v", weight, rowsOfBatch)
 		o.update(rows, classes)
 		for j := range inputs {
 			d, n := curvature.Row(columns[j]), counts.Row(columns[j])
@@ -264,9 +263,8 @@ func TestSumsOfManyColumns(t *testing.T) {
 			sums.Add(1, statistics.Occurring{Columns: []int32{int32(3 * column)}, Values: []float64{float64(column), 1}})
 		}
 		for column := range columns {
-			if row := sums.Row(int32(3 * column)); !slices.Equal(row, []float64{float64(column), 1}) {
-				t.Fatalf("the sums of column %d are %v", 3*column, row)
-			}
+			row := sums.Row(int32(3 * column))
+			assert.Need(t, slices.Equal(row, []float64{float64(column), 1}), "the sums of column %d are %v", 3*column, row)
 			if row := sums.Row(int32(3*column + 1)); row != nil {
 				t.Fatalf("column %d has sums %v", 3*column+1, row)
 			}

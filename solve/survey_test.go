@@ -172,9 +172,7 @@ func same(t *testing.T, got []float32, want []float64) {
 func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 	t.Helper()
 	var eigen mat.EigenSym
-	if !eigen.Factorize(covariance, false) {
-		t.Fatal("no eigenvalues")
-	}
+	assert.Need(t, eigen.Factorize(covariance, false), "no eigenvalues")
 	values := eigen.Values(nil)
 	slices.Reverse(values)
 	_, m := basis.Dims()
@@ -187,9 +185,8 @@ func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 			product := mat.Dot(v, basis.ColView(o))
 			assert.Near(t, product, indicator(o == c), 1e-6, "the product of directions %d and %d", c, o)
 		}
-		if low, high := mat.Min(v), mat.Max(v); high < -low {
-			t.Errorf("the largest component of direction %d is %v", c, low)
-		}
+		low, high := mat.Min(v), mat.Max(v)
+		assert.True(t, high >= -low, "the largest component of direction %d is %v", c, low)
 	}
 }
 
@@ -228,12 +225,9 @@ func TestTensorsOfAPreparation(t *testing.T) {
 		var names []string
 		for _, tensor := range found.Tensors(2.5) {
 			names = append(names, tensor.Name)
-			if tensor.Name == statistics.TensorSpread && tensor.Data[0] != 2.5 {
-				t.Errorf("the spread is %v", tensor.Data)
-			}
-			if tensor.Name == statistics.TensorBasis && !slices.Equal(tensor.Shape, []int{3, components}) {
-				t.Errorf("the basis is %v", tensor.Shape)
-			}
+			assert.True(t, tensor.Name != statistics.TensorSpread || tensor.Data[0] == 2.5, "the spread is %v", tensor.Data)
+			assert.True(t, tensor.Name != statistics.TensorBasis || slices.Equal(tensor.Shape, []int{3, components}),
+				"the basis is %v", tensor.Shape)
 		}
 		want := []string{statistics.TensorCenter, statistics.TensorScale, statistics.TensorBasis, statistics.TensorSpread,
 			statistics.TensorLabels}
@@ -264,9 +258,8 @@ func TestSurveyErrors(t *testing.T) {
 	} {
 		s := rowsOf(1, 3, 3, ones).surveyed([]float64{0, 0, 0})
 		test.spoil(&s)
-		if _, err := PrepareDense(s, false, test.pca); !errors.As(err, test.want) || err.Error() == "" {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := PrepareDense(s, false, test.pca)
+		assert.True(t, errors.As(err, test.want) && err.Error() != "", "%s: %v", name, err)
 	}
 }
 

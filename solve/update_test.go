@@ -189,13 +189,11 @@ func (o *window) decay(by float64) {
 // ridgeFit fits least squares to the window from scratch.
 func (o *window) ridgeFit() []float64 {
 	p, k := o.shape.Columns, o.shape.Classes
-	s, b, n := mat.NewSymDense(p, nil), mat.NewDense(p, k, nil), 0.0
+	s, b := mat.NewSymDense(p, nil), mat.NewDense(p, k, nil)
 	for _, c := range o.increments {
 		var gram, cross mat.Dense
 		gram.Mul(c.x.T(), c.x)
 		cross.Mul(c.x.T(), c.y)
-		rows, _ := c.x.Dims()
-		n += c.weight * float64(rows)
 		for i := range p {
 			for j := range i + 1 {
 				s.SetSym(i, j, s.At(i, j)+c.weight*gram.At(i, j))
@@ -205,9 +203,8 @@ func (o *window) ridgeFit() []float64 {
 			}
 		}
 	}
-	lambda := float64(o.stage.Ridge) * max(1, earlyRidge*float64(p)/n) * mat.Trace(s) / float64(p)
 	for i := range p {
-		s.SetSym(i, i, s.At(i, i)+lambda)
+		s.SetSym(i, i, s.At(i, i)+o.ridge())
 	}
 	var w mat.Dense
 	if err := w.Solve(s, b); err != nil {
@@ -255,9 +252,7 @@ func (o *window) minimum(t *testing.T) []float64 {
 		Grad: func(gradient, w []float64) { o.objectiveAt(w, gradient) },
 	}, make([]float64, o.shape.Columns*o.shape.Classes), &optimize.Settings{GradientThreshold: 1e-4, MajorIterations: 3000},
 		&optimize.LBFGS{Store: 30})
-	if found == nil {
-		t.Fatal(err)
-	}
+	assert.Need(t, found != nil, "%v", err)
 	return found.X
 }
 
@@ -355,9 +350,8 @@ func TestUpdateOfEverythingIsAFullRun(t *testing.T) {
 					}
 					rows += n * k
 				}
-				if rms := math.Sqrt(square / float64(rows)); rms > apart {
-					t.Errorf("predictions differ by %v", rms)
-				}
+				rms := math.Sqrt(square / float64(rows))
+				assert.True(t, rms <= apart, "predictions differ by %v", rms)
 			})
 		}
 	}
