@@ -102,8 +102,9 @@ var rules = []struct {
 		because: "a run's bits depend on the BLAS and the vector library: one package opens them, and names them for the plan"},
 	{not: []string{"solve", "bench"}, trees: []string{"gonum.org/v1/gonum/mat"},
 		because: "float64 matrices are for solving, everything else is a kernel.Dense"},
-	{not: []string{"internal/onnx", "ingest/format/typed"}, trees: []string{"google.golang.org/protobuf"},
-		because: "what an ONNX file and a message in Protobuf are made of is known in one place each; everything else adds operators to a graph, or has cells"},
+	{not: []string{"internal/onnx", "ingest/format/typed", "serve"}, trees: []string{"google.golang.org/protobuf"},
+		because: "what an ONNX file, a message in Protobuf and a call of gRPC are made of is known in one place each; everything else adds operators " +
+			"to a graph, or has cells"},
 	{not: []string{"config", "cmd"}, trees: []string{"github.com/spf13/viper", "go.yaml.in/yaml/v3"},
 		because: "what a configuration says is read and checked once"},
 	{not: []string{"cmd", "examples"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},

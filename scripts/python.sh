@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/install.sh
 . scripts/install.sh
 
-packages="alembic==1.20.1 confluent-kafka[avro,json,protobuf]==2.16.1 deltalake==1.6.6 matplotlib==3.11.2 mlflow-skinny==3.17.2 mypy==2.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0 openlineage-python==1.54.0 pandas==3.1.1 polars==2.1.0 pyarrow==26.0.1 pyiceberg[sql-sqlite]==0.12.0 safetensors==0.8.0 scikit-learn==1.9.1 scipy-openblas32==0.3.34.481.3 setuptools==84.2.1 tritonclient[http]==2.73.0"
+packages="alembic==1.20.1 confluent-kafka[avro,json,protobuf]==2.16.1 deltalake==1.6.6 matplotlib==3.11.2 mlflow-skinny==3.17.2 mypy==2.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0 openlineage-python==1.54.0 pandas==3.1.1 polars==2.1.0 pyarrow==26.0.1 pyiceberg[sql-sqlite]==0.12.0 safetensors==0.8.0 scikit-learn==1.9.1 scipy-openblas32==0.3.34.481.3 setuptools==84.2.1 tritonclient[grpc,http]==2.73.0"
 
 if [ -f "${1:-}" ]; then
   packages=$(tr '\n' ' ' <"$1")

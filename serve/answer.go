@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -290,6 +292,16 @@ func (t *text) Write(p []byte) (int, error) {
 	return len(p), t.err
 }
 
+// behind returns a text that comes behind t: see [text.join].
+func (t *text) behind() *text {
+	return &text{room: func(bytes int) error { return t.room(t.bytes + bytes) }}
+}
+
+// join adds the pieces of a text.
+func (t *text) join(o *text) {
+	t.pieces, t.bytes, t.err = append(t.pieces, o.pieces...), t.bytes+o.bytes, cmp.Or(t.err, o.err)
+}
+
 // output adds all rows of an output.
 func (t *text) output(a *answer, o *output) {
 	for i := 0; i < a.rows && t.err == nil; i++ {
@@ -326,36 +338,48 @@ func (a *answer) encode(t *text, kind string) error {
 }
 
 // encodeTensors adds the answer of the Open Inference Protocol: JSON, and the values of binary tensors behind it. It returns the length
-// of the JSON if there are any.
-func (a *answer) encodeTensors(t *text) (length int, err error) {
-	behind := &text{room: func(bytes int) error { return t.room(t.bytes + bytes) }}
-	fmt.Fprintf(t, `{"model_name":%q,"model_version":"%d",`, a.Manifest.Name, a.Manifest.Version)
+// of the JSON if there are any. For a call it adds the frame of the same as a message.
+func (a *answer) encodeTensors(t *text, call bool) (length int, err error) {
+	object := &text{room: t.room}
+	behind := object.behind()
+	fmt.Fprintf(object, `{"model_name":%q,"model_version":"%d",`, a.Manifest.Name, a.Manifest.Version)
 	if a.id != nil {
-		fmt.Fprintf(t, `"id":%s,`, a.id)
+		fmt.Fprintf(object, `"id":%s,`, a.id)
 	}
 	head := `"outputs":[`
 	for _, o := range a.tensors {
-		fmt.Fprintf(t, `%s{"name":%q,"datatype":%q,"shape":[%d`, head, o.name, o.datatype, a.rows)
+		fmt.Fprintf(object, `%s{"name":%q,"datatype":%q,"shape":[%d`, head, o.name, o.datatype, a.rows)
 		if o.width > 0 {
-			fmt.Fprintf(t, ",%d", o.width)
+			fmt.Fprintf(object, ",%d", o.width)
 		}
 		head = ","
 		if o.binary {
-			before := behind.bytes
-			behind.output(a, &o)
-			fmt.Fprintf(t, `],"parameters":{"binary_data_size":%d}}`, behind.bytes-before)
+			values := behind.behind()
+			values.output(a, &o)
+			if call {
+				_, _ = behind.Write(protowire.AppendVarint(protowire.AppendTag(nil, 6, protowire.BytesType), uint64(values.bytes)))
+			}
+			behind.join(values)
+			fmt.Fprintf(object, `],"parameters":{"binary_data_size":%d}}`, values.bytes)
 			continue
 		}
-		fmt.Fprint(t, `],"data":[`)
-		t.output(a, &o)
-		fmt.Fprint(t, "]}")
+		fmt.Fprint(object, `],"data":[`)
+		object.output(a, &o)
+		fmt.Fprint(object, "]}")
 	}
-	fmt.Fprint(t, "]}")
+	fmt.Fprint(object, "]}")
 	if behind.bytes > 0 {
-		length = t.bytes
+		length = object.bytes
 	}
-	t.pieces, t.bytes = append(t.pieces, behind.pieces...), t.bytes+behind.bytes
-	return length, cmp.Or(t.err, behind.err)
+	if call {
+		message := messageOf(bytes.Join(object.pieces, nil), "model_name", "model_version", "id", "parameters", "outputs")
+		t.pieces = [][]byte{append(framing(len(message)+behind.bytes), message...)}
+		t.bytes = len(t.pieces[0])
+	} else {
+		t.join(object)
+	}
+	t.join(behind)
+	return length, cmp.Or(object.err, t.err)
 }
 
 // The metadata keys in a response's schema for the version, and for the labels as JSON if requested.

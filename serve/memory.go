@@ -230,6 +230,9 @@ type body struct {
 // read reads the body of a request as it was sent. The caller releases it when it is no longer needed.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err error) {
 	limit := int64(s.options.MaxBody)
+	if isCall(r) {
+		limit += frameBytes
+	}
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
@@ -267,6 +270,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err erro
 		case err == nil:
 		case err == io.EOF:
 			b.shrink(int64(cap(b.text)))
+			if isCall(r) {
+				return b, b.unframe(r)
+			}
 			return b, nil
 		case errors.As(err, new(*http.MaxBytesError)):
 			return nil, tooLarge(limit)

@@ -195,9 +195,12 @@ func (p *prediction) encode() (err error) {
 	case typeArrow:
 		kind, err = typeArrow, p.answer.encodeArrow(&p.text)
 	case openInference:
-		if length, err = p.answer.encodeTensors(&p.text); length > 0 {
+		if length, err = p.answer.encodeTensors(&p.text, false); length > 0 {
 			kind = typeBytes
 		}
+	case typeCall:
+		kind = typeCall
+		_, err = p.answer.encodeTensors(&p.text, true)
 	default:
 		err = p.answer.encode(&p.text, p.kind)
 	}

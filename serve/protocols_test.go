@@ -72,24 +72,7 @@ func outputsOf(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 		list, _ := o.Data.([]any)
 		data := rest[:o.Parameters.Size]
 		rest = rest[len(data):]
-		for len(data) > 0 {
-			var v any
-			size := 8
-			switch o.Datatype {
-			case "BYTES":
-				size = 4 + int(binary.LittleEndian.Uint32(data))
-				v = string(data[4:size])
-			case "BOOL":
-				size, v = 1, data[0] == 1
-			case "FP32":
-				size, v = 4, number(math.Float32frombits(binary.LittleEndian.Uint32(data)))
-			case "FP64":
-				v = number(math.Float64frombits(binary.LittleEndian.Uint64(data)))
-			case "INT64":
-				v = float64(int64(binary.LittleEndian.Uint64(data)))
-			}
-			list, data = append(list, v), data[size:]
-		}
+		list = append(list, valuesOf(o.Datatype, data)...)
 		if len(list) != n {
 			t.Errorf("%s: %d values of shape %v", o.Name, len(list), o.Shape)
 		}
@@ -99,6 +82,29 @@ func outputsOf(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 		t.Errorf("%d bytes follow the answer", len(rest))
 	}
 	return values
+}
+
+// valuesOf returns the values in binary data of a tensor.
+func valuesOf(datatype string, data []byte) (list []any) {
+	for len(data) > 0 {
+		var v any
+		size := 8
+		switch datatype {
+		case "BYTES":
+			size = 4 + int(binary.LittleEndian.Uint32(data))
+			v = string(data[4:size])
+		case "BOOL":
+			size, v = 1, data[0] == 1
+		case "FP32":
+			size, v = 4, number(math.Float32frombits(binary.LittleEndian.Uint32(data)))
+		case "FP64":
+			v = number(math.Float64frombits(binary.LittleEndian.Uint64(data)))
+		case "INT64":
+			v = float64(int64(binary.LittleEndian.Uint64(data)))
+		}
+		list, data = append(list, v), data[size:]
+	}
+	return list
 }
 
 // number returns the JSON value of a number: null if it is not finite.

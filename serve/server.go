@@ -77,9 +77,10 @@ type Server struct {
 
 // route is the handler of a path.
 type route struct {
-	method string
-	public bool // without a token
-	answer handler
+	method   string
+	public   bool // without a token
+	predicts bool
+	answer   handler
 }
 
 // handler answers a request, or returns the error that refuses it.
@@ -125,7 +126,7 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 	s.register = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
 	s.metrics = newMetrics(s)
 	s.routes = map[string]route{
-		"/predict":      {method: http.MethodPost, answer: s.predict},
+		"/predict":      {method: http.MethodPost, predicts: true, answer: s.predict},
 		"/model":        {method: http.MethodGet, answer: s.manifest},
 		"/metrics":      {method: http.MethodGet, answer: s.measures},
 		"/openapi.json": {method: http.MethodGet, answer: constant(typeJSON, description)},
@@ -133,6 +134,7 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 		"/ready":        {method: http.MethodGet, public: true, answer: s.ifReady(constant(typeText, "ready\n"))},
 	}
 	maps.Copy(s.routes, s.protocols())
+	maps.Copy(s.routes, s.calls(s.routes))
 	s.mux = http.NewServeMux()
 	for pattern := range s.routes {
 		s.mux.HandleFunc(pattern, s.answerRoute)
@@ -199,7 +201,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // ServeHTTP handles a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	counted := &counted{ResponseWriter: w, status: http.StatusOK}
+	counted := &counted{ResponseWriter: w, status: http.StatusOK, call: isCall(r)}
 	defer func() {
 		cause := recover()
 		broken := cause != nil && counted.begun
@@ -207,7 +209,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.metrics.panics.Inc()
 			s.notice(fmt.Sprintf("request failed: %v; it was %s", cause, shapeOf(r)))
 			if !broken {
-				s.refuse(counted, errors.New("the request failed: see the server's log"))
+				s.refuse(counted, r, errors.New("the request failed: see the server's log"))
 			}
 		}
 		of := r.Pattern
@@ -215,7 +217,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			of = "other"
 		}
 		s.metrics.requests.WithLabelValues(of, strconv.Itoa(counted.status)).Inc()
-		if s.routes[of].method == http.MethodPost {
+		if s.routes[of].predicts {
 			s.metrics.seconds.Observe(time.Since(began).Seconds())
 		}
 		if broken || cause == http.ErrAbortHandler {
@@ -227,8 +229,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answerRoute answers a request, or refuses it.
 func (s *Server) answerRoute(w http.ResponseWriter, r *http.Request) {
-	if err := s.route(w, r); err != nil {
-		s.refuse(w, err)
+	switch err := s.route(w, r); {
+	case err != nil:
+		s.refuse(w, r, err)
+	case isCall(r):
+		endCall(w.Header(), http.StatusOK, "")
 	}
 }
 
@@ -237,6 +242,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	to, known := s.routes[r.Pattern]
 	misdirected := endpoint.CheckHost(r)
 	switch {
+	case !known && isCall(r):
+		return refuse(http.StatusNotImplemented, "there is no method %.80q", r.URL.Path)
 	case !known:
 		return refuse(http.StatusNotFound, "there is no %.80q: see /openapi.json", r.URL.Path)
 	case s.local && !to.public && misdirected != nil:
@@ -273,7 +280,7 @@ func (s *Server) allowed(r *http.Request) bool {
 }
 
 // refuse responds with the reason of an error.
-func (s *Server) refuse(w http.ResponseWriter, err error) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	no, ok := errors.AsType[*refusal](err)
 	switch {
 	case ok:
@@ -281,6 +288,12 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 		no = &refusal{http.StatusServiceUnavailable, "the request has ended"}
 	default:
 		no = &refusal{http.StatusInternalServerError, err.Error()}
+	}
+	if isCall(r) {
+		w.Header().Set(headerType, typeCall)
+		w.WriteHeader(no.status)
+		endCall(w.Header(), no.status, no.reason)
+		return
 	}
 	w.Header().Set(headerType, typeJSON)
 	if no.status == http.StatusServiceUnavailable {
@@ -314,14 +327,19 @@ func (s *Server) versionFor(r *http.Request) (*version, error) {
 	if err != nil {
 		return nil, err
 	}
+	return v, v.named(r)
+}
+
+// named returns an error if a request names another version.
+func (v *version) named(r *http.Request) error {
 	name, number := r.PathValue("model"), r.PathValue("version")
 	switch newest := strconv.Itoa(v.Manifest.Version); {
 	case name != "" && name != v.Manifest.Name:
-		return nil, refuse(http.StatusNotFound, "there is no model %.80q: expected %s", name, v.Manifest.Name)
+		return refuse(http.StatusNotFound, "there is no model %.80q: expected %s", name, v.Manifest.Name)
 	case number != "" && number != newest:
-		return nil, refuse(http.StatusNotFound, "version %.20q is not served, only version %s", number, newest)
+		return refuse(http.StatusNotFound, "version %.20q is not served, only version %s", number, newest)
 	}
-	return v, nil
+	return nil
 }
 
 // manifest responds with the manifest of the version.
@@ -388,10 +406,14 @@ type counted struct {
 	http.ResponseWriter
 	status int
 	begun  bool // something was written
+	call   bool // of gRPC, which has its status in trailers
 }
 
 func (c *counted) WriteHeader(status int) {
 	c.status, c.begun = status, true
+	if c.call {
+		status = http.StatusOK
+	}
 	c.ResponseWriter.WriteHeader(status)
 }
 
@@ -425,14 +447,14 @@ func (s *Server) protocols() map[string]route {
 		"/v2":              {method: http.MethodGet, answer: metadata},
 		"/v2/health/live":  {method: http.MethodGet, public: true, answer: constant(typeJSON, `{"live":true}`)},
 		"/v2/health/ready": {method: http.MethodGet, public: true, answer: s.ifReady(constant(typeJSON, `{"ready":true}`))},
-		"/invocations":     {method: http.MethodPost, answer: s.invoke},
+		"/invocations":     {method: http.MethodPost, predicts: true, answer: s.invoke},
 		"/ping":            {method: http.MethodGet, public: true, answer: ready},
 		"/health":          {method: http.MethodGet, public: true, answer: ready},
 	}
 	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
 		routes[path] = route{method: http.MethodGet, answer: s.modelMetadata}
 		routes[path+"/ready"] = route{method: http.MethodGet, answer: s.ifReady(s.readyModel)}
-		routes[path+"/infer"] = route{method: http.MethodPost, answer: s.infer}
+		routes[path+"/infer"] = route{method: http.MethodPost, predicts: true, answer: s.infer}
 	}
 	return routes
 }

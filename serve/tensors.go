@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/float16"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -25,8 +26,9 @@ const headerLength = "Inference-Header-Content-Length"
 type tensor struct {
 	name     string
 	datatype string
-	of       arrow.DataType // the type of its values; nil: there is no such datatype
-	size     int            // bytes of a value; 0: a text
+	of       arrow.DataType   // the type of its values; nil: there is no such datatype
+	size     int              // bytes of a value; 0: a text
+	contents protowire.Number // the field of typed values in a message
 	shape    []int
 	data     value.Cell // JSON; nil: they are in bytes
 	bytes    []byte
@@ -42,13 +44,9 @@ type table struct {
 // tensors returns the inputs of a request of the Open Inference Protocol as a record, for which it reserves memory, and sets the requested
 // contents of the answer.
 func (p *prediction) tensors(body []byte) (arrow.Record, error) {
-	text, length := body, p.request.Header.Get(headerLength)
-	if length != "" {
-		n, err := strconv.Atoi(length)
-		if err != nil || n < 0 || n > len(body) {
-			return nil, fmt.Errorf("%s %.20q: expected a length within the %d bytes of the body", headerLength, length, len(body))
-		}
-		text = body[:n]
+	text, rest, err := p.divide(body)
+	if err != nil {
+		return nil, err
 	}
 	object, err := parse(text)
 	if err != nil {
@@ -72,7 +70,7 @@ func (p *prediction) tensors(body []byte) (arrow.Record, error) {
 	}
 	names := r.layout.Names
 	p.keep(r)
-	t, rest, list := &table{}, body[len(text):], inputs.Items()
+	t, list := &table{}, inputs.Items()
 	for _, input := range list {
 		in, err := tensorOf(input, &rest)
 		if err == nil {
@@ -93,6 +91,21 @@ func (p *prediction) tensors(body []byte) (arrow.Record, error) {
 		return nil, errors.New(text)
 	}
 	return array.NewRecord(arrow.NewSchema(t.fields, nil), t.columns, int64(t.rows)), nil
+}
+
+// divide returns the JSON and the binary data in a body.
+func (p *prediction) divide(body []byte) (text, data []byte, err error) {
+	length := p.request.Header.Get(headerLength)
+	switch n, err := strconv.Atoi(length); {
+	case p.kind == typeCall:
+		return p.translate(body)
+	case length == "":
+		return body, nil, nil
+	case err != nil || n < 0 || n > len(body):
+		return nil, nil, fmt.Errorf("%s %.20q: expected a length within the %d bytes of the body", headerLength, length, len(body))
+	default:
+		return body[:n], body[n:], nil
+	}
 }
 
 // tensorOf returns an input. Its binary data are the first bytes of rest, and are removed from it.
@@ -129,14 +142,18 @@ const maxDimensions = 8
 
 // setType sets the type and the size of the values. It reports false if there is no such datatype.
 func (t *tensor) setType() bool {
-	t.of = map[string]arrow.DataType{
-		"BYTES": arrow.BinaryTypes.String, "BOOL": arrow.FixedWidthTypes.Boolean,
-		"FP16": arrow.FixedWidthTypes.Float16, "FP32": arrow.PrimitiveTypes.Float32, "FP64": arrow.PrimitiveTypes.Float64,
-		"INT8": arrow.PrimitiveTypes.Int8, "INT16": arrow.PrimitiveTypes.Int16,
-		"INT32": arrow.PrimitiveTypes.Int32, "INT64": arrow.PrimitiveTypes.Int64,
-		"UINT8": arrow.PrimitiveTypes.Uint8, "UINT16": arrow.PrimitiveTypes.Uint16,
-		"UINT32": arrow.PrimitiveTypes.Uint32, "UINT64": arrow.PrimitiveTypes.Uint64,
+	known := map[string]struct {
+		of       arrow.DataType
+		contents protowire.Number
+	}{
+		"BYTES": {arrow.BinaryTypes.String, 8}, "BOOL": {arrow.FixedWidthTypes.Boolean, 1}, "FP16": {arrow.FixedWidthTypes.Float16, 0},
+		"FP32": {arrow.PrimitiveTypes.Float32, 6}, "FP64": {arrow.PrimitiveTypes.Float64, 7},
+		"INT8": {arrow.PrimitiveTypes.Int8, 2}, "INT16": {arrow.PrimitiveTypes.Int16, 2},
+		"INT32": {arrow.PrimitiveTypes.Int32, 2}, "INT64": {arrow.PrimitiveTypes.Int64, 3},
+		"UINT8": {arrow.PrimitiveTypes.Uint8, 4}, "UINT16": {arrow.PrimitiveTypes.Uint16, 4},
+		"UINT32": {arrow.PrimitiveTypes.Uint32, 4}, "UINT64": {arrow.PrimitiveTypes.Uint64, 5},
 	}[t.datatype]
+	t.of, t.contents = known.of, known.contents
 	if fixed, ok := t.of.(arrow.FixedWidthDataType); ok {
 		t.size = fixed.Bytes()
 	}

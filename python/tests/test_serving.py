@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas
+import tritonclient.grpc
 import tritonclient.http as triton
 from stagewise import program as package
 from tritonclient.utils import InferenceServerException
@@ -63,6 +64,23 @@ class Serving(unittest.TestCase):
                 self.assertEqual((answer.get_response()["id"], answer.get_response()["model_version"]), ("7", "1"))
             with self.assertRaisesRegex(InferenceServerException, "only version 1"):
                 client.infer("people", inputs, model_version="2")
+
+    def test_grpc(self) -> None:
+        client = tritonclient.grpc.InferenceServerClient(self.address)
+        self.addCleanup(client.close)
+        self.assertTrue(client.is_server_live() and client.is_server_ready() and client.is_model_ready("people", "1"))
+        self.assertEqual(client.get_server_metadata().name, "stagewise")
+        inputs = []
+        for tensor in client.get_model_metadata("people").inputs:
+            values = FRAME[tensor.name].to_numpy(object if tensor.datatype == "BYTES" else np.float64)
+            inputs.append(tritonclient.grpc.InferInput(tensor.name, [len(values)], tensor.datatype).set_data_from_numpy(values))
+        for compression in (None, "gzip"):
+            answer = client.infer("people", inputs, request_id="7", compression_algorithm=compression)
+            self.assertEqual([label.decode() for label in answer.as_numpy("label")], self.want["labels"])
+            np.testing.assert_array_equal(answer.as_numpy("probabilities"), np.float32(self.want["probabilities"]))
+            self.assertEqual((answer.get_response().id, answer.get_response().model_version), ("7", "1"))
+        with self.assertRaisesRegex(InferenceServerException, "NOT_FOUND.*only version 1"):
+            client.infer("people", inputs, model_version="2")
 
     def test_mlflow(self) -> None:
         split = json.loads(FRAME.to_json(orient="split"))
