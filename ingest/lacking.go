@@ -64,10 +64,10 @@ func (v *Values) Watches() bool {
 // renamed them; nil if there are none. Otherwise the caller takes the batch, and adds the messages with these columns again.
 // Call it once before Take.
 func (v *Values) Lost() (lost *Lost) {
-	if v.batch.Rows == 0 {
+	if v.batch.Len() == 0 {
 		return nil
 	}
-	for at, lacks := range v.lacks {
+	for at, lacks := range v.batch.Lacks {
 		if lacks == nil {
 			continue
 		}
@@ -87,7 +87,7 @@ func (v *Values) Lost() (lost *Lost) {
 		if p.Optional {
 			lost.Optional[name] = int64(lacking)
 		} else {
-			lost.find(v.batch.Origins, lacks, name)
+			lost.find(v.batch.Examples.Origins, lacks, name)
 		}
 	}
 	return lost
@@ -99,16 +99,8 @@ type numbers struct{ layout.Spreads }
 // Wants implements [layout.Survey].
 func (numbers) Wants(c layout.Cell) bool { return c.Role == layout.Feature && c.Kind != tabular.List }
 
-// see notes which of the rows that were read last lack a column, and looks at the first rows. first reports whether they begin a batch.
-func (v *Values) see(first bool) {
-	if first {
-		v.lacks = make([][]bool, len(v.Cells))
-	}
-	for at := range v.lacks {
-		if v.Layout.Watched(at) {
-			v.lacks[at] = v.WithoutValue(v.lacks[at], &v.block, &v.batch, at)
-		}
-	}
+// see looks at the rows that were read last, if they are among the first.
+func (v *Values) see() {
 	if v.seen >= layout.OffsetRows {
 		return
 	}

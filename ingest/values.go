@@ -27,10 +27,10 @@ type Values struct {
 	says  predicted     // content of outcomes
 	names []string      // nil: columns have numbers, and the first row determines how many
 	laid  bool          // the columns are known from a row, and have their positions
-	block tabular.Block // rows of the last message
-	batch examples.Rows
+	cells tabular.Block // rows of the last message that is not read together with others
+	block tabular.Block // these, or the rows that were read together last
+	batch layout.Batch
 	keys  []string // message keys, for each row of the batch
-	size  int      // size of the batch in a message
 
 	archive archivedBlock
 	seen    int            // number of rows, of the first layout.OffsetRows
@@ -38,14 +38,14 @@ type Values struct {
 	present []bool         // by column: whether one of these rows has a value
 
 	presences map[string]*layout.Presence // by column
-	lacks     [][]bool                    // by column: which rows of the batch have no value; nil: it is not watched
 }
 
 // archivedBlock is rows of an archive that AddRows reads at once.
 type archivedBlock struct {
-	all     *arrowvalue.Values
-	columns []*arrowvalue.Values // of all; nil: some values are neither numbers nor texts
-	most    int                  // maximum number of rows at a time, which is small after invalid ones
+	all    *arrowvalue.Values
+	block  tabular.Block // of all
+	usable bool          // all values are numbers or texts
+	most   int           // maximum number of rows at a time, which is small after invalid ones
 }
 
 // NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option, or that
@@ -198,19 +198,11 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 			return false, err
 		}
 	}
-	v.start()
-	before := v.batch.Rows
-	size, err := v.read(cells)
+	full, err = v.put(m, cells)
 	if errors.As(err, new(*value.UnitError)) { // the first number in a column of times
-		v.cut(before)
 		if err = v.findUnits(cells); err == nil {
-			size, err = v.read(cells)
+			full, err = v.put(m, cells)
 		}
-	}
-	if err != nil {
-		v.cut(before)
-	} else {
-		full, err = v.put(m, before, size)
 	}
 	if err != nil && first {
 		v.forget() // an invalid value does not determine the number of columns
@@ -218,46 +210,42 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 	return full, err
 }
 
-// start empties a batch that was taken.
-func (v *Values) start() {
-	if v.batch.Rows == 0 {
-		v.batch.Reset()
-		v.keys = v.keys[:0]
+// put is add for rows of the columns that are known.
+func (v *Values) put(m TopicMessage, cells [][]tabular.Cell) (full bool, err error) {
+	v.take(cells)
+	n, before, added := len(cells), v.batch.Len(), 0
+	if n <= v.MostRows() {
+		origin := v.batch.Examples.Origins.Bytes(m.Partition, m.Offset, n)
+		var troubles []layout.Trouble
+		added, troubles = v.Append(&v.batch, &v.block, func(row int) int {
+			if row > 0 {
+				return sourceKeyOverhead + len(m.Key)
+			}
+			return sourceKeyOverhead + len(m.Key) + origin
+		})
+		if troubles != nil {
+			return false, v.failAt(troubles[0].Row, troubles[0].Column, troubles[0].Err)
+		}
+		full = before > 0 && (added < n || v.batch.Len() > v.whole.BatchRows)
 	}
-}
-
-// put completes the batch with the rows of a message, of a size, which are behind so many others.
-func (v *Values) put(m TopicMessage, before, size int) (full bool, err error) {
-	n := v.batch.Rows - before
-	size += n*(sourceKeyOverhead+len(m.Key)) + v.batch.Origins.Bytes(m.Partition, m.Offset, n)
-	if before > 0 {
-		size += v.size
-	} else {
-		size += len(v.TableText)
-	}
-	switch tooLarge := size > layout.MaxBatchBytes; {
-	case before > 0 && (tooLarge || v.batch.Rows > v.whole.BatchRows):
-		v.cut(before)
+	switch {
+	case full:
+		v.batch.Cut(before)
 		return true, nil
-	case tooLarge:
-		v.cut(before)
+	case added < n:
+		v.batch.Cut(before)
 		return false, fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", n, wire.MaxMessage)
 	}
-	v.size = size
-	v.see(before == 0)
-	v.batch.Origins = v.batch.Origins.Append(m.Partition, m.Offset, n)
-	for range n {
-		v.keys = append(v.keys, m.Key)
-	}
+	v.see()
+	v.note(m.Partition, m.Offset, n, m.Key)
 	return false, nil
 }
 
-// cut removes the rows of the last message from the batch, which had so many before.
-func (v *Values) cut(rows int) {
-	if rows == 0 {
-		v.batch.Reset()
-	} else if v.batch.Rows > rows {
-		v.batch = *v.batch.Slice(0, rows)
+// note notes the message of the next rows of the batch.
+func (v *Values) note(partition int, offset int64, rows int, key string) {
+	v.batch.Examples.Origins = v.batch.Examples.Origins.Append(partition, offset, rows)
+	for range rows {
+		v.keys = append(v.keys, key)
 	}
 }
 
@@ -270,39 +258,9 @@ func (v *Values) forget() {
 
 // take makes the rows of a message the rows of the block.
 func (v *Values) take(rows [][]tabular.Cell) {
-	v.block.Reset(len(v.Cells))
-	v.block.Rows, v.block.Cells = len(rows), rows
-}
-
-// servedBytes is the length of a served prediction without its label: its offset, the version, and two validity bits.
-const servedBytes = 13
-
-// read reads the rows of a message into the batch, and returns their size.
-func (v *Values) read(cells [][]tabular.Cell) (size int, err error) {
-	v.take(cells)
-	if !v.IsSparse() && len(cells)*layout.FloatRowBytes(v.Features)+len(v.TableText) > layout.MaxBatchBytes {
-		return 0, fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", len(cells), wire.MaxMessage)
-	}
-	before := v.batch.Rows
-	if troubles := v.Fill(&v.block, &v.batch); troubles != nil {
-		return 0, v.failAt(troubles[0].Row, troubles[0].Column, troubles[0].Err)
-	}
-	for row := before; row < v.batch.Rows; row++ {
-		bytes, err := v.sizeAt(row)
-		if err != nil {
-			return 0, v.failAt(row-before, max(v.Label, v.Text), err)
-		}
-		size += bytes
-	}
-	return size, nil
-}
-
-// sizeAt returns the size of a row of the batch.
-func (v *Values) sizeAt(row int) (size int, err error) {
-	if size, err = v.SizeOf(&v.batch, row); len(v.batch.Served) > 0 {
-		size += servedBytes + len(v.batch.Served[row].Label)
-	}
-	return size, err
+	v.cells.Reset(len(v.Cells))
+	v.cells.Rows, v.cells.Cells = len(rows), rows
+	v.block = v.cells
 }
 
 // AddRows adds the first ones of an archive's messages with consecutive offsets to the batch, and returns their number: 0 if the first can
@@ -316,55 +274,36 @@ func (v *Values) AddRows(partition int, offset int64, rows any) (added int) {
 	t := &v.archive
 	all, from := of.All()
 	if all != t.all {
-		*t = archivedBlock{all: all, most: t.most}
-		if all != nil {
-			t.columns = arrow.Columns(all, v.names)
-		}
+		t.all, t.usable = all, all != nil && arrow.Fill(&t.block, all, v.names)
 	}
-	if t.columns == nil {
+	if !t.usable {
 		return 0
 	}
-	v.start()
-	before, size := v.batch.Rows, 0
-	for n := min(of.Len(), t.most, v.whole.BatchRows-before, layout.MaxBatchBytes/v.LeastBytes()); n > 0; n = added {
-		arrow.Fill(&v.block, t.columns, from, from+n)
-		if troubles := v.Fill(&v.block, &v.batch); troubles != nil {
-			added = troubles[0].Row
-			t.most = max(added, 1)
-		} else if added, size = v.fitting(partition, offset, of, before); added == n {
+	before, origin := v.batch.Len(), v.batch.Examples.Origins.Bytes(partition, offset, 1)
+	beside := func(row int) int {
+		if row > 0 {
+			return sourceKeyOverhead + len(of.Key(row)) + 1 // each further message continues the origin of the first
+		}
+		return sourceKeyOverhead + len(of.Key(row)) + origin
+	}
+	for n := min(of.Len(), t.most, v.whole.BatchRows-before, v.MostRows()); n > 0; n = added {
+		rows, troubles := t.block.Part(from, from+n), []layout.Trouble(nil)
+		if added, troubles = v.Append(&v.batch, &rows, beside); troubles == nil {
 			t.most = min(2*t.most, layout.OffsetRows)
 			break
 		}
-		v.cut(before)
+		added = troubles[0].Row
+		t.most = max(added, 1)
 	}
 	if added == 0 {
 		return 0
 	}
-	v.size = size
-	v.see(before == 0)
+	v.block = t.block.Part(from, from+added)
+	v.see()
 	for i := range added {
-		v.batch.Origins = v.batch.Origins.Append(partition, offset+int64(i), 1)
-		v.keys = append(v.keys, of.Key(i))
+		v.note(partition, offset+int64(i), 1, of.Key(i))
 	}
 	return added
-}
-
-// fitting returns how many of the rows that are behind so many others of the batch fit it, and its size with these.
-func (v *Values) fitting(partition int, offset int64, of archived, before int) (rows, size int) {
-	size = v.size
-	if before == 0 {
-		size = len(v.TableText)
-	}
-	origin := v.batch.Origins.Bytes(partition, offset, 1)
-	for i := range v.batch.Rows - before {
-		bytes, err := v.sizeAt(before + i)
-		with := size + bytes + sourceKeyOverhead + len(of.Key(i)) + origin
-		if err != nil || with > layout.MaxBatchBytes {
-			return i, size
-		}
-		size, origin = with, 1 // each further message continues the origin of the first
-	}
-	return v.batch.Rows - before, size
 }
 
 // addWords adds the words of the categorical columns and texts of valid rows.
@@ -398,20 +337,20 @@ func (v *Values) findUnits(rows [][]tabular.Cell) error {
 func (v *Values) NeededOffsets() layout.Offsets { return v.spreads.Offsets(2) }
 
 // Full reports whether the batch has the maximum number of examples.
-func (v *Values) Full() bool { return v.batch.Rows >= v.whole.BatchRows }
+func (v *Values) Full() bool { return v.batch.Len() >= v.whole.BatchRows }
 
 // Take returns the batch, which is valid until the next Add, and starts another one. It returns nil if there are no
 // examples.
 func (v *Values) Take() *examples.Rows {
-	if v.batch.Rows == 0 {
+	if v.batch.Len() == 0 {
 		return nil
 	}
-	taken := v.batch
-	v.batch.Rows = 0
+	taken := v.batch.Take()
 	if slices.ContainsFunc(v.keys, func(key string) bool { return key != "" }) {
 		taken.SourceKeys = v.keys
 	}
-	return &taken
+	v.keys = v.keys[:0]
+	return taken
 }
 
 // TopicWords finds the words of the categorical columns of a topic of values and the units of its times, as Sources does for

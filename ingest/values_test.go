@@ -87,7 +87,7 @@ func TestValues(t *testing.T) {
 			}
 			v := valuesOf(t, test.options)
 			for i, text := range test.values {
-				m, before := TopicMessage{Partition: 3, Offset: int64(10 + i)}, v.batch.Rows
+				m, before := TopicMessage{Partition: 3, Offset: int64(10 + i)}, v.batch.Len()
 				if key, value, ok := strings.Cut(text, ":"); ok && key == "key" {
 					m.Key, text = key, value
 				}
@@ -95,7 +95,7 @@ func TestValues(t *testing.T) {
 				if full, err := v.Add(t.Context(), m); full || err != nil {
 					t.Fatalf("%s: %v, %v", text, full, err)
 				}
-				if added := v.batch.Rows - before; added > 0 {
+				if added := v.batch.Len() - before; added > 0 {
 					test.want.Origins = test.want.Origins.Append(3, m.Offset, added)
 				}
 			}
@@ -232,10 +232,10 @@ func FuzzValues(f *testing.F) {
 			o.BatchRows = 2
 			v := valuesOf(t, o)
 			for _, value := range [][]byte{first, second, second} {
-				before := v.batch.Rows
+				before := v.batch.Len()
 				full, err := v.Add(t.Context(), TopicMessage{Value: value})
-				if (full || err != nil) && v.batch.Rows != before {
-					t.Errorf("%q: full %v, %v: %d rows, before %d", value, full, err, v.batch.Rows, before)
+				if (full || err != nil) && v.batch.Len() != before {
+					t.Errorf("%q: full %v, %v: %d rows, before %d", value, full, err, v.batch.Len(), before)
 				}
 			}
 			rows := v.Take()

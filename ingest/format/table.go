@@ -33,16 +33,12 @@ type tableReader struct {
 	own    int // number of columns of the file; those of its path follow
 	path   []input.Partition
 	wanted []bool
-	block  tabular.Block
-	read   int64 // number of rows before the block
+	block  tabular.Block // rows that are in no batch yet
+	read   int64         // number of rows before the block
 	ended  bool
-
-	filled examples.Rows // rows read; those before given were returned
-	sizes  []int         // of the filled rows in a message
-	given  int
+	batch  layout.Batch
 
 	presences []layout.Presence // by column
-	lacks     []bool            // of the rows of the block, for one column
 	lost      map[string]int64
 }
 
@@ -58,6 +54,7 @@ func (f Format) open(c *input.Content, o layout.Options, want *layout.Features) 
 	}
 	r = &tableReader{Content: c, table: t}
 	fields := r.addPath(t.Fields())
+	r.presences = make([]layout.Presence, len(fields))
 	r.Layout = layout.New(o, f.Label, fields, t.HasNames, r.fail)
 	if r.Encoded = f.IsText; t.LabelOf != nil {
 		r.LabelOf = t.LabelOf
@@ -167,8 +164,7 @@ const blockValues = 1 << 15
 // nextBlock reads the next block, of at most n rows, and returns io.EOF after the last.
 func (r *tableReader) nextBlock(n int) (err error) {
 	defer damaged(r.Name, &err)
-	r.read += int64(r.block.Rows)
-	r.block.Rows = 0
+	r.skip(r.block.Rows)
 	err = r.table.Read(max(1, min(n, blockValues/max(1, len(r.Cells), r.Features))), r.wanted[:r.own], &r.block)
 	if of, ok := errors.AsType[*tabular.ColumnError](err); ok {
 		return r.fail(of.Column, of.Err)
@@ -190,100 +186,68 @@ func (r *tableReader) nextBlock(n int) (err error) {
 
 // next returns as many of the next rows as fit into a message.
 func (r *tableReader) next() (*examples.Rows, error) {
-	size, n := len(r.TableText), 0
-	for {
-		for ; n < len(r.sizes)-r.given && n < r.Options.BatchRows; n++ {
-			if size += r.sizes[r.given+n]; size > layout.MaxBatchBytes {
-				return r.give(n), nil
-			}
-		}
-		if n == r.Options.BatchRows || size+r.LeastBytes() > layout.MaxBatchBytes {
-			return r.give(n), nil
-		}
-		switch err := r.fill(n); {
-		case err == io.EOF && n > 0:
-			return r.give(n), nil
-		case err == errCollected:
-			size, n = len(r.TableText), 0
-		case err != nil:
-			return nil, err
-		}
-	}
-}
-
-// give returns the next n rows that are filled.
-func (r *tableReader) give(n int) *examples.Rows {
-	batch := r.filled.Slice(r.given, r.given+n)
-	r.given += n
-	return batch
-}
-
-// fill fills the rows of the next block, for a batch that has n rows already.
-func (r *tableReader) fill(n int) error {
-	if r.ended {
-		return io.EOF
-	}
-	r.filled.Drop(r.given)
-	r.sizes = r.sizes[:copy(r.sizes, r.sizes[r.given:])]
-	if r.given = 0; r.wanted == nil {
+	if r.wanted == nil {
 		r.wanted = r.Wanted()
 	}
-	fit := (layout.MaxBatchBytes - len(r.TableText)) / r.LeastBytes()
-	if err := r.nextBlock(max(1, min(r.Options.BatchRows, fit)-n)); err == io.EOF {
-		r.ended = true
-		if _, err := io.Copy(io.Discard, r.Reader); err != nil { // for its digest
-			return r.fail(-1, err)
+	for !r.ended && r.batch.Len() < r.Options.BatchRows && !r.Full(&r.batch) {
+		if r.block.Rows == 0 {
+			if err := r.nextBlock(max(1, min(r.Options.BatchRows, r.MostRows())-r.batch.Len())); err == io.EOF {
+				r.ended = true
+				_, err = io.Copy(io.Discard, r.Reader) // for its digest
+				if err != nil {
+					return nil, r.fail(-1, err)
+				}
+				break
+			} else if err != nil {
+				return nil, err
+			}
 		}
-		return io.EOF
-	} else if err != nil {
-		return err
-	}
-	if troubles := r.Fill(&r.block, &r.filled); troubles != nil {
-		return r.collect(troubles)
-	}
-	r.see()
-	for row := r.filled.Rows - r.block.Rows; row < r.filled.Rows; row++ {
-		bytes, err := r.SizeOf(&r.filled, row)
-		if err != nil {
-			return r.failAt(layout.Trouble{Row: row - (r.filled.Rows - r.block.Rows), Column: max(r.Label, r.Text), Err: err})
-		}
-		r.sizes = append(r.sizes, bytes)
-	}
-	return nil
-}
-
-// see adds the rows of the block to those that lack a column, although most earlier rows had it.
-func (r *tableReader) see() {
-	if r.presences == nil {
-		r.presences = make([]layout.Presence, len(r.Cells))
-	}
-	for at := range r.Cells {
-		if r.Options.Mode == layout.Predicting || !r.Watched(at) {
+		added, troubles := r.Append(&r.batch, &r.block, func(int) int { return 0 })
+		if troubles != nil {
+			if err := r.collect(troubles); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		r.lacks = r.WithoutValue(r.lacks[:0], &r.block, &r.filled, at)
-		if lacking, gone := r.presences[at].See(r.lacks); gone {
+		all := added == r.block.Rows
+		if r.skip(added); !all {
+			break
+		}
+	}
+	if r.batch.Len() == 0 {
+		return nil, io.EOF
+	}
+	return r.take(), nil
+}
+
+// skip removes the first rows of the block.
+func (r *tableReader) skip(rows int) {
+	r.read, r.block = r.read+int64(rows), r.block.Part(rows, r.block.Rows)
+}
+
+// take returns the batch. It adds its rows to those that lack a column, although most earlier rows had it.
+func (r *tableReader) take() *examples.Rows {
+	for at, lacks := range r.batch.Lacks {
+		if lacking, gone := r.presences[at].See(lacks); gone {
 			r.lost[r.NameOf(at)] += int64(lacking)
 		}
 	}
+	return r.batch.Take()
 }
 
-// errCollected means that errors were collected, and the rows before them were dropped.
-var errCollected = errors.New("errors of columns were collected")
-
-// collect collects the errors of a block. It returns the first one, unless others are read too.
+// collect collects the errors of the block, and drops its rows and those before it. It returns the first error, unless others are read too.
 func (r *tableReader) collect(troubles []layout.Trouble) error {
-	for _, t := range troubles {
-		if err := r.Collect(t.Column, r.failAt(t)); err != nil {
-			return err
+	for troubles != nil { // then those of values of columns with missing ones
+		for _, t := range troubles {
+			if err := r.Collect(t.Column, r.failAt(t)); err != nil {
+				return err
+			}
 		}
+		troubles = r.Fill(&r.block, &examples.Rows{})
 	}
-	r.filled, r.sizes, r.given = examples.Rows{}, nil, 0
-	if left := r.Fill(&r.block, &r.filled); left != nil { // values of columns with missing ones
-		return r.collect(left)
-	}
-	r.filled = examples.Rows{}
-	return errCollected
+	r.batch = layout.Batch{}
+	r.skip(r.block.Rows)
+	return nil
 }
 
 // survey reads the rows that a survey needs.

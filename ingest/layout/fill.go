@@ -163,7 +163,7 @@ func (f *filling) texts(at int, put func(row int, text string) error) (row int, 
 // numbers reads a column with a number in each row.
 func (f *filling) numbers(at int, c Cell) (row int, err error) {
 	out, stride := f.floats[min(c.At, len(f.floats)):], f.Features
-	if numbers := f.b.Columns[at].Numbers; len(numbers) > 0 && !f.missing.HasNumbers() { // without a call for each
+	if numbers := f.b.Numbers(at); len(numbers) > 0 && !f.missing.HasNumbers() { // without a call for each
 		for row, v := range numbers {
 			if single := float32(v); single-single != 0 { // 0 only for finite numbers
 				if err := f.checkNumber(v); err != nil {

@@ -206,8 +206,11 @@ var ErrNoFeature = errors.New("no column is a feature")
 // sparseValueBytes is the size of a sparse value in a message: its index, itself, and less than 1 for their validity.
 const sparseValueBytes = 9
 
-// LeastBytes returns the size of a row in a message without its label and sparse values.
-func (l *Layout) LeastBytes() int {
+// servedBytes is the size of a served prediction without its label: its offset, the version, and two validity bits.
+const servedBytes = 13
+
+// leastBytes returns the size of a row in a message without its label and sparse values.
+func (l *Layout) leastBytes() int {
 	size := FloatRowBytes(l.Features)
 	if k := len(l.Options.Targets); k > 0 && l.Options.Mode != Predicting {
 		size += 8*k + 1
@@ -215,9 +218,9 @@ func (l *Layout) LeastBytes() int {
 	return size
 }
 
-// SizeOf returns the maximum size of a filled row in a message. It is an error if the row does not fit into a message of its own.
-func (l *Layout) SizeOf(rows *examples.Rows, row int) (int, error) {
-	label, size := "", l.LeastBytes()
+// sizeOf returns the maximum size of a filled row in a message. It is an error if the row does not fit into a message of its own.
+func (l *Layout) sizeOf(rows *examples.Rows, row int) (int, error) {
+	label, size := "", l.leastBytes()
 	switch {
 	case len(rows.Words) > 0:
 		label = rows.Words[row]
@@ -234,6 +237,9 @@ func (l *Layout) SizeOf(rows *examples.Rows, row int) (int, error) {
 	if rows.Sparse != nil {
 		indices, _ := rows.Sparse.Row(row)
 		size += sparseValueBytes * len(indices)
+	}
+	if len(rows.Served) > 0 {
+		size += servedBytes + len(rows.Served[row].Label)
 	}
 	if len(l.TableText)+size <= MaxBatchBytes {
 		return size, nil

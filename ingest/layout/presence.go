@@ -81,9 +81,12 @@ func (p *Presence) count(rows, lacking int) {
 	}
 }
 
-// Watched reports whether a row without a value in a column is read as any other: one without a text, or, if missing values are allowed,
+// watched reports whether a row without a value in a column is read as any other: one without a text, or, if missing values are allowed,
 // without a number, a time or a word. Without a list or a sparse row it is an error.
-func (l *Layout) Watched(column int) bool {
+func (l *Layout) watched(column int) bool {
+	if l.Options.Mode == Predicting {
+		return false
+	}
 	switch c := l.Cells[column]; c.Role {
 	case Counted:
 		return true
@@ -99,14 +102,14 @@ func (l *Layout) Expects(column int) bool {
 	return r.IsFeature() || r == ServedLabel || r == ServedVersion
 }
 
-// WithoutValue appends which rows of a block, the last ones that were filled, have no value in a column.
-func (l *Layout) WithoutValue(lacks []bool, b *tabular.Block, filled *examples.Rows, column int) []bool {
+// withoutValue appends which rows of a block, the first of those that were filled last, have no value in a column.
+func (l *Layout) withoutValue(lacks []bool, b *tabular.Block, filled *examples.Rows, column int) []bool {
 	c := l.Cells[column]
-	floats := filled.Floats
+	n := b.Rows * l.Features
+	floats := filled.Floats[max(0, len(filled.Floats)-n):]
 	if l.IsMixed() {
-		floats = l.mixed.numbers
+		floats = l.mixed.numbers[:n]
 	}
-	floats = floats[len(floats)-b.Rows*l.Features:]
 	for row := range b.Rows {
 		if c.Role == Counted || c.Role == Hashed {
 			cell := b.Cell(row, column)

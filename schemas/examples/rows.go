@@ -270,21 +270,6 @@ func (r *Rows) Reset() {
 	}
 }
 
-// Drop removes the first rows. The others take their place in the memory that [Rows.Reset] keeps.
-func (r *Rows) Drop(n int) {
-	all := *r
-	*r = *r.Slice(n, r.Rows)
-	r.Floats, r.Targets = append(all.Floats[:0], r.Floats...), append(all.Targets[:0], r.Targets...)
-	r.Words, r.Numbers = append(all.Words[:0], r.Words...), append(all.Numbers[:0], r.Numbers...)
-	r.NoLabel, r.LabelLists = append(all.NoLabel[:0], r.NoLabel...), append(all.LabelLists[:0], r.LabelLists...)
-	r.Weights, r.Served = append(all.Weights[:0], r.Weights...), append(all.Served[:0], r.Served...)
-	if left := r.Sparse; left != nil {
-		r.Sparse = all.Sparse
-		r.Sparse.Ends = append(r.Sparse.Ends[:0], left.Ends...)
-		r.Sparse.Indices, r.Sparse.Values = append(r.Sparse.Indices[:0], left.Indices...), append(r.Sparse.Values[:0], left.Values...)
-	}
-}
-
 // Slice returns the rows from one on, before another. They share the memory of s.
 func (s *SparseRows) Slice(from, to int) *SparseRows {
 	first := 0

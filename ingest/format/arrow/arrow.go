@@ -373,31 +373,19 @@ func fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) (texts i
 	return texts
 }
 
-// Columns returns the values at some paths in rows, of which a member of a null is null, as in Parquet; nil if one of them is not there, or
-// is neither a number nor a text in all rows.
-func Columns(rows *arrowvalue.Values, paths []string) (columns []*arrowvalue.Values) {
-	for _, path := range paths {
+// Fill sets a block to the values at some paths in rows, of which a member of a null is null, as in Parquet. ok is false if one of them is
+// not there, or is neither a number nor a text in all rows.
+func Fill(b *tabular.Block, rows *arrowvalue.Values, paths []string) (ok bool) {
+	b.Reset(len(paths))
+	b.Rows = rows.Column.Len()
+	for i, path := range paths {
 		of := At(rows, path)
-		if of == nil {
-			return nil
+		if of == nil || !slices.Contains([]arrowvalue.Type{arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Number, arrowvalue.Text}, of.Type) {
+			return false
 		}
-		switch of.Type {
-		case arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Number, arrowvalue.Text:
-			columns = append(columns, of)
-		default:
-			return nil
-		}
+		fillValues(&b.Columns[i], of, 0, b.Rows)
 	}
-	return columns
-}
-
-// Fill sets a block to the values of some rows in Columns.
-func Fill(b *tabular.Block, columns []*arrowvalue.Values, from, to int) {
-	b.Reset(len(columns))
-	b.Rows = to - from
-	for i, of := range columns {
-		fillValues(&b.Columns[i], of, from, to)
-	}
+	return true
 }
 
 // fillPairs sets the entries of sparse rows.

@@ -40,6 +40,7 @@ type Block struct {
 	Columns []Column // one for each field
 	Cells   [][]Cell // by row, with a cell for each field; those at the end of a row may be omitted, and are null
 	Lines   []int    // line of each row in its file, from 1; nil: rows are not lines
+	first   int      // the first row, among those that Columns, Cells and Lines have
 }
 
 // Column has the values of a column in the rows of a block, in Numbers or in Texts: one for each row, or, if Ends is set, one for
@@ -57,7 +58,7 @@ type Column struct {
 
 // Reset removes the rows, and sets the number of columns. It keeps the memory of the columns.
 func (b *Block) Reset(columns int) {
-	b.Rows, b.Cells, b.Lines = 0, b.Cells[:0], b.Lines[:0]
+	b.Rows, b.Cells, b.Lines, b.first = 0, b.Cells[:0], b.Lines[:0], 0
 	b.Columns = slices.Grow(b.Columns[:0], columns)[:columns]
 	for i := range b.Columns {
 		c := &b.Columns[i]
@@ -66,9 +67,24 @@ func (b *Block) Reset(columns int) {
 	}
 }
 
+// Part returns the rows from one on, before another, which share the memory of b.
+func (b *Block) Part(from, to int) Block {
+	part := *b
+	part.Rows, part.first = to-from, b.first+from
+	return part
+}
+
+// Numbers returns the numbers of a column without lists; nil if it has other values.
+func (b *Block) Numbers(column int) []float64 {
+	if numbers := b.Columns[column].Numbers; len(numbers) > 0 {
+		return numbers[b.first : b.first+b.Rows]
+	}
+	return nil
+}
+
 // Line returns the line of a value in its file; 0: rows are not lines. The texts before it in the row may have several lines.
 func (b *Block) Line(row, column int) int {
-	if row >= len(b.Lines) {
+	if row += b.first; row >= len(b.Lines) {
 		return 0
 	}
 	line := b.Lines[row]
@@ -82,6 +98,7 @@ func (b *Block) Line(row, column int) int {
 
 // Cell returns the value of a column in a row.
 func (b *Block) Cell(row, column int) Cell {
+	row += b.first
 	switch c := &b.Columns[column]; {
 	case len(c.Numbers)+len(c.Texts)+len(c.Ends) == 0:
 		if row < len(b.Cells) && column < len(b.Cells[row]) {
