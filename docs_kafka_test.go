@@ -21,9 +21,8 @@ func TestKafkaProducers(t *testing.T) {
 	folder := runKafkaPage(t, "docs/producers.md")
 	var report schemas.Report
 	assert.NoError(t, json.Unmarshal([]byte(read(t, filepath.Join(folder, "orchard.json"))), &report))
-	if all := report.Rows + report.Splits["holdout"].Rows; all != 600 || report.TrainError != 0 {
-		t.Errorf("%d rows, train error %v, expected 600 rows without errors", all, report.TrainError)
-	}
+	all := report.Rows + report.Splits["holdout"].Rows
+	assert.True(t, all == 600 && report.TrainError == 0, "%d rows, train error %v, expected 600 rows without errors", all, report.TrainError)
 	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "pear", "apple")
 }
 
@@ -31,9 +30,8 @@ func TestKafkaProducers(t *testing.T) {
 func runKafkaPage(t *testing.T, page string) (folder string) {
 	t.Helper()
 	for _, need := range []string{"STAGEWISE_KAFKA=make kafka-up", "STAGEWISE_PYTHON=scripts/python.sh"} {
-		if name, by, _ := strings.Cut(need, "="); os.Getenv(name) == "" {
-			t.Fatalf("%s is not set: run %s, which prints the value", name, by)
-		}
+		name, by, _ := strings.Cut(need, "=")
+		assert.Need(t, os.Getenv(name) != "", "%s is not set: run %s, which prints the value", name, by)
 	}
 	return runPage(t, strings.ReplaceAll(read(t, page), "localhost:9092", os.Getenv("STAGEWISE_KAFKA")), os.Getenv("STAGEWISE_PYTHON"))
 }

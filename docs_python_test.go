@@ -34,8 +34,6 @@ func TestPythonTraining(t *testing.T) {
 func interpreter(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv("STAGEWISE_PYTHON")
-	if python == "" {
-		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
-	}
+	assert.Need(t, python != "", "STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	return python
 }

@@ -30,24 +30,18 @@ func TestTour(t *testing.T) {
 	for _, page := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/tour.md"} {
 		text := read(t, page)
 		for _, m := range namedFile.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(m[1]); err != nil {
-				t.Errorf("%s names %s: %v", page, m[1], err)
-			}
+			_, err := os.Stat(m[1])
+			assert.True(t, err == nil, "%s names %s: %v", page, m[1], err)
 		}
 		for _, m := range namedTest.FindAllStringSubmatch(text, -1) {
-			if !strings.Contains(tests, "\nfunc "+m[1]+"(") {
-				t.Errorf("%s names %s: there is no such test", page, m[1])
-			}
+			assert.True(t, strings.Contains(tests, "\nfunc "+m[1]+"("), "%s names %s: there is no such test", page, m[1])
 		}
 		for _, m := range target.FindAllStringSubmatch(text, -1) {
-			if targets++; !strings.Contains(makefile, "\n"+m[1]+":") {
-				t.Errorf("%s names make %s: there is no such target", page, m[1])
-			}
+			targets++
+			assert.True(t, strings.Contains(makefile, "\n"+m[1]+":"), "%s names make %s: there is no such target", page, m[1])
 		}
 	}
-	if targets == 0 {
-		t.Error("the pages name no target of make")
-	}
+	assert.True(t, targets != 0, "the pages name no target of make")
 }
 
 // The README's measurements are lines of the table that make bench wrote last.
@@ -59,13 +53,11 @@ func TestBenchTable(t *testing.T) {
 		if !strings.HasPrefix(line, "| ") {
 			continue
 		}
-		if rows++; !strings.Contains(table, line) {
-			t.Errorf("README.md has %q, which is not in bench/table.md", line)
-		}
+		rows++
+		assert.True(t, strings.Contains(table, line), "README.md has %q, which is not in bench/table.md", line)
 	}
-	if !begins || !ends || rows < 2 || rows > 9 {
-		t.Errorf("README.md shows %d lines of bench/table.md, expected its head and at most eight", rows)
-	}
+	assert.True(t, begins && ends && rows >= 2 && rows <= 9,
+		"README.md shows %d lines of bench/table.md, expected its head and at most eight", rows)
 }
 
 // The README has one screen or two, and its commands work as they are written: its table becomes a model that predicts.
@@ -74,9 +66,8 @@ func TestReadme(t *testing.T) {
 		t.Skip("a long test")
 	}
 	page := read(t, "README.md")
-	if lines := strings.Count(page, "\n"); lines > 120 {
-		t.Errorf("README.md has %d lines, expected at most 120", lines)
-	}
+	lines := strings.Count(page, "\n")
+	assert.True(t, lines <= 120, "README.md has %d lines, expected at most 120", lines)
 	folder := runPage(t, page, "")
 	checkKinds(t, filepath.Join(folder, "predicted.csv"), 0, "label")
 }
@@ -115,9 +106,8 @@ var block = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
 func runPage(t *testing.T, page, python string) (folder string) {
 	t.Helper()
 	programs, folder := t.TempDir(), t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", programs, "./cmd/stagewise", "./examples/producer").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := exec.Command("go", "build", "-o", programs, "./cmd/stagewise", "./examples/producer").CombinedOutput()
+	assert.Need(t, err == nil, "%v\n%s", err, out)
 	script := "set -eu\n"
 	for _, b := range block.FindAllStringSubmatch(page, -1) {
 		if b[1] == "python" {
@@ -129,9 +119,8 @@ func runPage(t *testing.T, page, python string) (folder string) {
 	commands.Dir = folder
 	commands.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STAGEWISE_") })
 	commands.Env = append(commands.Env, "PYTHON="+python, "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
-	if out, err := commands.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err = commands.CombinedOutput()
+	assert.Need(t, err == nil, "%v\n%s", err, out)
 	return folder
 }
 
@@ -142,9 +131,7 @@ func checkKinds(t *testing.T, file string, column int, want ...string) {
 	for _, line := range strings.Split(strings.TrimSpace(read(t, file)), "\n") {
 		got = append(got, strings.Split(line, ",")[column])
 	}
-	if !slices.Equal(got[:min(len(got), len(want))], want) {
-		t.Errorf("column %d of %s is %q, expected %q", column, file, got, want)
-	}
+	assert.Equal(t, got[:min(len(got), len(want))], want, "column %d of %s", column, file)
 }
 
 // The commands of the page about people's own data work as they are written, one after the other, in an empty folder. Those that need
@@ -154,9 +141,7 @@ func TestYourOwnData(t *testing.T) {
 		t.Skip("a long test")
 	}
 	page, _, found := strings.Cut(read(t, "docs/your-own-data.md"), "\n## Parquet")
-	if !found {
-		t.Fatal("the page has no section about Parquet")
-	}
+	assert.Need(t, found, "the page has no section about Parquet")
 	folder := runPage(t, page, "")
 	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "rose", "iris")
 }
@@ -171,14 +156,10 @@ func TestMetricsToActOnHaveAlerts(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, "docs/operating.md"), "\n## What to watch")
 	section, _, _ = strings.Cut(section, "\n## ")
 	alerts, names := read(t, "deploy/monitoring/alerts.yaml"), regexp.MustCompile("(?m)^\\|.*`stagewise_[a-z_]+`").FindAllString(section, -1)
-	if len(names) < 15 {
-		t.Fatalf("the table has %d rows of metrics", len(names))
-	}
+	assert.Need(t, len(names) >= 15, "the table has %d rows of metrics", len(names))
 	for _, row := range names {
 		for _, name := range regexp.MustCompile("`(stagewise_[a-z_]+)`").FindAllStringSubmatch(row, -1) {
-			if !regexp.MustCompile(`\b` + name[1] + `(_bucket)?\b`).MatchString(alerts) {
-				t.Errorf("%s has no alert", name[1])
-			}
+			assert.True(t, regexp.MustCompile(`\b`+name[1]+`(_bucket)?\b`).MatchString(alerts), "%s has no alert", name[1])
 		}
 	}
 }

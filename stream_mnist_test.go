@@ -17,9 +17,8 @@ import (
 func TestMNISTStream(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "make", "stream")
 	command.Env = append(os.Environ(), "MNIST_DIR="+os.Getenv("STAGEWISE_MNIST"))
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := command.CombinedOutput()
+	assert.Need(t, err == nil, "%v\n%s", err, out)
 	var report pipeline.Retraining
 	assert.NoError(t, json.Unmarshal([]byte(read(t, ".demo/stream.json")), &report))
 	var alarms []int64 // the rows that were learnt before them

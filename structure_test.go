@@ -156,9 +156,8 @@ func TestStructure(t *testing.T) {
 	for _, file := range sources(t) {
 		parsed := assert.Must(parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments))(t)
 		folder := path.Dir(filepath.ToSlash(file))
-		if slices.Contains([]string{"util", "utils", "common", "helpers", "manager"}, path.Base(folder)) {
-			t.Errorf("%s: a package is named for the one thing that it does", folder)
-		}
+		assert.True(t, !slices.Contains([]string{"util", "utils", "common", "helpers", "manager"}, path.Base(folder)),
+			"%s: a package is named for the one thing that it does", folder)
 		importer := module + "/" + folder
 		documented[folder] = documented[folder] || parsed.Doc != nil
 		for _, i := range parsed.Imports {
@@ -168,17 +167,13 @@ func TestStructure(t *testing.T) {
 				bound := (r.from == nil || in(importer, r.from)) && !in(importer, r.not)
 				forbidden := in(imported, r.trees) && !options(imported) || r.trees == nil && !standard(imported)
 				inside := r.own && in(imported, []string{strings.Split(folder, "/")[0]})
-				if bound && forbidden && !inside && !in(imported, r.allowed) {
-					t.Errorf("%s imports %s, but %s", file, imported, r.because)
-				}
+				assert.True(t, !bound || !forbidden || inside || in(imported, r.allowed), "%s imports %s, but %s", file, imported, r.because)
 			}
 		}
 	}
 	for _, r := range reachable {
 		for pkg := range reach(imports, module+"/"+r.from) {
-			if in(pkg, r.trees) {
-				t.Errorf("%s reaches %s, but %s", r.from, pkg, r.because)
-			}
+			assert.True(t, !in(pkg, r.trees), "%s reaches %s, but %s", r.from, pkg, r.because)
 		}
 	}
 	for importer, all := range imports {
@@ -188,14 +183,12 @@ func TestStructure(t *testing.T) {
 				ours[imported] = true
 			}
 		}
-		if most := max(maxImports, importers[folder]); len(ours) > most && !in(importer, []string{"examples", "bench", "chaos"}) {
-			t.Errorf("%s imports %d packages of ours, expected at most %d", folder, len(ours), most)
-		}
+		most := max(maxImports, importers[folder])
+		assert.True(t, len(ours) <= most || in(importer, []string{"examples", "bench", "chaos"}),
+			"%s imports %d packages of ours, expected at most %d", folder, len(ours), most)
 	}
 	for folder, has := range documented {
-		if !has {
-			t.Errorf("%s: no file has the package's doc: what does it turn into what?", folder)
-		}
+		assert.True(t, has, "%s: no file has the package's doc: what does it turn into what?", folder)
 	}
 }
 
@@ -291,18 +284,16 @@ func TestVariantsAreNotAskedForByName(t *testing.T) {
 				homes[name] = append(homes[name], file)
 			}
 		}
-		if len(homes) < before+3 {
-			t.Errorf("%s: %s lists no more than %d variants", table.file, table.function, len(homes)-before)
-		}
+		assert.True(t, len(homes) >= before+3, "%s: %s lists no more than %d variants", table.file, table.function, len(homes)-before)
 	}
 	for file, f := range parsed {
 		if strings.HasPrefix(file, "bench/") {
 			continue
 		}
 		asks := func(at ast.Node, name string) {
-			if allowed, variant := homes[name]; variant && !slices.Contains(allowed, file) && !slices.Contains(defaults, file) {
-				t.Errorf("%s asks for %s by name", positions.Position(at.Pos()), name)
-			}
+			allowed, variant := homes[name]
+			assert.True(t, !variant || slices.Contains(allowed, file) || slices.Contains(defaults, file),
+				"%s asks for %s by name", positions.Position(at.Pos()), name)
 		}
 		pkg := path.Base(path.Dir(file))
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -407,9 +398,8 @@ func TestKnownInOnePlace(t *testing.T) {
 				continue
 			}
 			for n, line := range strings.Split(read(t, file), "\n") {
-				if code, _, _ := strings.Cut(line, "//"); pattern.MatchString(code) {
-					t.Errorf("%s:%d: %s: %s", file, n+1, strings.TrimSpace(code), rule.because)
-				}
+				code, _, _ := strings.Cut(line, "//")
+				assert.True(t, !pattern.MatchString(code), "%s:%d: %s: %s", file, n+1, strings.TrimSpace(code), rule.because)
 			}
 		}
 	}
@@ -427,9 +417,9 @@ func TestHeadersAreNamedInSchemas(t *testing.T) {
 			continue
 		}
 		for n, line := range strings.Split(text, "\n") {
-			if code, _, _ := strings.Cut(line, "//"); named.MatchString(code) && !strings.Contains(code, "Tag.Get(") {
-				t.Errorf("%s:%d names a header: give its kind in schemas a field or a method for it", file, n+1)
-			}
+			code, _, _ := strings.Cut(line, "//")
+			assert.True(t, !named.MatchString(code) || strings.Contains(code, "Tag.Get("),
+				"%s:%d names a header: give its kind in schemas a field or a method for it", file, n+1)
 		}
 	}
 }
@@ -447,14 +437,11 @@ func TestNamesOfTaggedTests(t *testing.T) {
 		}
 		for _, name := range test.FindAllStringSubmatch(text, -1) {
 			found[tagged[1]]++
-			if !strings.HasPrefix(name[1], beginning[tagged[1]]) {
-				t.Errorf("%s has the tag %s: call %s %s…", file, tagged[1], name[1], beginning[tagged[1]])
-			}
+			assert.True(t, strings.HasPrefix(name[1], beginning[tagged[1]]),
+				"%s has the tag %s: call %s %s…", file, tagged[1], name[1], beginning[tagged[1]])
 		}
 	}
-	if len(found) != len(beginning) {
-		t.Errorf("found tests with the tags %v", found)
-	}
+	assert.Equal(t, len(found), len(beginning), "found tests with the tags")
 }
 
 // wellKnown are the methods of interfaces of the standard library, which need no doc comment.
@@ -472,9 +459,7 @@ func TestExportedIdentifiersHaveDocs(t *testing.T) {
 		p := assert.Must(doc.NewFromFiles(positions, parsed, module+"/"+folder))(t)
 		functions, values := p.Funcs, slices.Concat(p.Consts, p.Vars)
 		check := func(name, text string) {
-			if text == "" && ast.IsExported(name) {
-				t.Errorf("%s: %s has no doc comment", folder, name)
-			}
+			assert.True(t, text != "" || !ast.IsExported(name), "%s: %s has no doc comment", folder, name)
 		}
 		for _, of := range p.Types {
 			check(of.Name, of.Doc)
@@ -566,9 +551,7 @@ func TestExportedNamesHaveUsersOutside(t *testing.T) {
 		})
 	}
 	for name, position := range exported {
-		if !used[name] {
-			t.Errorf("%s: %s is exported, but no other package uses it", position, name)
-		}
+		assert.True(t, used[name], "%s: %s is exported, but no other package uses it", position, name)
 	}
 }
 
@@ -586,9 +569,8 @@ func TestLinesAreShort(t *testing.T) {
 		for line := range strings.Lines(content) {
 			number++
 			row := strings.HasSuffix(file, "_test.go") && strings.ContainsAny(line, "{`\"")
-			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > maxLine && !row {
-				t.Errorf("%s:%d has %d characters, expected at most %d", file, number, n, maxLine)
-			}
+			n := utf8.RuneCountInString(strings.TrimRight(line, "\n"))
+			assert.True(t, n <= maxLine || row, "%s:%d has %d characters, expected at most %d", file, number, n, maxLine)
 		}
 	}
 }

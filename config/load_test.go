@@ -31,9 +31,7 @@ var update = flag.Bool("update", false, "rewrite the golden files, and the table
 func archives(t testing.TB) map[string]*txtar.Archive {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/bad/*.txtar")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("archives %v: %v", paths, err)
-	}
+	assert.Need(t, err == nil && len(paths) != 0, "archives %v: %v", paths, err)
 	all := map[string]*txtar.Archive{}
 	for _, path := range paths {
 		all[path] = assert.Must(txtar.ParseFile(path))(t)
@@ -46,9 +44,8 @@ func TestWrongConfigurations(t *testing.T) {
 	for path, a := range archives(t) {
 		parts := map[string]string{"": "name: a\nstages: [{}]\n"}
 		for _, file := range a.Files {
-			if _, twice := parts[file.Name]; twice {
-				t.Fatalf("%s: %s is there twice", path, file.Name)
-			}
+			_, twice := parts[file.Name]
+			assert.Need(t, !twice, "%s: %s is there twice", path, file.Name)
 			parts[file.Name] = string(file.Data)
 		}
 		for i := range a.Files {
@@ -64,16 +61,11 @@ func TestWrongConfigurations(t *testing.T) {
 				}
 				c, err := load(name+".yaml", []byte(parts[file]), lines(parts[name+".env"]), lines(parts[name+".set"]))
 				wrong := (*Error)(nil)
-				if !errors.As(err, &wrong) || c != nil {
-					t.Fatalf("configuration %v, error %v: expected an *Error alone", c, err)
-				}
-				if strings.Contains(err.Error(), "hunter2") {
-					t.Errorf("the password is in\n%v", err)
-				}
+				assert.Need(t, errors.As(err, &wrong) && c == nil, "configuration %v, error %v: expected an *Error alone", c, err)
+				assert.True(t, !strings.Contains(err.Error(), "hunter2"), "the password is in\n%v", err)
 				got := err.Error() + "\n"
-				if want := string(message.Data); !*update && got != want {
-					t.Errorf("got\n%s\nexpected\n%s", got, want)
-				}
+				want := string(message.Data)
+				assert.True(t, *update || got == want, "got\n%s\nexpected\n%s", got, want)
 				message.Data = []byte(got)
 			})
 		}
@@ -109,9 +101,7 @@ func TestWrongBytes(t *testing.T) {
 		`name: "a\n"`:     `a.yaml:1: name: "a\n": expected at most 200 letters, digits, dots, hyphens and underscores, but not . or ..`,
 	} {
 		_, err := load("a.yaml", []byte(content), nil, nil)
-		if err == nil || err.Error() != want {
-			t.Errorf("%q: got\n%v\nexpected\n%s", content, err, want)
-		}
+		assert.True(t, err != nil && err.Error() == want, "%q: got\n%v\nexpected\n%s", content, err, want)
 	}
 }
 
@@ -121,9 +111,7 @@ func golden(t *testing.T, name, got string) {
 		assert.NoError(t, os.WriteFile(name, []byte(got), 0o644))
 	}
 	want := assert.Must(os.ReadFile(name))(t)
-	if got != string(want) {
-		t.Errorf("got\n%s\nexpected\n%s", got, want)
-	}
+	assert.True(t, got == string(want), "got\n%s\nexpected\n%s", got, want)
 }
 
 func TestMissingFile(t *testing.T) {
@@ -145,24 +133,18 @@ func TestFileWithEveryKey(t *testing.T) {
 		Stop: &schemas.Stop{Split: "holdout", Patience: 3},
 	}
 	job := c.Job()
-	if len(job.Stages) != 10 {
-		t.Fatalf("%d stages", len(job.Stages))
-	}
+	assert.Need(t, len(job.Stages) == 10, "%d stages", len(job.Stages))
 	for i, got := range job.Stages {
-		if wire.DigestJSON(got) != wire.DigestJSON(stage) {
-			t.Errorf("stage %d is %+v, expected %+v", i, got, stage)
-		}
+		assert.Equal(t, wire.DigestJSON(got), wire.DigestJSON(stage), "stage %d", i)
 	}
 	e := job.Examples
 	if len(e.Train) != 2 || len(e.Test) != 2 || e.Format != "idx" || e.Label != "0" || e.Missing.Mode != "mean" || e.Holdout != 0.1 ||
 		e.Partitions != 4 || e.BatchRows != 1024 || !slices.Equal(e.Classes, []string{"0", "1", "2", "Seven"}) {
 		t.Errorf("examples %+v", e)
 	}
-	if c.Name != "mnist" || job.Name != "mnist" || len(c.Brokers) != 0 || c.DataDir != ".stagewise" ||
-		job.Prepare != (schemas.Prepare{Scale: "none", PCA: 50}) || job.Seed != 1<<64-1 || job.Intercept ||
-		job.OnBadMessage != "stop" || job.Memory != 1<<30 || job.Segment != 8 || job.Warm != "3" {
-		t.Errorf("job %+v of %+v", job, c)
-	}
+	assert.True(t, c.Name == "mnist" && job.Name == "mnist" && len(c.Brokers) == 0 && c.DataDir == ".stagewise" &&
+		job.Prepare == (schemas.Prepare{Scale: "none", PCA: 50}) && job.Seed == 1<<64-1 && !job.Intercept &&
+		job.OnBadMessage == "stop" && job.Memory == 1<<30 && job.Segment == 8 && job.Warm == "3", "job %+v of %+v", job, c)
 }
 
 func TestFileWithOnlyAName(t *testing.T) {
@@ -170,9 +152,8 @@ func TestFileWithOnlyAName(t *testing.T) {
 	want := Defaults()
 	want.Name, want.untuned, want.unlinked = "a", true, true
 	assert.Equal(t, c, want, "got")
-	if c = loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 2}]"}); len(c.Job().Stages) != 2 {
-		t.Errorf("stages %+v", c.Job().Stages)
-	}
+	c = loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 2}]"})
+	assert.Equal(t, len(c.Job().Stages), 2, "stages")
 }
 
 func TestMergeKeys(t *testing.T) {
@@ -182,9 +163,8 @@ func TestMergeKeys(t *testing.T) {
 		Patience: 2}) {
 		t.Errorf("first stage %+v", first)
 	}
-	if second.Features.Kind != "logits" || second.Features.Size != 10 || second.Passes != 7 || second.Stop == nil {
-		t.Errorf("second stage %+v", second)
-	}
+	assert.True(t, second.Features.Kind == "logits" && second.Features.Size == 10 && second.Passes == 7 && second.Stop != nil,
+		"second stage %+v", second)
 }
 
 // Later sources replace earlier ones: defaults, file, environment, settings.
@@ -194,10 +174,8 @@ func TestPrecedence(t *testing.T) {
 		"STAGEWISE_PYTHON=x", "STAGEWISE_NAME=", "PATH=/bin"}
 	c := loaded(t, "design.yaml", environ, []string{"seed=7", "stages.0.features.size=64", "prepare.pca="})
 	stage := c.Stages[0]
-	if c.Name != "mnist" || c.Seed != 7 || stage.Passes != 6 || stage.Features.BandwidthScale != 3 || stage.Features.Size != 64 ||
-		c.Prepare.PCA != 0 || !slices.Equal(c.Brokers, []string{"a:1", "b:2"}) {
-		t.Errorf("got %+v", c)
-	}
+	assert.True(t, c.Name == "mnist" && c.Seed == 7 && stage.Passes == 6 && stage.Features.BandwidthScale == 3 && stage.Features.Size == 64 &&
+		c.Prepare.PCA == 0 && slices.Equal(c.Brokers, []string{"a:1", "b:2"}), "got %+v", c)
 }
 
 func TestSettings(t *testing.T) {
@@ -233,9 +211,8 @@ func TestSettings(t *testing.T) {
 		{"stages.0.stop=", func(c *Config) bool { return c.Stages[0].Stop == nil }},
 	} {
 		t.Run(test.set, func(t *testing.T) {
-			if c := loaded(t, "design.yaml", nil, []string{"examples.format=", test.set}); !test.same(c) {
-				t.Errorf("got %+v", c)
-			}
+			c := loaded(t, "design.yaml", nil, []string{"examples.format=", test.set})
+			assert.True(t, test.same(c), "got %+v", c)
 		})
 	}
 }
@@ -256,9 +233,7 @@ func TestFileTakesWhatSetTakes(t *testing.T) {
 		"memory: 1GiB":                       func(c *Config) bool { return c.Memory == 1<<30 },
 	} {
 		c, err := load("c.yaml", []byte("name: c\n"+content+"\n"), nil, nil)
-		if err != nil || !same(c) {
-			t.Errorf("%s: %v", content, err)
-		}
+		assert.True(t, err == nil && same(c), "%s: %v", content, err)
 	}
 }
 
@@ -277,9 +252,7 @@ security:
 	read := func(environ, set []string) *Config {
 		t.Helper()
 		s := newSettings("some/folder/a.yaml")
-		if !s.file([]byte(file)) {
-			t.Fatal(s.failure())
-		}
+		assert.Need(t, s.file([]byte(file)), "%v", s.failure())
 		s.environment(environ)
 		s.commandLine("--set", set)
 		c, err := s.config()
@@ -295,10 +268,8 @@ security:
 		t.Errorf("test %q, CA %s, data_dir %s", c.Examples.Test, c.Security.TLS.CA, c.DataDir)
 	}
 	c = read([]string{"STAGEWISE_EXAMPLES_TEST=other.csv", "STAGEWISE_SECURITY_TLS_CA=other.pem"}, []string{"examples.train=-"})
-	if !slices.Equal(c.Examples.Train, []string{"-"}) || !slices.Equal(c.Examples.Test, []string{"other.csv"}) ||
-		c.Security.TLS.CA != "other.pem" {
-		t.Errorf("train %q, test %q, CA %s", c.Examples.Train, c.Examples.Test, c.Security.TLS.CA)
-	}
+	assert.True(t, slices.Equal(c.Examples.Train, []string{"-"}) && slices.Equal(c.Examples.Test, []string{"other.csv"}) &&
+		c.Security.TLS.CA == "other.pem", "train %q, test %q, CA %s", c.Examples.Train, c.Examples.Test, c.Security.TLS.CA)
 }
 
 // The last stage has a default of passes of its own, if its method makes use of them.
@@ -323,9 +294,7 @@ func TestPassesOfTheLastStage(t *testing.T) {
 		assert.Equal(t, got, want, "%s: passes", set)
 	}
 	// an entry that is equal for all its stages stays one
-	if c := loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 3, link: calibrated}]"}); len(c.Stages) != 1 {
-		t.Errorf("entries %+v", c.Stages)
-	}
+	assert.Equal(t, len(loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 3, link: calibrated}]"}).Stages), 1, "entries")
 }
 
 // A stage that is fitted in blocks ends after rounds, unless its passes are set.
@@ -341,9 +310,8 @@ func TestRoundsOfBlocks(t *testing.T) {
 		"{features: {kind: columns}, link: identity}":                         {12, 0},
 	} {
 		for _, s := range loaded(t, "empty.yaml", nil, []string{"stages=[" + set + "]"}).Job().Stages {
-			if got := [2]int{s.Passes, s.Features.Rounds}; got != want {
-				t.Errorf("%s: %d passes and %d rounds, expected %d", set, got[0], got[1], want)
-			}
+			got := [2]int{s.Passes, s.Features.Rounds}
+			assert.True(t, got == want, "%s: %d passes and %d rounds, expected %d", set, got[0], got[1], want)
 		}
 	}
 }
@@ -357,12 +325,9 @@ func TestPassword(t *testing.T) {
 			TLS:  secure.TLS{Enabled: true, ServerName: "kafka.example"},
 			SASL: secure.SASL{Mechanism: "SCRAM-SHA-512", Username: "alice", Password: kafkalog.NewSecret(password)},
 		}
-		if !reflect.DeepEqual(c.Security, want) || !reflect.DeepEqual(c.Log().Security, want) {
-			t.Errorf("%s: got another", password)
-		}
-		if text := fmt.Sprintf("%v %+v %#v", c, *c, c); strings.Contains(text, password) {
-			t.Errorf("%s is in %s", password, text)
-		}
+		assert.True(t, reflect.DeepEqual(c.Security, want) && reflect.DeepEqual(c.Log().Security, want), "%s: got another", password)
+		text := fmt.Sprintf("%v %+v %#v", c, *c, c)
+		assert.True(t, !strings.Contains(text, password), "%s is in %s", password, text)
 	}
 }
 
@@ -371,9 +336,8 @@ func TestEveryKeyHasItsVariable(t *testing.T) {
 	seen := map[string]string{}
 	walk("", reflect.TypeFor[Config](), func(key string, _ reflect.Type) {
 		variable := strings.ReplaceAll(key, ".", "_")
-		if other, twice := seen[variable]; twice {
-			t.Errorf("%s is %s and %s", variable, other, key)
-		}
+		other, twice := seen[variable]
+		assert.True(t, !twice, "%s is %s and %s", variable, other, key)
 		seen[variable] = key
 	})
 }
@@ -386,22 +350,18 @@ func TestKubernetesServiceVariables(t *testing.T) {
 		"PORT_80_TCP_ADDR=10.96.0.17", "PORT_132_SCTP_ADDR=fd00::11"} {
 		for _, service := range []string{"STAGEWISE_", "STAGEWISE_SERVE_", "STAGEWISE_NAME_2_", "STAGEWISE_STAGES_0_"} {
 			c := loaded(t, "design.yaml", []string{service + v, "STAGEWISE_SEED=7"}, nil)
-			if name, _, _ := strings.Cut(service+v, "="); !strings.Contains(c.Notice(), name) || !strings.Contains(c.Notice(), "enableServiceLinks: false") ||
-				c.Seed != 7 {
-				t.Errorf("%s: seed %d, notice %q", service+v, c.Seed, c.Notice())
-			}
+			name, _, _ := strings.Cut(service+v, "=")
+			assert.True(t, strings.Contains(c.Notice(), name) && strings.Contains(c.Notice(), "enableServiceLinks: false") && c.Seed == 7,
+				"%s: seed %d, notice %q", service+v, c.Seed, c.Notice())
 		}
 	}
 	for _, v := range []string{"STAGEWISE_PORT=9092", "STAGEWISE_SERVICE_HOST=kafka", "STAGEWISE_SERVICE=10.96.0.17", "STAGEWISE_PORT_80=80",
 		"STAGEWISE_LISTEN_PORT=9092", "STAGEWISESERVICE_HOST"} {
 		_, err := load("a.yaml", []byte("name: a"), []string{v}, nil)
-		if known := !strings.HasPrefix(v, prefix); (err == nil) != known {
-			t.Errorf("%s: %v", v, err)
-		}
+		known := !strings.HasPrefix(v, prefix)
+		assert.True(t, (err == nil) == known, "%s: %v", v, err)
 	}
-	if notice := loaded(t, "design.yaml", nil, nil).Notice(); notice != "" {
-		t.Errorf("notice %q", notice)
-	}
+	assert.Equal(t, loaded(t, "design.yaml", nil, nil).Notice(), "", "notice")
 }
 
 // Any bytes are either a valid configuration, whose job can be made, or a list of problems of one line each.
@@ -426,21 +386,16 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		wrong := (*Error)(nil)
-		if !errors.As(err, &wrong) || len(wrong.Problems) == 0 {
-			t.Fatalf("error %v", err)
-		}
-		if lines := strings.Count(err.Error(), "\n") + 1; lines != len(wrong.Problems) {
-			t.Errorf("%d lines of %d problems:\n%v", lines, len(wrong.Problems), err)
-		}
+		assert.Need(t, errors.As(err, &wrong) && len(wrong.Problems) != 0, "error %v", err)
+		lines := strings.Count(err.Error(), "\n") + 1
+		assert.True(t, lines == len(wrong.Problems), "%d lines of %d problems:\n%v", lines, len(wrong.Problems), err)
 	})
 }
 
 // What a configuration resolves to is a configuration: loaded again, it says the same. It has every key but those of security.
 func TestResolvedIsTheSameConfiguration(t *testing.T) {
 	files, err := filepath.Glob("testdata/good/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("files %v: %v", files, err)
-	}
+	assert.Need(t, err == nil && len(files) != 0, "files %v: %v", files, err)
 	for _, file := range files {
 		content := assert.Must(os.ReadFile(file))(t)
 		var environ []string
@@ -455,20 +410,13 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 		}
 		c := assert.Must(load(file, content, environ, set))(t)
 		text := assert.Must(json.Marshal(c))(t)
-		if strings.Contains(string(text), "hunter2") || strings.Contains(string(text), "security") {
-			t.Errorf("%s: security is in %s", file, text)
-		}
+		assert.True(t, !strings.Contains(string(text), "hunter2") && !strings.Contains(string(text), "security"),
+			"%s: security is in %s", file, text)
 		again, err := load(file, text, nil, nil)
-		if err != nil {
-			t.Fatalf("%s: %v in %s", file, err, text)
-		}
+		assert.Need(t, err == nil, "%s: %v in %s", file, err, text)
 		more := assert.Must(json.Marshal(again))(t)
-		if string(more) != string(text) {
-			t.Errorf("%s: %s resolves to %s", file, text, more)
-		}
-		if lacks := lacking(t, text); lacks != "" {
-			t.Errorf("%s resolves to no key %s", file, lacks)
-		}
+		assert.True(t, string(more) == string(text), "%s: %s resolves to %s", file, text, more)
+		assert.Equal(t, lacking(t, text), "", "%s resolves to no key", file)
 	}
 }
 
@@ -501,11 +449,8 @@ func TestResolvedArchiveHasNoTopic(t *testing.T) {
 	assert.NoError(t, os.WriteFile(filepath.Join(folder, "clicks+0+0000000000.json"), []byte("{\"a\": 1, \"label\": 0}\n"), 0o600))
 	content := []byte("name: a\nexamples: {columns: {use: [a]}, archive: {files: \"" + folder + "\", layout: confluent}}\n")
 	for range 2 {
-		c, err := load("archive.yaml", content, nil, nil)
-		assert.NoError(t, err)
-		if !c.Examples.Archive.Alone {
-			t.Errorf("%s: the archive is not alone", content)
-		}
+		c := assert.Must(load("archive.yaml", content, nil, nil))(t)
+		assert.True(t, c.Examples.Archive.Alone, "%s: the archive is not alone", content)
 		content = assert.Must(json.Marshal(c))(t)
 	}
 }

@@ -31,9 +31,7 @@ func TestReference(t *testing.T) {
 	page := assert.Must(os.ReadFile(referencePage))(t)
 	before, rest, begins := strings.Cut(string(page), referenceBegin)
 	_, after, ends := strings.Cut(rest, referenceEnd)
-	if !begins || !ends {
-		t.Fatalf("%s: expected the lines %q and %q", referencePage, referenceBegin, referenceEnd)
-	}
+	assert.Need(t, begins && ends, "%s: expected the lines %q and %q", referencePage, referenceBegin, referenceEnd)
 	golden(t, referencePage, before+referenceBegin+reference(t)+referenceEnd+after)
 }
 
@@ -41,20 +39,17 @@ func TestReference(t *testing.T) {
 func TestEveryKeyHasAMeaning(t *testing.T) {
 	meanings := map[string]string{}
 	for _, k := range Keys() {
-		if _, twice := meanings[k.Name]; twice {
-			t.Errorf("%s has two meanings", k.Name)
-		}
-		if meanings[k.Name] = k.Meaning; k.Meaning == "" || strings.ContainsAny(k.Meaning, "\n|") {
-			t.Errorf("%s: %q does not fit into a cell of a table", k.Name, k.Meaning)
-		}
+		_, twice := meanings[k.Name]
+		assert.True(t, !twice, "%s has two meanings", k.Name)
+		meanings[k.Name] = k.Meaning
+		assert.True(t, k.Meaning != "" && !strings.ContainsAny(k.Meaning, "\n|"), "%s: %q does not fit into a cell of a table", k.Name, k.Meaning)
 	}
 	walk("", reflect.TypeFor[Config](), func(key string, typ reflect.Type) {
 		if !isValue(typ) {
 			return
 		}
-		if _, ok := meanings[key]; !ok {
-			t.Errorf("%s has no meaning in Keys", key)
-		}
+		_, ok := meanings[key]
+		assert.True(t, ok, "%s has no meaning in Keys", key)
 		delete(meanings, key)
 	})
 	for key := range meanings {
@@ -191,26 +186,22 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 		if strings.TrimSpace(string(content)) == "" {
 			continue
 		}
-		if err := validate(content); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
+		err := validate(content)
+		assert.True(t, err == nil, "%s: %v", file, err)
 	}
 	for _, valid := range []string{
 		"name: a", "brokers: a:9092", "metrics: {listen: null}", "give_up: 5m", "memory: 1GiB", "examples: {label: 0, missing: {a: mean}}",
 		"stages: [{ridge: auto}]", "stages: [{ridge: 1.0e-4, features: {kind: rff}}]", "threshold: {cost: {fp: 1, fn: 20}}",
 		"examples: {train: a.csv, categorical: c}",
 	} {
-		if err := validate([]byte(valid)); err != nil {
-			t.Errorf("%s: %v", valid, err)
-		}
+		err := validate([]byte(valid))
+		assert.True(t, err == nil, "%s: %v", valid, err)
 	}
 	for _, wrong := range []string{
 		"nmae: a", "name: [a]", "examples: none", "seed: -1", "intercept: yes please", "segment: 1.5", "stages: {link: softmax}",
 		"stages: [{passes: twelve}]", "arithmetic: sloppy", "examples: {lable: 0}", "security: {sasl: {password: hunter2}}",
 	} {
-		if validate([]byte(wrong)) == nil {
-			t.Errorf("%s: the schema accepts it", wrong)
-		}
+		assert.True(t, validate([]byte(wrong)) != nil, "%s: the schema accepts it", wrong)
 	}
 }
 

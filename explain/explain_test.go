@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -35,13 +36,10 @@ func TestSlicesPartitionRows(t *testing.T) {
 		s, n, wrong := slicesOf(rows, c, own), 0, 0.0
 		for _, slice := range s.Slices {
 			n, wrong = n+slice.Rows, wrong+float64(slice.Rows)*slice.Error
-			if different >= 1000 && slice.Value != missing && (slice.Rows < 80 || slice.Rows > 100) {
-				t.Errorf("%d rows %s", slice.Rows, slice.Value)
-			}
+			assert.True(t, different < 1000 || slice.Value == missing || slice.Rows >= 80 && slice.Rows <= 100,
+				"%d rows %s", slice.Rows, slice.Value)
 		}
-		if n != 400 || math.Abs(wrong-50*400) > 1e-6 || len(s.Slices) > sliceNumbers+1 {
-			t.Errorf("%d different values: %+v", different, s)
-		}
+		assert.True(t, n == 400 && math.Abs(wrong-50*400) <= 1e-6 && len(s.Slices) <= sliceNumbers+1, "%d different values: %+v", different, s)
 	}
 }
 
@@ -53,9 +51,8 @@ func TestWords(t *testing.T) {
 		row  []float32
 		want string
 	}{{[]float32{7, 1, 0, 0}, "x"}, {[]float32{7, 0, 1, 0}, "y"}, {[]float32{7, 0, 0, 1}, otherWords}, {[]float32{7, nan, nan, nan}, missing}} {
-		if _, got := c.word(w.row[1:]); got != w.want {
-			t.Errorf("%v is %s, expected %s", w.row, got, w.want)
-		}
+		_, got := c.word(w.row[1:])
+		assert.Equal(t, got, w.want, "%v", w.row)
 	}
 	rows := rowsOf(4, 7, 1, 0, 0, 7, 0, 1, 0, 7, 0, 1, 0, 7, nan, nan, nan)
 	for i, v := range valuesOf(rows, c) { // the most frequent first; the features of each are its own word
@@ -73,18 +70,14 @@ func TestQuantiles(t *testing.T) {
 	}
 	for _, sorted := range [][]float32{{}, {3}, {1, 1, 2}, skewed} {
 		values := quantiles(sorted, curvePoints)
-		if len(values) > curvePoints || !slices.IsSorted(values) || len(slices.Compact(slices.Clone(values))) != len(values) {
-			t.Errorf("%v", values)
-		}
+		assert.True(t, len(values) <= curvePoints && slices.IsSorted(values) && len(slices.Compact(slices.Clone(values))) == len(values),
+			"%v", values)
 		for _, v := range values {
-			if !slices.Contains(sorted, v) {
-				t.Errorf("%v is no value of the column", v)
-			}
+			assert.True(t, slices.Contains(sorted, v), "%v is no value of the column", v)
 		}
 	}
-	if n := len(quantiles(skewed, curvePoints)); n < curvePoints {
-		t.Errorf("%d quantiles of a column of mostly the same value", n)
-	}
+	n := len(quantiles(skewed, curvePoints))
+	assert.True(t, n >= curvePoints, "%d quantiles of a column of mostly the same value", n)
 }
 
 // A deviation is that of the sample, and one permutation has none.
@@ -93,14 +86,12 @@ func TestSpread(t *testing.T) {
 	if mean != (Measures{2, 20}) || math.Abs(deviation.Error-math.Sqrt2) > 1e-12 || math.Abs(deviation.Loss-10*math.Sqrt2) > 1e-12 {
 		t.Errorf("%v ± %v", mean, deviation)
 	}
-	if _, deviation := spread([]Measures{{1, 10}}); deviation != (Measures{}) {
-		t.Errorf("%v", deviation)
-	}
+	_, deviation = spread([]Measures{{1, 10}})
+	assert.True(t, deviation == (Measures{}), "%v", deviation)
 }
 
 // A confident mistake counts as much as it does in a report.
 func TestLossOfAConfidentMistake(t *testing.T) {
-	if loss := logLoss(0); math.Abs(loss-6*math.Ln10) > 1e-12 {
-		t.Errorf("the loss of a label with probability 0 is %g", loss)
-	}
+	loss := logLoss(0)
+	assert.True(t, math.Abs(loss-6*math.Ln10) <= 1e-12, "the loss of a label with probability 0 is %g", loss)
 }

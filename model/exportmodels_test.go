@@ -243,9 +243,7 @@ func everyFeatures(t testing.TB) (all []schemas.Features) {
 	unknown := stages.Defaults()
 	unknown.Kind = "unknown"
 	problems := stages.Check(unknown)
-	if len(problems) != 1 {
-		t.Fatalf("an unknown kind of features: %v", problems)
-	}
+	assert.Need(t, len(problems) == 1, "an unknown kind of features: %v", problems)
 	for _, kind := range strings.Split(strings.ReplaceAll(problems[0].Want, " or ", ", "), ", ") {
 		f := stages.DefaultsOf(kind)
 		if stages.KindOf(f).OnlySparse { // models of sparse rows are not exported
@@ -272,9 +270,7 @@ func everyFeatures(t testing.TB) (all []schemas.Features) {
 			all = append(all, f)
 		}
 	}
-	if len(all) < 7 {
-		t.Fatalf("%d kinds of features: %v", len(all), all)
-	}
+	assert.Need(t, len(all) >= 7, "%d kinds of features: %v", len(all), all)
 	return all
 }
 
@@ -338,23 +334,16 @@ func TestFileRoundTrip(t *testing.T) {
 		m := r.model(t)
 		written := write(t, "arrow", m)
 		again, err := Read(strings.NewReader(written))
-		if err != nil {
-			t.Fatalf("%v: %v", r, err)
-		}
-		if again.Digest() != m.Digest() || write(t, "arrow", again) != written {
-			t.Errorf("%v: read again, the model has digest %s, written %s", r, again.Digest(), m.Digest())
-		}
-		if !slices.Equal(again.Labels(), m.Labels()) || again.Width() != m.Width() {
-			t.Errorf("%v: %q of %d features, written %q of %d", r, again.Labels(), again.Width(), m.Labels(), m.Width())
-		}
+		assert.Need(t, err == nil, "%v: %v", r, err)
+		assert.True(t, again.Digest() == m.Digest() && write(t, "arrow", again) == written,
+			"%v: read again, the model has digest %s, written %s", r, again.Digest(), m.Digest())
+		assert.True(t, slices.Equal(again.Labels(), m.Labels()) && again.Width() == m.Width(),
+			"%v: %q of %d features, written %q of %d", r, again.Labels(), again.Width(), m.Labels(), m.Width())
 		got, want := again.Predictor(kernel.Gonum()).Probabilities(r.rows(10)), m.Predictor(kernel.Gonum()).Probabilities(r.rows(10))
-		if !slices.Equal(got.Data, want.Data) {
-			t.Errorf("%v: read again, the model predicts otherwise", r)
-		}
+		assert.True(t, slices.Equal(got.Data, want.Data), "%v: read again, the model predicts otherwise", r)
 		for s := range m.stages {
-			if (m.Weights(s) == nil) != m.stages[s].Link.Learnt || !slices.Equal(m.Weights(s), again.Weights(s)) {
-				t.Errorf("%v: stage %d begins a warm start at %v, read again at %v", r, s, m.Weights(s), again.Weights(s))
-			}
+			assert.True(t, (m.Weights(s) == nil) == m.stages[s].Link.Learnt && slices.Equal(m.Weights(s), again.Weights(s)),
+				"%v: stage %d begins a warm start at %v, read again at %v", r, s, m.Weights(s), again.Weights(s))
 		}
 	}
 }
@@ -363,9 +352,7 @@ func TestFileRoundTrip(t *testing.T) {
 func write(t testing.TB, format string, m *Model) string {
 	t.Helper()
 	f, ok := ExportNamed(format)
-	if !ok {
-		t.Fatalf("there is no format %s", format)
-	}
+	assert.Need(t, ok, "there is no format %s", format)
 	var b strings.Builder
 	assert.NoError(t, f.Write(&b, m))
 	return b.String()
@@ -378,55 +365,42 @@ func TestSafetensorsLayout(t *testing.T) {
 		file := write(t, "safetensors", m)
 		length := binary.LittleEndian.Uint64([]byte(file[:8]))
 		header, values := file[8:8+length], file[8+length:]
-		if length%8 != 0 || header[0] != '{' {
-			t.Fatalf("%v: a header of %d bytes that begins with %q", r, length, header[0])
-		}
+		assert.Need(t, length%8 == 0 && header[0] == '{', "%v: a header of %d bytes that begins with %q", r, length, header[0])
 		var parts map[string]json.RawMessage
 		assert.NoError(t, json.Unmarshal([]byte(header), &parts))
 		end := 0
 		for _, want := range m.Tensors() {
 			part, ok := parts[want.Name]
 			if want.Text != nil {
-				if ok {
-					t.Errorf("%v: the texts %s are a tensor", r, want.Name)
-				}
+				assert.True(t, !ok, "%v: the texts %s are a tensor", r, want.Name)
 				continue
 			}
 			delete(parts, want.Name)
 			var got safetensor
-			if err := json.Unmarshal(part, &got); err != nil {
-				t.Fatalf("%v: %s: %v", r, want.Name, err)
-			}
-			if got.Type != "F32" || !reflect.DeepEqual(got.Shape, want.Shape) || got.Offsets != [2]int{end, end + 4*len(want.Data)} {
-				t.Fatalf("%v: %s is %+v, expected %v from byte %d", r, want.Name, got, want.Shape, end)
-			}
+			err := json.Unmarshal(part, &got)
+			assert.Need(t, err == nil, "%v: %s: %v", r, want.Name, err)
+			assert.Need(t, got.Type == "F32" && reflect.DeepEqual(got.Shape, want.Shape) && got.Offsets == [2]int{end, end + 4*len(want.Data)},
+				"%v: %s is %+v, expected %v from byte %d", r, want.Name, got, want.Shape, end)
 			for i, v := range want.Data {
-				if bits := binary.LittleEndian.Uint32([]byte(values[end+4*i:])); math.Float32frombits(bits) != v {
-					t.Fatalf("%v: value %d of %s is %v, expected %v", r, i, want.Name, math.Float32frombits(bits), v)
-				}
+				bits := binary.LittleEndian.Uint32([]byte(values[end+4*i:]))
+				assert.Need(t, math.Float32frombits(bits) == v, "%v: value %d of %s is %v, expected %v", r, i, want.Name, math.Float32frombits(bits), v)
 			}
 			end += 4 * len(want.Data)
 		}
-		if end != len(values) {
-			t.Errorf("%v: %d bytes of values, expected %d", r, len(values), end)
-		}
+		assert.True(t, end == len(values), "%v: %d bytes of values, expected %d", r, len(values), end)
 		var about struct{ Manifest, Labels, Columns string }
-		if err := json.Unmarshal(parts["__metadata__"], &about); err != nil || len(parts) != 1 {
-			t.Fatalf("%v: %d parts that are no tensors, %v", r, len(parts), err)
-		}
+		err := json.Unmarshal(parts["__metadata__"], &about)
+		assert.Need(t, err == nil && len(parts) == 1, "%v: %d parts that are no tensors, %v", r, len(parts), err)
 		var manifest schemas.Manifest
-		if err := json.Unmarshal([]byte(about.Manifest), &manifest); err != nil || !reflect.DeepEqual(&manifest, m.Manifest) {
-			t.Errorf("%v: manifest %+v, %v", r, manifest, err)
-		}
+		err = json.Unmarshal([]byte(about.Manifest), &manifest)
+		assert.True(t, err == nil && reflect.DeepEqual(&manifest, m.Manifest), "%v: manifest %+v, %v", r, manifest, err)
 		var named examples.ClassLabels
-		if err := json.Unmarshal([]byte(about.Labels), &named); err != nil || !slices.Equal(named, r.labels) ||
-			(about.Labels[1] == '"') == (m.LabelType() == examples.WholeLabels) {
-			t.Errorf("%v: labels %q, %v", r, named, err)
-		}
+		err = json.Unmarshal([]byte(about.Labels), &named)
+		assert.True(t, err == nil && slices.Equal(named, r.labels) && (about.Labels[1] == '"') != (m.LabelType() == examples.WholeLabels),
+			"%v: labels %q, %v", r, named, err)
 		var columns examples.Columns
-		if err := json.Unmarshal([]byte(about.Columns), &columns); err != nil || !reflect.DeepEqual(columns, m.Columns()) {
-			t.Errorf("%v: columns %v, %v", r, columns, err)
-		}
+		err = json.Unmarshal([]byte(about.Columns), &columns)
+		assert.True(t, err == nil && reflect.DeepEqual(columns, m.Columns()), "%v: columns %v, %v", r, columns, err)
 	}
 }
 
@@ -437,9 +411,8 @@ func TestWriterFails(t *testing.T) {
 	for _, format := range Exports() {
 		whole := len(write(t, format.Name, m))
 		for _, room := range []int{0, 5, 8, whole / 2, whole - 1} {
-			if err := format.Write(&disk{room, full}, m); !errors.Is(err, full) {
-				t.Errorf("%s with room for %d bytes: %v", format.Name, room, err)
-			}
+			err := format.Write(&disk{room, full}, m)
+			assert.True(t, errors.Is(err, full), "%s with room for %d bytes: %v", format.Name, room, err)
 		}
 	}
 }
@@ -513,9 +486,7 @@ func TestSparseGraph(t *testing.T) {
 	for _, r := range sparseRecipes() {
 		text := write(t, "onnx", r.model(t))
 		for _, name := range []string{"indices", "values", "length", "probabilities"} {
-			if !strings.Contains(text, name) {
-				t.Errorf("%v: the graph has no %s", r, name)
-			}
+			assert.True(t, strings.Contains(text, name), "%v: the graph has no %s", r, name)
 		}
 	}
 }

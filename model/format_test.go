@@ -142,9 +142,7 @@ func workedExample(t *testing.T, m *Model) string {
 		stage.Link.Predict(after)
 		stage.Link.Probabilities(after, workspace.Link())
 		show("probabilities", after)
-		if !slices.Equal(after.Data, want) {
-			t.Errorf("the example has the probabilities %v, the predictor %v", after.Data, want)
-		}
+		assert.True(t, slices.Equal(after.Data, want), "the example has the probabilities %v, the predictor %v", after.Data, want)
 	}
 	return b.String()
 }
@@ -158,15 +156,11 @@ func TestFormatExample(t *testing.T) {
 	}
 	content := assert.Must(os.ReadFile("testdata/example.arrow"))(t)
 	m := assert.Must(Read(bytes.NewReader(content)))(t)
-	if m.Digest() != exampleModel(t).Digest() {
-		t.Error("testdata/example.arrow is not the model of the example: test with -update")
-	}
+	assert.Equal(t, m.Digest(), exampleModel(t).Digest(), "testdata/example.arrow is not the model of the example: test with -update")
 	text := assert.Must(os.ReadFile(path))(t)
 	section := regexp.MustCompile(`(?s)(<!-- example:[^>]*-->\n)(.*?)(<!-- end -->)`)
 	parts := section.FindSubmatch(text)
-	if parts == nil {
-		t.Fatalf("%s has no marks for the example", path)
-	}
+	assert.Need(t, parts != nil, "%s has no marks for the example", path)
 	shown := "\n" + workedExample(t, m) + "\n"
 	if *update {
 		assert.NoError(t, os.WriteFile(path, section.ReplaceAll(text, []byte("${1}"+shown+"${3}")), 0o644))
@@ -180,9 +174,7 @@ func TestFormatHasAllLinks(t *testing.T) {
 	text := assert.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
 	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
 	for _, name := range link.Names() {
-		if !strings.Contains(page, "\n| `"+name+"` | ") {
-			t.Errorf("FORMAT.md does not say how %s makes probabilities", name)
-		}
+		assert.True(t, strings.Contains(page, "\n| `"+name+"` | "), "FORMAT.md does not say how %s makes probabilities", name)
 	}
 }
 
@@ -199,8 +191,6 @@ func checkNumbers(t *testing.T, got, want string) {
 	for i := range shown {
 		var a, b float64
 		assert.Must(fmt.Sscan(shown[i]+" "+right[i], &a, &b))(t)
-		if math.Abs(a-b) > 1e-6*max(1, math.Abs(b)) {
-			t.Errorf("FORMAT.md shows %s, expected %s. Test with -update", shown[i], right[i])
-		}
+		assert.True(t, math.Abs(a-b) <= 1e-6*max(1, math.Abs(b)), "FORMAT.md shows %s, expected %s. Test with -update", shown[i], right[i])
 	}
 }

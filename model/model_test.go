@@ -148,9 +148,7 @@ func file(t testing.TB, m *Model) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	n, err := m.WriteTo(&b)
-	if err != nil || n != int64(b.Len()) {
-		t.Fatalf("wrote %d bytes and returned %d, %v", b.Len(), n, err)
-	}
+	assert.Need(t, err == nil && n == int64(b.Len()), "wrote %d bytes and returned %d, %v", b.Len(), n, err)
 	return b.Bytes()
 }
 
@@ -158,12 +156,8 @@ func file(t testing.TB, m *Model) []byte {
 func TestReadGolden(t *testing.T) {
 	written := assert.Must(os.ReadFile("testdata/digits.arrow"))(t)
 	m := assert.Must(Read(bytes.NewReader(written)))(t)
-	if want := wire.Digest("772a6ec60e6e861eff9ceaf47ae6a6d278791d9642d2e0dd16c62d6b9ae1d202"); m.Digest() != want {
-		t.Errorf("digest %s, expected %s", m.Digest(), want)
-	}
-	if !bytes.Equal(file(t, m), written) {
-		t.Error("written again, the file has other bytes")
-	}
+	assert.Equal(t, m.Digest(), wire.Digest("772a6ec60e6e861eff9ceaf47ae6a6d278791d9642d2e0dd16c62d6b9ae1d202"), "digest")
+	assert.True(t, bytes.Equal(file(t, m), written), "written again, the file has other bytes")
 }
 
 // A changed bit is an error, or changes nothing that the digest is over. So is a cut, but for that of the eight bytes that end
@@ -174,26 +168,23 @@ func TestDamagedFile(t *testing.T) {
 	for i := 0; i < len(written); i += 7 {
 		damaged := bytes.Clone(written)
 		damaged[i] ^= 1 << (i % 8)
-		if again, err := Read(bytes.NewReader(damaged)); err == nil && again.Digest() != m.Digest() {
-			t.Errorf("bit %d of byte %d is another, and the model is read with another digest", i%8, i)
-		}
+		again, err := Read(bytes.NewReader(damaged))
+		assert.True(t, err != nil || again.Digest() == m.Digest(),
+			"bit %d of byte %d is another, and the model is read with another digest", i%8, i)
 	}
 	for n := range len(written)/8 - 1 {
-		if _, err := Read(bytes.NewReader(written[:n*8])); !errors.Is(err, wire.ErrDamaged) {
-			t.Fatalf("the first %d of %d bytes: %v", n*8, len(written), err)
-		}
+		_, err := Read(bytes.NewReader(written[:n*8]))
+		assert.Need(t, errors.Is(err, wire.ErrDamaged), "the first %d of %d bytes: %v", n*8, len(written), err)
 	}
 	for content, want := range map[string]string{"": "an empty file", "no model": "text", "\x80\x04\x95\x00": "a pickle of Python", "PAR1\x15\x04": "a Parquet file", "version https://git-lfs.github.com/spec/v1\n": "a pointer of Git LFS instead of the file", "\x01\x02": "other bytes"} {
 		_, err := Read(strings.NewReader(content))
-		if want = "not a model file, but " + want + ":"; !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %v, expected %s", content, err, want)
-		}
+		want = "not a model file, but " + want + ":"
+		assert.True(t, errors.Is(err, wire.ErrDamaged) && strings.HasPrefix(err.Error(), want), "%q: %v, expected %s", content, err, want)
 	}
 	full := errors.New("full")
 	assert.MustFail(Read(io.MultiReader(bytes.NewReader(written[:8]), failing{full})))(t, full)
-	if n, err := m.WriteTo(failing{full}); n != 0 || !errors.Is(err, full) {
-		t.Errorf("a writer that fails: %d bytes, %v", n, err)
-	}
+	n, err := m.WriteTo(failing{full})
+	assert.True(t, n == 0 && errors.Is(err, full), "a writer that fails: %d bytes, %v", n, err)
 	m.Manifest.WeightsDigest = "other"
 	assert.MustFail(Read(bytes.NewReader(file(t, m))))(t, wire.ErrDamaged, "digest")
 }
@@ -248,20 +239,15 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 			t.Errorf("%s: a model %v", name, m)
 			continue
 		}
-		if test.shape != errors.As(err, new(*wire.ShapeError)) || test.shape == errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: %T: %v", name, err, err)
-		}
+		assert.True(t, test.shape == errors.As(err, new(*wire.ShapeError)) && test.shape != errors.Is(err, wire.ErrDamaged),
+			"%s: %T: %v", name, err, err)
 		for _, says := range test.says {
-			if !strings.Contains(err.Error(), says) {
-				t.Errorf("%s: %q does not say %q", name, err, says)
-			}
+			assert.True(t, strings.Contains(err.Error(), says), "%s: %q does not say %q", name, err, says)
 		}
 	}
 	p := synthetic(t, "columns", 3, 0, link.Softmax)
 	p.manifest.Plan.Stages[0].Features.Size = 4
-	if _, err := p.model(); !errors.As(err, new(*stages.SizeError)) {
-		t.Errorf("4 of 3 columns: %v", err)
-	}
+	assert.MustFail(p.model())(t, new(*stages.SizeError))
 }
 
 // Passes of a learnt link that do not count are no part of the model.
@@ -272,9 +258,8 @@ func TestPassesThatCount(t *testing.T) {
 	counted := assert.Must(p.model())(t)
 	p.weights[0] = p.weights[0][:1]
 	first := assert.Must(p.model())(t)
-	if counted.Digest() != first.Digest() || counted.Digest() == all.Digest() {
-		t.Errorf("digests: of both passes %s, of the first that counts %s, of the first alone %s", all.Digest(), counted.Digest(), first.Digest())
-	}
+	assert.True(t, counted.Digest() == first.Digest() && counted.Digest() != all.Digest(),
+		"digests: of both passes %s, of the first that counts %s, of the first alone %s", all.Digest(), counted.Digest(), first.Digest())
 }
 
 // Probabilities are probabilities, whichever link is last. Those of a row do not depend on the rows after its tile, and those
@@ -293,27 +278,19 @@ func TestProbabilitiesOfTiles(t *testing.T) {
 		for i := 0; i < len(all); i += k {
 			sum := float64(0)
 			for _, v := range all[i : i+k] {
-				if sum += float64(v); v < 0 || v > 1 || v != v {
-					t.Fatalf("%v: row %d has probabilities %v", links, i/k, all[i:i+k])
-				}
+				sum += float64(v)
+				assert.Need(t, v >= 0 && v <= 1 && v == v, "%v: row %d has probabilities %v", links, i/k, all[i:i+k])
 			}
-			if math.Abs(sum-1) > 1e-5 {
-				t.Fatalf("%v: row %d has probabilities %v", links, i/k, all[i:i+k])
-			}
+			assert.Need(t, math.Abs(sum-1) <= 1e-5, "%v: row %d has probabilities %v", links, i/k, all[i:i+k])
 		}
 		p := m.Predictor(blas)
 		for _, n := range []int{64, 65, 63, 1, 128, 0} {
 			got := p.Probabilities(rows(n))
-			if got.Rows != n || got.Cols != k {
-				t.Fatalf("%v: %d × %d probabilities of %d rows", links, got.Rows, got.Cols, n)
-			}
-			if whole := n / tileRows * tileRows * k; !slices.Equal(got.Data[:whole], all[:whole]) {
-				t.Errorf("%v: tiles of %d rows are not those of 129", links, n)
-			}
+			assert.Need(t, got.Rows == n && got.Cols == k, "%v: %d × %d probabilities of %d rows", links, got.Rows, got.Cols, n)
+			whole := n / tileRows * tileRows * k
+			assert.True(t, slices.Equal(got.Data[:whole], all[:whole]), "%v: tiles of %d rows are not those of 129", links, n)
 			for i, v := range got.Data {
-				if math.Abs(float64(v-all[i])) > 1e-5 {
-					t.Fatalf("%v: row %d of %d has %v, of 129 it has %v", links, i/k, n, v, all[i])
-				}
+				assert.Need(t, math.Abs(float64(v-all[i])) <= 1e-5, "%v: row %d of %d has %v, of 129 it has %v", links, i/k, n, v, all[i])
 			}
 		}
 		for _, i := range []int{0, 63, 64, 128} {
@@ -321,16 +298,13 @@ func TestProbabilitiesOfTiles(t *testing.T) {
 			label, probabilities := p.Predict(x.Row(i))
 			want := all[i*k : (i+1)*k]
 			for c, v := range probabilities {
-				if math.Abs(float64(v-want[c])) > 1e-5 {
-					t.Errorf("%v: row %d alone has %v, in a batch %v", links, i, probabilities, want)
-				}
+				assert.True(t, math.Abs(float64(v-want[c])) <= 1e-5, "%v: row %d alone has %v, in a batch %v", links, i, probabilities, want)
 			}
 			if i == 128 && !slices.Equal(probabilities, want) { // the last of 129 rows is a tile of one row
 				t.Errorf("%v: row %d alone has %v, alone in its tile %v", links, i, probabilities, want)
 			}
-			if best := slices.Index(probabilities, slices.Max(probabilities)); label != m.Labels()[best] {
-				t.Errorf("%v: row %d is %q, its probabilities are %v", links, i, label, probabilities)
-			}
+			best := slices.Index(probabilities, slices.Max(probabilities))
+			assert.True(t, label == m.Labels()[best], "%v: row %d is %q, its probabilities are %v", links, i, label, probabilities)
 		}
 	}
 }
@@ -344,12 +318,9 @@ func TestMissingFeatureIsTheMean(t *testing.T) {
 	row := []float32{1, float32(math.NaN()), 2}
 	_, probabilities := predictor.Predict(row)
 	missing := slices.Clone(probabilities)
-	if row[0] != 1 || row[1] == row[1] || row[2] != 2 {
-		t.Errorf("Predict changed the row to %v", row)
-	}
-	if _, mean := predictor.Predict([]float32{1, center.Data[1], 2}); !slices.Equal(missing, mean) {
-		t.Errorf("a missing feature gives %v, the mean %v", missing, mean)
-	}
+	assert.True(t, row[0] == 1 && row[1] != row[1] && row[2] == 2, "Predict changed the row to %v", row)
+	_, mean := predictor.Predict([]float32{1, center.Data[1], 2})
+	assert.True(t, slices.Equal(missing, mean), "a missing feature gives %v, the mean %v", missing, mean)
 }
 
 // addChanged adds a file to the corpus, and files with a changed bit.
@@ -379,16 +350,15 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, written []byte) {
 		m, err := read(bytes.NewReader(written))
 		if err != nil {
-			if !errors.Is(err, wire.ErrDamaged) && !errors.As(err, new(*wire.ShapeError)) && !errors.As(err, new(*stages.SizeError)) {
-				t.Errorf("%T: %v", err, err)
-			}
+			assert.True(t, errors.Is(err, wire.ErrDamaged) || errors.As(err, new(*wire.ShapeError)) || errors.As(err, new(*stages.SizeError)),
+				"%T: %v", err, err)
 			return
 		}
 		m.Digest()
 		x := raw(3, m.Width())
-		if got := m.Predictor(kernel.Gonum()).Probabilities(x); got.Rows != 3 || got.Cols != len(m.Labels()) {
-			t.Errorf("%d × %d probabilities of 3 rows and %d labels", got.Rows, got.Cols, len(m.Labels()))
-		}
+		got := m.Predictor(kernel.Gonum()).Probabilities(x)
+		assert.True(t, got.Rows == 3 && got.Cols == len(m.Labels()),
+			"%d × %d probabilities of 3 rows and %d labels", got.Rows, got.Cols, len(m.Labels()))
 	})
 }
 
@@ -425,19 +395,16 @@ func TestAverageOfMembers(t *testing.T) {
 			}
 			predictor := m.Predictor(nil)
 			for range 2 { // memory of the first call is used again
-				if got := predictor.Probabilities(raw(n, d)); !slices.Equal(got.Data, want.Data) {
-					t.Errorf("%d members of %v: other probabilities than their mean", members, links)
-				}
+				got := predictor.Probabilities(raw(n, d))
+				assert.True(t, slices.Equal(got.Data, want.Data), "%d members of %v: other probabilities than their mean", members, links)
 			}
 			losses, predicted := make([]float32, n), make([]int32, n)
 			measured := predictor.Measure(raw(n, d), link.Truth{Classes: make([]int32, n)}, losses, predicted)
-			if !slices.Equal(measured.Data, want.Data) || slices.Min(losses) < 0 || slices.Max(losses) == 0 {
-				t.Errorf("%d members of %v: measured other predictions, or losses %v", members, links, losses)
-			}
+			assert.True(t, slices.Equal(measured.Data, want.Data) && slices.Min(losses) >= 0 && slices.Max(losses) != 0,
+				"%d members of %v: measured other predictions, or losses %v", members, links, losses)
 			read := assert.Must(Read(bytes.NewReader(file(t, m))))(t)
-			if got := read.Predictor(nil).Probabilities(raw(n, d)); !slices.Equal(got.Data, want.Data) {
-				t.Errorf("%d members of %v: the file predicts otherwise", members, links)
-			}
+			got := read.Predictor(nil).Probabilities(raw(n, d))
+			assert.True(t, slices.Equal(got.Data, want.Data), "%d members of %v: the file predicts otherwise", members, links)
 		}
 	}
 }
@@ -455,9 +422,8 @@ func TestPlanHasPossibleTemperatures(t *testing.T) {
 	} {
 		plan := &schemas.Plan{Stages: []schemas.Stage{{Features: stages.Defaults(), Link: test.link, Temperature: test.temperature}}}
 		plan.Prepare.Scale = "none"
-		if err := CheckPlan(plan); (err == nil) != test.possible {
-			t.Errorf("link %s, temperature %g: %v", test.link, test.temperature, err)
-		}
+		err := CheckPlan(plan)
+		assert.True(t, (err == nil) == test.possible, "link %s, temperature %g: %v", test.link, test.temperature, err)
 	}
 }
 
@@ -488,9 +454,7 @@ func TestPredictFromManyGoroutines(t *testing.T) {
 			})
 		}
 		assert.Fails(t, goroutines.Wait(), nil)
-		if !equalBits(rows.Data, before) {
-			t.Errorf("%v: the rows have changed", links)
-		}
+		assert.True(t, equalBits(rows.Data, before), "%v: the rows have changed", links)
 	}
 }
 
@@ -503,9 +467,8 @@ func TestPredictAllocatesNothing(t *testing.T) {
 		m := assert.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
 		row, probabilities := raw(1, 4).Data, make([]float32, 3)
 		m.Predict(row, probabilities)
-		if n := testing.AllocsPerRun(100, func() { m.Predict(row, probabilities) }); n > 0 {
-			t.Errorf("%v: %v allocations a prediction, expected none", links, n)
-		}
+		n := testing.AllocsPerRun(100, func() { m.Predict(row, probabilities) })
+		assert.True(t, n <= 0, "%v: %v allocations a prediction, expected none", links, n)
 	}
 }
 
@@ -545,9 +508,7 @@ func TestWeightsOnMoreColumns(t *testing.T) {
 			copy(want[2*slices.Index(all, column):], w.Row(i))
 		}
 		copy(want[2*len(all):], w.Row(len(few)))
-		if !slices.Equal(got, want) {
-			t.Fatalf("got %v, want %v", got, want)
-		}
+		assert.Need(t, slices.Equal(got, want), "got %v, want %v", got, want)
 	}
 }
 
@@ -561,12 +522,9 @@ func TestFittedLeavesInitialWeights(t *testing.T) {
 		wire.Matrix(statistics.TensorRows, 2, 2, []float32{10, 20, 30, 40}), wire.Vector(statistics.TensorShift, []float32{0.5, -0.5})}}}
 	for range 2 {
 		f := assert.Must(s.Fitted(initial, published))(t)
-		if want := []float32{10, 20, 3.5, 3.5, 30, 40, 7.5, 7.5}; !slices.Equal(f.W.Data, want) {
-			t.Fatalf("got %v, want %v", f.W.Data, want)
-		}
-		if initial[0] != 1 || initial[7] != 8 {
-			t.Fatalf("the initial weights are %v", initial)
-		}
+		want := []float32{10, 20, 3.5, 3.5, 30, 40, 7.5, 7.5}
+		assert.Need(t, slices.Equal(f.W.Data, want), "got %v, want %v", f.W.Data, want)
+		assert.Need(t, initial[0] == 1 && initial[7] == 8, "the initial weights are %v", initial)
 	}
 }
 
@@ -583,13 +541,12 @@ func checkContributions(t *testing.T, what string, m *Model, raw kernel.Dense) (
 		for out, s := range scores {
 			sum := s.Base
 			for i, c := range s.Columns {
-				if sum += c.Value; i > 0 && math.Abs(c.Value) > math.Abs(s.Columns[i-1].Value) {
-					t.Errorf("%s: the contributions %v are not sorted", what, s.Columns)
-				}
+				sum += c.Value
+				assert.True(t, i == 0 || math.Abs(c.Value) <= math.Abs(s.Columns[i-1].Value),
+					"%s: the contributions %v are not sorted", what, s.Columns)
 			}
-			if math.Abs(sum-s.Score) > 1e-5*(1+math.Abs(s.Score)) {
-				t.Errorf("%s, row %d: base and contributions are %g, the score of %s is %g", what, row, sum, s.Label, s.Score)
-			}
+			assert.True(t, math.Abs(sum-s.Score) <= 1e-5*(1+math.Abs(s.Score)),
+				"%s, row %d: base and contributions are %g, the score of %s is %g", what, row, sum, s.Label, s.Score)
 			predicted.Data[out] = float32(s.Score)
 			s.Columns = slices.Clone(s.Columns)
 			copies = append(copies, s)
@@ -598,17 +555,14 @@ func checkContributions(t *testing.T, what string, m *Model, raw kernel.Dense) (
 		last.Predict(predicted)
 		last.Probabilities(predicted, new(link.Scratch))
 		for out, v := range predicted.Data {
-			if want := probabilities.Row(row)[out]; math.Abs(float64(v-want)) > 1e-5 {
-				t.Errorf("%s, row %d: the scores are of the probability %g, want %g", what, row, v, want)
-			}
+			want := probabilities.Row(row)[out]
+			assert.True(t, math.Abs(float64(v-want)) <= 1e-5, "%s, row %d: the scores are of the probability %g, want %g", what, row, v, want)
 		}
 		all = append(all, copies)
 	}))
 	assert.NoError(t, p.Contributions(rows, 1, func(row int, scores []Contributions) {
 		for out, s := range scores {
-			if want := all[row][out].Columns[:1]; !slices.Equal(s.Columns, want) {
-				t.Errorf("%s, row %d: the largest contribution is %v, want %v", what, row, s.Columns, want)
-			}
+			assert.Equal(t, s.Columns, all[row][out].Columns[:1], "%s, row %d: the largest contribution", what, row)
 		}
 	}))
 	return all
@@ -619,17 +573,13 @@ func TestContributionsOfTrees(t *testing.T) {
 	explained := 0
 	everyGrown(t, func(what string, _ *parts, m *Model) {
 		if err := m.CheckContributions(); err != nil {
-			if !strings.Contains(err.Error(), "contributions need") {
-				t.Errorf("%s: %v", what, err)
-			}
+			assert.True(t, strings.Contains(err.Error(), "contributions need"), "%s: %v", what, err)
 			return
 		}
 		explained++
 		checkContributions(t, what, m, tableRows(2*contributedRows+1).Slice(contributedRows-5, contributedRows+3))
 	})
-	if explained == 0 {
-		t.Error("no model has contributions")
-	}
+	assert.True(t, explained != 0, "no model has contributions")
 }
 
 // Trees of versions without covers have no contributions.
@@ -640,9 +590,7 @@ func TestNoContributionsWithoutCovers(t *testing.T) {
 	*structure = (*structure)[:len(*structure)-1]
 	m := assert.Must(p.model())(t)
 	assert.Fails(t, m.CheckContributions(), "covers")
-	if m.Digest() != p.manifest.WeightsDigest {
-		t.Error("the digest of the weights depends on covers")
-	}
+	assert.Equal(t, m.Digest(), p.manifest.WeightsDigest, "the digest of the weights depends on covers")
 }
 
 // Contributions of other features add up to the scores of several stages, with and without components; those of the columns themselves
@@ -675,9 +623,7 @@ func TestContributionsOfSlopes(t *testing.T) {
 						w := float64(m.Weights(0)[j*3+1]) + float64(m.Weights(1)[j*3+1])
 						want = w * float64(x-m.prepared.Center[j]) * float64(m.prepared.Scale[j]) / 2
 					}
-					if math.Abs(c.Value-want) > 1e-5 {
-						t.Errorf("row %d, column %d: %g, want %g", i, j, c.Value, want)
-					}
+					assert.True(t, math.Abs(c.Value-want) <= 1e-5, "row %d, column %d: %g, want %g", i, j, c.Value, want)
 				}
 			}
 		}
@@ -702,7 +648,5 @@ func TestContributionsOfSparseRows(t *testing.T) {
 	raw := kernel.NewDense(3, m.Width())
 	raw.Row(0)[4], raw.Row(0)[2], raw.Row(1)[1], raw.Row(1)[7] = 3, 5, 1, -2 // column 2 has no factor
 	all := checkContributions(t, "sparse rows", m, raw.Slice(0, 2))
-	if got, want := all[0][1].Columns, []Contribution{{"4", 3 * 2 * (0.5 + 2)}}; !slices.Equal(got, want) {
-		t.Errorf("contributions are %v, want %v", got, want)
-	}
+	assert.Equal(t, all[0][1].Columns, []Contribution{{"4", 3 * 2 * (0.5 + 2)}}, "contributions")
 }

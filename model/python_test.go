@@ -37,16 +37,12 @@ func TestPythonReadsExports(t *testing.T) {
 		cases++
 	}
 	interpreter := os.Getenv("STAGEWISE_PYTHON")
-	if interpreter == "" {
-		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
-	}
+	assert.Need(t, interpreter != "", "STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	command := exec.CommandContext(t.Context(), interpreter, "testdata/compare.py", folder)
 	var problems bytes.Buffer
 	command.Stderr = &problems
 	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s%s", err, out, problems.String())
-	}
+	assert.Need(t, err == nil, "%v\n%s%s", err, out, problems.String())
 	compared, worst := 0, 0.0
 	for d := json.NewDecoder(bytes.NewReader(out)); ; compared++ {
 		var c struct {
@@ -59,13 +55,11 @@ func TestPythonReadsExports(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if worst = max(worst, c.Difference); !(c.Difference <= largest) || len(c.Problems) > 0 {
-			t.Errorf("%s: a probability differs by %.2g, expected at most %g; %q", c.Case, c.Difference, largest, c.Problems)
-		}
+		worst = max(worst, c.Difference)
+		assert.True(t, c.Difference <= largest && len(c.Problems) == 0,
+			"%s: a probability differs by %.2g, expected at most %g; %q", c.Case, c.Difference, largest, c.Problems)
 	}
-	if compared != cases {
-		t.Errorf("%d models were compared, expected %d", compared, cases)
-	}
+	assert.True(t, compared == cases, "%d models were compared, expected %d", compared, cases)
 	t.Logf("%d models, probabilities differ by %.2g at most", compared, worst)
 }
 

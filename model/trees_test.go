@@ -138,13 +138,10 @@ func TestTreesPredictByDescent(t *testing.T) {
 		predictor := m.Predictor(kernel.Gonum())
 		for _, n := range []int{65, 1, 64, 0, 130} { // memory of the calls before is used again
 			want, got := byDescent(m, tableRows(n)), predictor.Probabilities(tableRows(n))
-			if got.Rows != n || got.Cols != want.Cols {
-				t.Fatalf("%s: %d × %d probabilities of %d rows", what, got.Rows, got.Cols, n)
-			}
+			assert.Need(t, got.Rows == n && got.Cols == want.Cols, "%s: %d × %d probabilities of %d rows", what, got.Rows, got.Cols, n)
 			for i, v := range got.Data {
-				if !(math.Abs(float64(v-want.Data[i])) <= 1e-5) {
-					t.Fatalf("%s: row %d of %d has %v, by descent %v", what, i/want.Cols, n, got.Row(i/want.Cols), want.Row(i/want.Cols))
-				}
+				assert.Need(t, math.Abs(float64(v-want.Data[i])) <= 1e-5,
+					"%s: row %d of %d has %v, by descent %v", what, i/want.Cols, n, got.Row(i/want.Cols), want.Row(i/want.Cols))
 			}
 		}
 	})
@@ -164,12 +161,11 @@ func TestSuccessorHasItsTrees(t *testing.T) {
 	for _, p := range []*parts{first, other} {
 		want := assert.Must(p.model())(t)
 		got := assert.Must(m.Successor(p.manifest, p.preparation, p.weights))(t)
-		if shares := got.Stage(0) == m.Stage(0); shares != (p == first) || got.Digest() != want.Digest() {
-			t.Errorf("shares the trees: %v; digest %s, expected %s", shares, got.Digest(), want.Digest())
-		}
-		if !slices.Equal(got.Predictor(nil).Probabilities(tableRows(9)).Data, want.Predictor(nil).Probabilities(tableRows(9)).Data) {
-			t.Error("a successor predicts otherwise")
-		}
+		shares := got.Stage(0) == m.Stage(0)
+		assert.True(t, shares == (p == first) && got.Digest() == want.Digest(),
+			"shares the trees: %v; digest %s, expected %s", shares, got.Digest(), want.Digest())
+		assert.True(t, slices.Equal(got.Predictor(nil).Probabilities(tableRows(9)).Data, want.Predictor(nil).Probabilities(tableRows(9)).Data),
+			"a successor predicts otherwise")
 	}
 }
 
@@ -178,9 +174,7 @@ func TestTreesThatCantBe(t *testing.T) {
 	table := mixed()
 	structure := func(p *parts, name string) []float32 {
 		tensor, ok := p.weights[1][0].Tensors.Find(name)
-		if !ok {
-			t.Fatalf("no tensor %s", name)
-		}
+		assert.Need(t, ok, "no tensor %s", name)
 		return tensor.Data
 	}
 	tests := map[string]struct {
@@ -237,12 +231,9 @@ func TestTreesMeasurePreparedRows(t *testing.T) {
 		wantLoss := slices.Clone(loss)
 		predictor.Probabilities(tableRows(7))
 		got := predictor.MeasureInputs(inputs, truth, loss, predicted)
-		if !slices.Equal(got.Data, want) || !slices.Equal(loss, wantLoss) {
-			t.Errorf("%s: prepared rows are measured otherwise", what)
-		}
+		assert.True(t, slices.Equal(got.Data, want) && slices.Equal(loss, wantLoss), "%s: prepared rows are measured otherwise", what)
 		codes := slices.Clone(inputs.Codes)
-		if predictor.Probabilities(tableRows(7)); !slices.Equal(inputs.Codes, codes) {
-			t.Errorf("%s: the codes of prepared rows are others after a prediction of raw rows", what)
-		}
+		predictor.Probabilities(tableRows(7))
+		assert.True(t, slices.Equal(inputs.Codes, codes), "%s: the codes of prepared rows are others after a prediction of raw rows", what)
 	})
 }

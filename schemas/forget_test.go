@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -64,25 +63,20 @@ func TestForgottenIsASetOfRows(t *testing.T) {
 	for range 20_000 {
 		a, b := drawForgotten(random), drawForgotten(random)
 		f, g := coverage.Forgotten(nil).Union(a), coverage.Forgotten(nil).Union(b)
-		if err := f.Check(); err != nil || !maps.Equal(placesOf(f), placesOf(a)) {
-			t.Fatalf("%v became %v, %v", a, f, err)
-		}
+		err := f.Check()
+		assert.Need(t, err == nil && maps.Equal(placesOf(f), placesOf(a)), "%v became %v, %v", a, f, err)
 		both := placesOf(a)
 		maps.Copy(both, placesOf(b))
-		if union := f.Union(g); !maps.Equal(placesOf(union), both) || !union.Covers(f) || !union.Covers(g) {
-			t.Fatalf("%v and %v are %v", f, g, union)
-		}
-		if f.Covers(g) && len(both) != len(placesOf(f)) {
-			t.Fatalf("%v covers %v", f, g)
-		}
+		union := f.Union(g)
+		assert.Need(t, maps.Equal(placesOf(union), both) && union.Covers(f) && union.Covers(g), "%v and %v are %v", f, g, union)
+		assert.Need(t, !f.Covers(g) || len(both) == len(placesOf(f)), "%v covers %v", f, g)
 		spans := coverage.Spans{{Partition: 0, From: 3, To: 6}, {Partition: 1, From: 0, To: 2}, {Partition: 1, From: 5, To: 9}}
 		inside := placesOf(f)
 		maps.DeleteFunc(inside, func(p placed, _ bool) bool {
 			return p.partition == 0 && (p.offset < 3 || p.offset >= 6) || p.partition == 1 && (p.offset >= 2 && p.offset < 5 || p.offset >= 9)
 		})
-		if within := f.Within(spans); !maps.Equal(placesOf(within), inside) {
-			t.Fatalf("%v within %v is %v", f, spans, within)
-		}
+		within := f.Within(spans)
+		assert.Need(t, maps.Equal(placesOf(within), inside), "%v within %v is %v", f, spans, within)
 		found := map[placed]bool{}
 		for partition := range 3 {
 			for offset := range int64(20) {
@@ -97,9 +91,7 @@ func TestForgottenIsASetOfRows(t *testing.T) {
 				})
 			}
 		}
-		if !maps.Equal(found, placesOf(f)) {
-			t.Fatalf("found %v in %v", found, f)
-		}
+		assert.Need(t, maps.Equal(found, placesOf(f)), "found %v in %v", found, f)
 	}
 }
 
@@ -111,9 +103,8 @@ func TestImpossibleForgottenRowsAreDamaged(t *testing.T) {
 		`{"partition":0,"from":0,"to":1,"first":-1,"end":2}`, `{"partition":0,"from":0,"to":1,"end":-2}`,
 		`{"partition":0,"from":1,"to":2},{"partition":0,"from":0,"to":1}`, `{"partition":0,"from":0,"to":2},{"partition":0,"from":1,"to":3}`,
 	} {
-		if f, err := DecodeJSON[Forget](wire.Message{Value: []byte(`{"rows":[` + rows + `]}`)}); err == nil {
-			t.Errorf("%s became %+v", rows, f)
-		}
+		f, err := DecodeJSON[Forget](wire.Message{Value: []byte(`{"rows":[` + rows + `]}`)})
+		assert.True(t, err != nil, "%s became %+v", rows, f)
 	}
 }
 
@@ -202,9 +193,7 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 					from = topic[len(topic)-1].Seen
 				}
 				*w = scoring{state: ScoredBy(topic[from:]), seen: int64(len(topic)), most: 1 + random.IntN(5)}
-				if w.state != state {
-					t.Fatalf("seed %d: of %d messages the last ones say %+v, all of them %+v", seed, len(topic), w.state, state)
-				}
+				assert.Need(t, w.state == state, "seed %d: of %d messages the last ones say %+v, all of them %+v", seed, len(topic), w.state, state)
 			case 1:
 				w.read(topic)
 			default: // it writes, possibly only a part: after and between messages of others that it has not seen
@@ -235,9 +224,7 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 					t.Fatalf("seed %d: after %+v counts %+v", seed, before, p)
 				}
 				for i := before.Next; i < p.Offset; i++ {
-					if rows[i] >= 0 {
-						t.Fatalf("seed %d: message %d is passed over", seed, i)
-					}
+					assert.Need(t, rows[i] < 0, "seed %d: message %d is passed over", seed, i)
 				}
 			}
 		}
@@ -261,10 +248,9 @@ func TestResidualsRoundTrip(t *testing.T) {
 			m := assert.Must(want.Encode(mem))(t)
 			for _, want := range []*Residuals{want, votedOf(rows, classes)} {
 				got := assert.Must(DecodeResiduals(assert.Must(want.Encode(mem))(t), classes, mem))(t)
-				if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
-					!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) || !slices.Equal(got.Votes, want.Votes) {
-					t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
-				}
+				assert.True(t, got.Identity == want.Identity && got.Offset == want.Offset && got.Row == want.Row && got.Classes == classes &&
+					slices.Equal(got.Score, want.Score) && slices.Equal(got.Residual, want.Residual) && slices.Equal(got.Votes, want.Votes),
+					"%d rows of %d classes became %v", rows, classes, got.Identity)
 			}
 			header := assert.Must(ResidualsHeader(m))(t)
 			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
@@ -282,16 +268,13 @@ func TestMaxResidualRowsFit(t *testing.T) {
 			if rows == 1 && 4*values > wire.MaxMessage {
 				continue // a row of so many values fits no message
 			}
-			if m, err := of(rows, classes).Encode(mem); err != nil || len(m.Value) > wire.MaxMessage {
-				t.Errorf("%d rows of %d values: %d bytes, %v", rows, values, len(m.Value), err)
-			}
+			m, err := of(rows, classes).Encode(mem)
+			assert.True(t, err == nil && len(m.Value) <= wire.MaxMessage, "%d rows of %d values: %d bytes, %v", rows, values, len(m.Value), err)
 		}
 	}
 	_, err := residualsOf(2, 100_000).Encode(assert.Allocator(t))
-	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil ||
-		!strings.HasPrefix(err.Error(), want) {
-		t.Error(err)
-	}
+	want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"
+	assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "%v", err)
 }
 
 // setHeader gives a header of a message, if it has it, another value.
@@ -317,9 +300,8 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		m := assert.Must(residualsOf(4, 2).Encode(mem))(t)
 		setHeader(m, c.key, c.value)
 		_, err := DecodeResiduals(m, c.classes, mem)
-		if !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
-			t.Errorf("%v, expected %s", err, c.want)
-		}
+		assert.True(t, errors.Is(err, wire.ErrDamaged) && strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want),
+			"%v, expected %s", err, c.want)
 	}
 }
 
@@ -331,9 +313,8 @@ func TestResidualsRefuseRaggedRows(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "residuals: ") {
-					t.Errorf("%v: %s", r, got)
-				}
+				got := fmt.Sprint(recover())
+				assert.True(t, strings.HasPrefix(got, "residuals: "), "%v: %s", r, got)
 			}()
 			r.Encode(nil)
 		}()
@@ -357,9 +338,7 @@ func TestPredictionRoundTrip(t *testing.T) {
 				if rows == 0 {
 					got.Probabilities, got.Numbers, want.Probabilities = nil, nil, nil
 				}
-				if !reflect.DeepEqual(got, want) {
-					t.Errorf("task %d, %d rows of %d classes became %v", task, rows, classes, got)
-				}
+				assert.Equal(t, got, want, "task %d, %d rows of %d classes", task, rows, classes)
 				header := assert.Must(PredictionHeader(m))(t)
 				if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
 					t.Errorf("key %s, header %v", m.Key, header)
@@ -390,10 +369,8 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 	long := predictionOf(examples.OneLabel, 1, 2)
 	long.Labels[0] = strings.Repeat("x", wire.MaxMessage)
 	_, err := long.Encode(assert.Allocator(t))
-	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil ||
-		!strings.HasPrefix(err.Error(), want) {
-		t.Error(err)
-	}
+	want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"
+	assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "%v", err)
 }
 
 func TestPredictionsThatAreRefused(t *testing.T) {
@@ -417,9 +394,9 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 		m := assert.Must(p.Encode(mem))(t)
 		m.Headers = append(m.Headers, wire.Header{Key: "lost", Value: ""})
 		setHeader(m, c.key, c.value)
-		if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
-		}
+		_, err := DecodePrediction(m, mem)
+		assert.True(t, errors.Is(err, wire.ErrDamaged) && strings.Contains(err.Error(), c.want),
+			"%s %s: %v, expected %q", c.key, c.value, err, c.want)
 	}
 	other := assert.Must(residualsOf(2, 3).Encode(mem))(t)
 	m := assert.Must(predictionOf(examples.OneLabel, 2, 3).Encode(mem))(t)

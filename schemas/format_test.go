@@ -42,9 +42,7 @@ func TestFormatTables(t *testing.T) {
 	marked := page
 	for name, table := range tables {
 		section := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- end -->)`)
-		if !section.MatchString(page) {
-			t.Errorf("FORMAT.md has no marks for the table of %s", name)
-		}
+		assert.True(t, section.MatchString(page), "FORMAT.md has no marks for the table of %s", name)
 		marked = section.ReplaceAllString(marked, "${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}")
 	}
 	if *update {
@@ -55,9 +53,8 @@ func TestFormatTables(t *testing.T) {
 	_, topics, _ := strings.Cut(page, "| topic | kinds |")
 	topics, _, _ = strings.Cut(topics, "\n\n")
 	for _, kind := range declaredKinds(t) {
-		if !regexp.MustCompile(`\b` + string(kind) + `\b`).MatchString(topics) {
-			t.Errorf("FORMAT.md's table of topics does not have the kind %s", kind)
-		}
+		assert.True(t, regexp.MustCompile(`\b`+string(kind)+`\b`).MatchString(topics),
+			"FORMAT.md's table of topics does not have the kind %s", kind)
 	}
 }
 
@@ -148,9 +145,7 @@ func described(t *testing.T, comments map[string]string, of, name string) string
 		key = of + "." + name
 	}
 	text := comments[key]
-	if text == "" {
-		t.Errorf("%s has no comment, which FORMAT.md would have", key)
-	}
+	assert.True(t, text != "", "%s has no comment, which FORMAT.md would have", key)
 	if of != "" {
 		text = strings.NewReplacer("[", "", "]", "").Replace(text)
 	}
@@ -176,9 +171,8 @@ func TestFormatColumns(t *testing.T) {
 			row := fmt.Sprintf("| `%s` |", f.Name)
 			_, rest, found := strings.Cut(text, row)
 			described, _, _ := strings.Cut(rest, "\n")
-			if !found || !strings.Contains(described, "`"+typeName(f.Type)) {
-				t.Errorf("section %s: column %s of type %s is not the next row: %q", section, f.Name, typeName(f.Type), described)
-			}
+			assert.True(t, found && strings.Contains(described, "`"+typeName(f.Type)),
+				"section %s: column %s of type %s is not the next row: %q", section, f.Name, typeName(f.Type), described)
 			text = rest
 		}
 	}
@@ -419,8 +413,6 @@ func TestWithoutValues(t *testing.T) {
 		`no label`: `no label`,
 		``:         ``,
 	} {
-		if got := WithoutValues(reason); got != want {
-			t.Errorf("%s\n%s, expected\n%s", reason, got, want)
-		}
+		assert.Equal(t, WithoutValues(reason), want, "%s", reason)
 	}
 }

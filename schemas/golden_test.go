@@ -232,9 +232,7 @@ func TestGoldens(t *testing.T) {
 		}
 	}
 	for _, kind := range append(declaredKinds(t), kindExamples) {
-		if !shown[kind] {
-			t.Errorf("kind %s has no golden", kind)
-		}
+		assert.True(t, shown[kind], "kind %s has no golden", kind)
 	}
 }
 
@@ -259,9 +257,7 @@ func TestGoldensHaveAllFields(t *testing.T) {
 	} {
 		for _, f := range fieldsOf(reflect.TypeOf(value)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if !fields[kind][name] {
-				t.Errorf("no golden of kind %s has the field %s", kind, name)
-			}
+			assert.True(t, fields[kind][name], "no golden of kind %s has the field %s", kind, name)
 		}
 	}
 }
@@ -297,42 +293,33 @@ func positions() []TopicPosition {
 
 // A message that was ingested says where it is from, and one of another producer does not.
 func TestOrigin(t *testing.T) {
-	if o, ok := OriginOf(goldens(t)["examples"]); !ok || o != (Origin{Source: "source", Attempt: "1", Sequence: 5}) ||
-		!o.Of(&SourceSeal{ID: "source", Attempt: "1"}) {
-		t.Errorf("the golden has origin %+v, %v", o, ok)
-	}
+	o, ok := OriginOf(goldens(t)["examples"])
+	assert.True(t, ok && o == (Origin{Source: "source", Attempt: "1", Sequence: 5}) && o.Of(&SourceSeal{ID: "source", Attempt: "1"}),
+		"the golden has origin %+v, %v", o, ok)
 	topic := goldens(t)["examples-topic"]
-	if o, ok := OriginOf(topic); !ok || o != (Origin{Source: "topic:clicks", Attempt: "1", Sequence: 5, Next: 9}) {
-		t.Errorf("the golden of a topic has origin %+v, %v", o, ok)
-	}
-	if read, err := TopicPositionsOf(topic); err != nil || !slices.Equal(read, positions()) {
-		t.Errorf("the golden of a topic has the positions %v, %v", read, err)
-	}
+	o, ok = OriginOf(topic)
+	assert.True(t, ok && o == (Origin{Source: "topic:clicks", Attempt: "1", Sequence: 5, Next: 9}),
+		"the golden of a topic has origin %+v, %v", o, ok)
+	assert.Equal(t, assert.Must(TopicPositionsOf(topic))(t), positions(), "the golden of a topic has the positions")
 	behind := Origin{Source: "topic:clicks", Attempt: "2", Partitions: 3, After: Turn(1, 9)}
 	m, err := behind.TopicMessage(positions(), &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}}, memory.DefaultAllocator)
-	if behind.Next = 9; err != nil {
-		t.Fatal(err)
-	}
-	if o, ok := OriginOf(m); !ok || o != behind {
-		t.Errorf("the origin %+v is read as %+v, %v", behind, o, ok)
-	}
+	behind.Next = 9
+	assert.NoError(t, err)
+	o, ok = OriginOf(m)
+	assert.True(t, ok && o == behind, "the origin %+v is read as %+v, %v", behind, o, ok)
 	for _, text := range []string{"", "[", `[{"partition":-1}]`, `[{"next":-1}]`} {
-		if _, err := TopicPositionsOf(wire.Message{Headers: []wire.Header{{Key: headerPositions, Value: text}}}); !errors.Is(err,
-			wire.ErrDamaged) {
-			t.Errorf("positions %s: %v", text, err)
-		}
+		_, err := TopicPositionsOf(wire.Message{Headers: []wire.Header{{Key: headerPositions, Value: text}}})
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "positions %s: %v", text, err)
 	}
-	if o, ok := OriginOf(goldens(t)["examples-sparse"]); ok {
-		t.Errorf("another producer's message has origin %+v", o)
-	}
+	o, ok = OriginOf(goldens(t)["examples-sparse"])
+	assert.True(t, !ok, "another producer's message has origin %+v", o)
 	for _, headers := range [][]wire.Header{
 		{{Key: headerSource, Value: "source"}, {Key: headerSequence, Value: "5"}}, {{Key: headerSource, Value: "source/1"}}, {{Key: headerSource, Value: "source/1"}, {Key: headerSequence, Value: "-1"}},
 		{{Key: headerSource, Value: "source/1"}, {Key: headerSequence, Value: "x"}}, {{Key: "source", Value: "source/1"}, {Key: "sequence", Value: "5"}},
 		{{Key: headerSource, Value: "topic:clicks/1"}, {Key: headerSequence, Value: "5"}}, {{Key: headerSource, Value: "topic:clicks/1"}, {Key: headerSequence, Value: "5"}, {Key: headerNext, Value: "5"}},
 	} {
-		if o, ok := OriginOf(wire.Message{Headers: headers}); ok {
-			t.Errorf("%v: %+v, %v", headers, o, ok)
-		}
+		o, ok := OriginOf(wire.Message{Headers: headers})
+		assert.True(t, !ok, "%v: %+v, %v", headers, o, ok)
 	}
 }
 
@@ -344,9 +331,7 @@ func TestMessageChecksum(t *testing.T) {
 			seen[MessageChecksum(wire.Message{Value: []byte(value)}, at)] = true
 		}
 	}
-	if len(seen) != 9 {
-		t.Errorf("%d checksums of 9 messages", len(seen))
-	}
+	assert.True(t, len(seen) == 9, "%d checksums of 9 messages", len(seen))
 }
 
 // A document of any length comes back whole, in whatever order and however often its messages come, and is never mixed with another.
@@ -357,13 +342,10 @@ func TestDocumentsRoundTrip(t *testing.T) {
 		messages := append(assert.Must(long.Messages())(t), assert.Must(other.Messages())(t)...)
 		keys := map[string]bool{}
 		for _, m := range messages {
-			if keys[m.Key] = true; len(m.Value) > wire.MaxMessage-16<<10 {
-				t.Errorf("a message of %d bytes", len(m.Value))
-			}
+			keys[m.Key] = true
+			assert.True(t, len(m.Value) <= wire.MaxMessage-16<<10, "a message of %d bytes", len(m.Value))
 		}
-		if length > 0 && len(keys) != len(messages) {
-			t.Errorf("%d keys for %d messages", len(keys), len(messages))
-		}
+		assert.True(t, length <= 0 || len(keys) == len(messages), "%d keys for %d messages", len(keys), len(messages))
 		messages = append(messages, messages...)
 		rand.New(rand.NewPCG(uint64(length), 1)).Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 		var documents wire.Documents
@@ -375,9 +357,7 @@ func TestDocumentsRoundTrip(t *testing.T) {
 				found[whole.Value[slices.Index(whole.Value, '[')+2]]++
 			}
 		}
-		if length > 0 && (found['x'] == 0 || found['y'] == 0 || len(found) != 2) {
-			t.Errorf("length %d: found %v", length, found)
-		}
+		assert.True(t, length <= 0 || found['x'] != 0 && found['y'] != 0 && len(found) == 2, "length %d: found %v", length, found)
 	}
 }
 
@@ -385,17 +365,13 @@ func TestDocumentsRoundTrip(t *testing.T) {
 func TestDocumentsRefuse(t *testing.T) {
 	m := assert.Must((&Manifest{Run: "run"}).Messages())(t)[0]
 	m.Value = append([]byte(" "), m.Value...)
-	if _, ok, err := (&wire.Documents{}).Add(m); ok || !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("other bytes: %v, %v", ok, err)
-	}
+	_, ok, err := (&wire.Documents{}).Add(m)
+	assert.True(t, !ok && errors.Is(err, wire.ErrDamaged), "other bytes: %v, %v", ok, err)
 	m.Headers = nil
-	if _, ok, err := (&wire.Documents{}).Add(m); ok || !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("no headers: %v, %v", ok, err)
-	}
-	if _, err := (&Manifest{Labels: []string{strings.Repeat("x", wire.MaxDocument)}}).Messages(); err == nil ||
-		!strings.HasPrefix(err.Error(), "the manifest has ") {
-		t.Errorf("a document of %d bytes: %v", wire.MaxDocument, err)
-	}
+	_, ok, err = (&wire.Documents{}).Add(m)
+	assert.True(t, !ok && errors.Is(err, wire.ErrDamaged), "no headers: %v, %v", ok, err)
+	_, err = (&Manifest{Labels: []string{strings.Repeat("x", wire.MaxDocument)}}).Messages()
+	assert.True(t, err != nil && strings.HasPrefix(err.Error(), "the manifest has "), "a document of %d bytes: %v", wire.MaxDocument, err)
 }
 
 func model() (*Manifest, wire.Tensors[float32]) {
@@ -416,13 +392,9 @@ func TestModelRoundTrip(t *testing.T) {
 	manifest, tensors := model()
 	var file bytes.Buffer
 	n := assert.Must(WriteModel(&file, manifest, tensors, mem))(t)
-	if n != int64(file.Len()) {
-		t.Errorf("%d bytes are written, WriteModel returns %d", file.Len(), n)
-	}
+	assert.True(t, n == int64(file.Len()), "%d bytes are written, WriteModel returns %d", file.Len(), n)
 	m, w, err := ReadModel(iotest.HalfReader(&file), mem)
-	if err != nil || !reflect.DeepEqual(m, manifest) || !reflect.DeepEqual(w, tensors) {
-		t.Errorf("%+v, %v", m, err)
-	}
+	assert.True(t, err == nil && reflect.DeepEqual(m, manifest) && reflect.DeepEqual(w, tensors), "%+v, %v", m, err)
 }
 
 func TestDamagedModels(t *testing.T) {
@@ -433,31 +405,24 @@ func TestDamagedModels(t *testing.T) {
 	whole := file.Bytes()
 	// The last 8 bytes mark the end of the stream. Arrow does not need them.
 	for n := 0; n < len(whole)-8; n += 97 {
-		if _, _, err := ReadModel(bytes.NewReader(whole[:n]), mem); !errors.Is(err, wire.ErrDamaged) {
-			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
-		}
+		_, _, err := ReadModel(bytes.NewReader(whole[:n]), mem)
+		assert.Need(t, errors.Is(err, wire.ErrDamaged), "%d of %d bytes: %v", n, len(whole), err)
 	}
 	for at := range whole[:min(len(whole), 4000)] {
 		bad := bytes.Clone(whole)
 		bad[at] ^= 0x55
-		if _, _, err := ReadModel(bytes.NewReader(bad), mem); err != nil && !errors.Is(err, wire.ErrDamaged) {
-			t.Fatalf("byte %d: %v", at, err)
-		}
+		_, _, err := ReadModel(bytes.NewReader(bad), mem)
+		assert.Need(t, err == nil || errors.Is(err, wire.ErrDamaged), "byte %d: %v", at, err)
 	}
 	record := assert.Must((&wire.Record[float32]{Tensors: tensors[:1]}).EncodeWithin(wire.MaxMessage, mem))(t)[0].Value
-	if _, _, err := ReadModel(bytes.NewReader(record), mem); err == nil ||
-		err.Error() != "damaged or foreign bytes: an Arrow stream, but not a model" {
-		t.Error(err)
-	}
+	_, _, err := ReadModel(bytes.NewReader(record), mem)
+	assert.Equal(t, fmt.Sprint(err), "damaged or foreign bytes: an Arrow stream, but not a model", "")
 	file.Reset()
 	assert.Must(WriteModel(&file, &Manifest{}, nil, mem))(t)
-	if _, _, err := ReadModel(&file, mem); err == nil ||
-		err.Error() != `damaged or foreign bytes: decode manifest "stagewise.manifest": the manifest has no plan` {
-		t.Error(err)
-	}
-	if _, _, err := ReadModel(iotest.ErrReader(io.ErrClosedPipe), mem); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, wire.ErrDamaged) {
-		t.Error(err)
-	}
+	_, _, err = ReadModel(&file, mem)
+	assert.Equal(t, fmt.Sprint(err), `damaged or foreign bytes: decode manifest "stagewise.manifest": the manifest has no plan`, "")
+	_, _, err = ReadModel(iotest.ErrReader(io.ErrClosedPipe), mem)
+	assert.True(t, errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, wire.ErrDamaged), "%v", err)
 }
 
 type fullDisk struct{}
@@ -467,9 +432,7 @@ func (fullDisk) Write([]byte) (int, error) { return 3, io.ErrShortWrite }
 func TestModelThatCannotBeWritten(t *testing.T) {
 	manifest, tensors := model()
 	n, err := WriteModel(fullDisk{}, manifest, tensors, assert.Allocator(t))
-	if n != 3 || !errors.Is(err, io.ErrShortWrite) {
-		t.Error(n, err)
-	}
+	assert.True(t, n == 3 && errors.Is(err, io.ErrShortWrite), "%v %v", n, err)
 }
 
 // seeds adds goldens: whole, cut short, and with a flipped bit.
@@ -504,9 +467,8 @@ func FuzzDecodeExamples(f *testing.F) {
 		e, err := examples.Decode(value, mem)
 		if err == nil {
 			for _, columns := range []examples.Columns{nil, {{Name: "time", Offset: 7}, {Name: "size"}}} {
-				if err := e.Align(columns); err != nil && !errors.Is(err, wire.ErrDamaged) {
-					t.Error(err)
-				}
+				err := e.Align(columns)
+				assert.True(t, err == nil || errors.Is(err, wire.ErrDamaged), "%v", err)
 				if e.Rows*e.Cols <= 1<<20 {
 					e.Features(make([]float32, e.Rows*e.Cols), e.Cols)
 				}
@@ -518,9 +480,8 @@ func FuzzDecodeExamples(f *testing.F) {
 					e.Label(row)
 				}
 			}
-			if err := e.Classes(make([]int32, e.Rows), examples.NewLabels(nil), examples.UnknownLabel); err != nil && !errors.Is(err, wire.ErrDamaged) {
-				t.Error(err)
-			}
+			err := e.Classes(make([]int32, e.Rows), examples.NewLabels(nil), examples.UnknownLabel)
+			assert.True(t, err == nil || errors.Is(err, wire.ErrDamaged), "%v", err)
 		}
 		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
@@ -536,8 +497,8 @@ func FuzzDecodeResiduals(f *testing.F) {
 		mem := assert.NewMeter()
 		r, err := DecodeResiduals(wire.Message{Headers: append(headers, wire.Header{Key: "offset", Value: offset}, wire.Header{Key: "row",
 			Value: row}), Value: value}, classes, mem)
-		if err == nil && (len(r.Score) != len(r.Residual) || len(r.Score)%classes != 0) {
-			t.Errorf("%d scores, %d residuals", len(r.Score), len(r.Residual))
+		if err == nil { // otherwise there are none
+			assert.True(t, len(r.Score) == len(r.Residual) && len(r.Score)%classes == 0, "%d scores, %d residuals", len(r.Score), len(r.Residual))
 		}
 		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
@@ -601,9 +562,8 @@ func collectAny[T wire.Number](t *testing.T, c *wire.Collector[T], m wire.Messag
 		r, err := c.Add(m, mem)
 		if r != nil {
 			assert.Fails(t, r.Tensors.Complete(), nil)
-			if again := assert.Must(r.EncodeWithin(wire.MaxMessage, mem))(t); again[0].Get("digest") != m.Get("digest") {
-				t.Error("the record is encoded with another digest")
-			}
+			assert.Equal(t, assert.Must(r.EncodeWithin(wire.MaxMessage, mem))(t)[0].Get("digest"), m.Get("digest"),
+				"the record is encoded with another digest")
 			mem.AssertSize(t, 0)
 			return
 		}
@@ -667,13 +627,10 @@ func whole(t *testing.T, messages func() ([]wire.Message, error)) (whole wire.Me
 	documents, ok := wire.Documents{}, false
 	for _, m := range assert.Must(messages())(t) {
 		var err error
-		if whole, ok, err = documents.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		whole, ok, err = documents.Add(m)
+		assert.NoError(t, err)
 	}
-	if !ok {
-		t.Fatal("the document is not complete")
-	}
+	assert.Need(t, ok, "the document is not complete")
 	return whole
 }
 
@@ -688,10 +645,7 @@ func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | 
 	}
 	once := message(value)
 	value, err = DecodeJSON[T](once)
-	if err != nil {
-		t.Fatalf("%T is not read again: %v", value, err)
-	}
-	if twice := message(value); twice.Key != once.Key || !bytes.Equal(twice.Value, once.Value) {
-		t.Errorf("%s\nbecame\n%s", once.Value, twice.Value)
-	}
+	assert.Need(t, err == nil, "%T is not read again: %v", value, err)
+	twice := message(value)
+	assert.True(t, twice.Key == once.Key && bytes.Equal(twice.Value, once.Value), "%s\nbecame\n%s", once.Value, twice.Value)
 }

@@ -115,35 +115,25 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 			}
 		})
 		since, submission := strings.HasPrefix(path, ".Since"), path == ".Submission"
-		if same := before.Content() == after.Content(); same != (since || submission) {
-			t.Errorf("%s: the same content: %v", path, same)
-		}
-		if same := before.Run() == after.Run(); same != since {
-			t.Errorf("%s: the same run: %v", path, same)
-		}
+		same := before.Content() == after.Content()
+		assert.True(t, same == (since || submission), "%s: the same content: %v", path, same)
+		same = before.Run() == after.Run()
+		assert.True(t, same == since, "%s: the same run: %v", path, same)
 	}
-	if seen != len(paths) || seen < 50 {
-		t.Errorf("%d of %d fields", seen, len(paths))
-	}
+	assert.True(t, seen == len(paths) && seen >= 50, "%d of %d fields", seen, len(paths))
 }
 
 func TestDigestLeavesThePlanAlone(t *testing.T) {
 	p := plan()
 	p.Sources[0].Spans = coverage.Spans{}
 	p.Digest()
-	if p.Sources[0].Spans == nil || p.Submission != "drawn" || p.Since.Weights != 5 {
-		t.Error("Digest changes the plan")
-	}
+	assert.True(t, p.Sources[0].Spans != nil && p.Submission == "drawn" && p.Since.Weights == 5, "Digest changes the plan")
 	q := plan()
 	q.Sources[0].Spans = nil
-	if p.Digest() != q.Digest() {
-		t.Error("nil and empty spans give different digests")
-	}
+	assert.Equal(t, p.Digest(), q.Digest(), "nil and empty spans give different digests")
 	p.Sources, p.Spans, p.Stages = nil, nil, nil
 	q.Sources, q.Spans, q.Stages = []SourceSeal{}, coverage.Spans{}, []Stage{}
-	if p.Run() != q.Run() {
-		t.Error("nil and empty lists give different runs")
-	}
+	assert.Equal(t, p.Run(), q.Run(), "nil and empty lists give different runs")
 }
 
 func TestJSONThatIsRefused(t *testing.T) {
@@ -183,9 +173,8 @@ func TestJSONThatIsRefused(t *testing.T) {
 		{manifests(`{}`), `manifest "k": the manifest has no plan`},
 		{manifests(`{"plan":{}}`), `manifest "k": segment is 0, expected at least 1`},
 	} {
-		if !errors.Is(c.err, wire.ErrDamaged) || c.err.Error() != "damaged or foreign bytes: decode "+c.want {
-			t.Errorf("%v, expected %s", c.err, c.want)
-		}
+		assert.True(t, errors.Is(c.err, wire.ErrDamaged) && c.err.Error() == "damaged or foreign bytes: decode "+c.want,
+			"%v, expected %s", c.err, c.want)
 	}
 }
 
@@ -204,9 +193,7 @@ func TestArithmeticAdmits(t *testing.T) {
 	} {
 		plan := here
 		test.change(&plan)
-		if got := plan.Admits(here); got != test.want {
-			t.Errorf("%+v admits %+v: %v", plan, here, got)
-		}
+		assert.Equal(t, plan.Admits(here), test.want, "%+v admits %+v", plan, here)
 	}
 }
 
@@ -215,18 +202,16 @@ func TestMembers(t *testing.T) {
 	p := plan()
 	p.Stages = slices.Repeat(p.Stages, 6)
 	for _, average := range []int{-1, 1, 4, 7} {
-		if p.Average = average; p.Check() == nil {
-			t.Errorf("six stages of %d members are a plan", average)
-		}
+		p.Average = average
+		assert.True(t, p.Check() != nil, "six stages of %d members are a plan", average)
 	}
 	for average, want := range map[int][3][]int{ // where members begin, where they end, and after which stages some have voted
 		0: {{0}, {5}, nil},
 		2: {{0, 3}, {2, 5}, {2, 3, 4, 5}},
 		6: {{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5}},
 	} {
-		if p.Average = average; p.Check() != nil {
-			t.Errorf("six stages of %d members are no plan", average)
-		}
+		p.Average = average
+		assert.True(t, p.Check() == nil, "six stages of %d members are no plan", average)
 		var got [3][]int
 		for s := range p.Stages {
 			for i, holds := range []bool{p.BeginsMember(s), p.EndsMember(s), p.Votes(s)} {
@@ -234,14 +219,11 @@ func TestMembers(t *testing.T) {
 					got[i] = append(got[i], s)
 				}
 			}
-			if first := want[0][p.Member(s)]; s < first || s >= first+p.MemberStages() {
-				t.Errorf("average %d: stage %d is of member %d", average, s, p.Member(s))
-			}
+			first := want[0][p.Member(s)]
+			assert.True(t, s >= first && s < first+p.MemberStages(), "average %d: stage %d is of member %d", average, s, p.Member(s))
 		}
 		for i := range got {
-			if !slices.Equal(got[i], want[i]) {
-				t.Errorf("average %d: %v, expected %v", average, got, want)
-			}
+			assert.True(t, slices.Equal(got[i], want[i]), "average %d: %v, expected %v", average, got, want)
 		}
 	}
 }
@@ -256,13 +238,10 @@ func TestIncrementsHaveRows(t *testing.T) {
 		partitions []int
 		want       bool
 	}{{0, []int{0, 1}, true}, {0, []int{0, 2}, false}, {1, []int{0, 1, 2}, false}} {
-		if got := c.HasRows(test.increment, test.partitions); got != test.want {
-			t.Errorf("increment %d on %v: %v", test.increment, test.partitions, got)
-		}
+		assert.Equal(t, c.HasRows(test.increment, test.partitions), test.want, "increment %d on %v", test.increment, test.partitions)
 	}
-	if first := (&Chain{Number: 1}); !first.HasRows(0, []int{3}) {
-		t.Error("the first run has no rows")
-	}
+	first := (&Chain{Number: 1})
+	assert.True(t, first.HasRows(0, []int{3}), "the first run has no rows")
 }
 
 // A window that is stored as a change of another is the same when it is read, whatever the updates between them were.
@@ -298,14 +277,10 @@ func TestWindowsAreStoredAsChanges(t *testing.T) {
 		if n := len(read.Bases); n > 0 {
 			read.On(base)
 		}
-		if !reflect.DeepEqual(&read, w) {
-			t.Fatalf("version %d: read %+v, expected %+v", number, &read, w)
-		}
+		assert.Need(t, reflect.DeepEqual(&read, w), "version %d: read %+v, expected %+v", number, &read, w)
 		base = w
 	}
-	if changes < 300 {
-		t.Errorf("%d of 398 windows were stored as changes", changes)
-	}
+	assert.True(t, changes >= 300, "%d of 398 windows were stored as changes", changes)
 }
 
 // The increments that were visited least recently are visited, one that is joined only if its rows are few.
@@ -357,9 +332,8 @@ func TestJoinedIncrementsHaveWhatTheyHad(t *testing.T) {
 		want.Increment.Covered = append(want.Increment.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: 1_000_020,
 			To: 1_000_050}}, Messages: 30, Rows: 300, Checksum: 1<<63 + 9})
 	}
-	if len(w.Increments) != 3 || !reflect.DeepEqual(w.Increments[1], want) || w.Rows() != rows {
-		t.Errorf("joined %+v, expected %+v; %d rows, expected %d", w.Increments[1], want, w.Rows(), rows)
-	}
+	assert.True(t, len(w.Increments) == 3 && reflect.DeepEqual(w.Increments[1], want) && w.Rows() == rows,
+		"joined %+v, expected %+v; %d rows, expected %d", w.Increments[1], want, w.Rows(), rows)
 }
 
 // The JSON of a window is no longer than Bytes says, and that of as many increments as may be has room in a document, with its plan.
@@ -371,9 +345,9 @@ func TestWindowsHaveRoomInDocuments(t *testing.T) {
 				w.Increments = append(w.Increments, numberedIncrement(number, partitions))
 			}
 		}
-		if n := int64(len(wire.JSON(w))); n > w.Bytes() || 2*n > wire.MaxDocument {
-			t.Errorf("%d partitions, %d increments: %d bytes, of at most %d", partitions, len(w.Increments), n, w.Bytes())
-		}
+		n := int64(len(wire.JSON(w)))
+		assert.True(t, n <= w.Bytes() && 2*n <= wire.MaxDocument,
+			"%d partitions, %d increments: %d bytes, of at most %d", partitions, len(w.Increments), n, w.Bytes())
 	}
 }
 
@@ -400,15 +374,11 @@ func TestLongWindowsAreShortened(t *testing.T) {
 			t.Errorf("increment %d has %d", c.Number, c.Size())
 		}
 	}
-	if size != len(w.Increments) {
-		t.Errorf("%d increments, expected %d", size, len(w.Increments))
-	}
-	if half := (&Window{Increments: short.Increments[1:]}).Shortened(len(short.Increments)-1, bytes); len(half) > len(short.Increments)/2+3 {
-		t.Errorf("%d of %d increments", len(half), len(short.Increments))
-	}
-	if few := (&Window{Increments: w.Increments[:10]}).Shortened(11, bytes); len(few) != 10 {
-		t.Errorf("%d of 10 increments that have room", len(few))
-	}
+	assert.True(t, size == len(w.Increments), "%d increments, expected %d", size, len(w.Increments))
+	half := (&Window{Increments: short.Increments[1:]}).Shortened(len(short.Increments)-1, bytes)
+	assert.True(t, len(half) <= len(short.Increments)/2+3, "%d of %d increments", len(half), len(short.Increments))
+	few := (&Window{Increments: w.Increments[:10]}).Shortened(11, bytes)
+	assert.True(t, len(few) == 10, "%d of 10 increments that have room", len(few))
 }
 
 // Origins say of each row which message it is of, and as a header they say the same.
@@ -436,12 +406,9 @@ func TestRowOrigins(t *testing.T) {
 			next[partition]++
 		}
 		read, err := examples.RowOriginsOf(wire.Message{Headers: []wire.Header{origins.Header()}})
-		if err != nil || !slices.Equal(read, origins) {
-			t.Fatalf("%v are read as %v, %v", origins, read, err)
-		}
-		if n := len(origins.Header().Value); n > longest {
-			t.Errorf("the header has %d bytes, expected at most %d", n, longest)
-		}
+		assert.Need(t, err == nil && slices.Equal(read, origins), "%v are read as %v, %v", origins, read, err)
+		n := len(origins.Header().Value)
+		assert.True(t, n <= longest, "the header has %d bytes, expected at most %d", n, longest)
 		for range 20 {
 			partition, from := random.IntN(len(next)), int64(random.IntN(40))
 			to := from + int64(random.IntN(10))
@@ -456,16 +423,13 @@ func TestRowOrigins(t *testing.T) {
 					want = append(want, row)
 				}
 			}
-			if !slices.Equal(got, want) {
-				t.Fatalf("%v: the rows %v are of partition %d, offsets %d to %d; expected %v", origins, got, partition, from, to, want)
-			}
+			assert.Need(t, slices.Equal(got, want),
+				"%v: the rows %v are of partition %d, offsets %d to %d; expected %v", origins, got, partition, from, to, want)
 		}
 	}
 	for _, text := range []string{"x", "[[0,1,2]]", "[[0,1,0,1]]", "[[0,-1,1,1]]", "[[0,1,1,4294967296]]", "[[-1,0,1,1]]"} {
-		if read, err := examples.RowOriginsOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-rows", Value: text}}}); !errors.Is(err,
-			wire.ErrDamaged) {
-			t.Errorf("%s: %v, %v", text, read, err)
-		}
+		read, err := examples.RowOriginsOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-rows", Value: text}}})
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%s: %v, %v", text, read, err)
 	}
 }
 
@@ -476,23 +440,18 @@ func TestSourceKeys(t *testing.T) {
 	for _, keys := range [][]string{nil, {"u42", "", "\xff\x00", "a key"}} {
 		rows.SourceKeys, rows.Origins = keys, examples.RowOrigins{{Partition: 1, Offset: 7, Rows: 2, Messages: 2}}
 		m := assert.Must(Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem))(t)
-		if got, err := examples.SourceKeys(m.Value, mem); err != nil || !slices.Equal(got, keys) {
-			t.Errorf("the keys %q are read as %q, %v", keys, got, err)
-		}
+		got, err := examples.SourceKeys(m.Value, mem)
+		assert.True(t, err == nil && slices.Equal(got, keys), "the keys %q are read as %q, %v", keys, got, err)
 		if got, err := examples.RowOriginsOf(m); err != nil || !slices.Equal(got, rows.Origins) {
 			t.Errorf("the origins %v are read as %v, %v", rows.Origins, got, err)
 		}
 		examples := assert.Must(examples.Decode(m.Value, mem))(t)
-		if examples.Rows != 4 || examples.Label(3) != "b" {
-			t.Errorf("%d rows, the last with the label %s", examples.Rows, examples.Label(3))
-		}
+		assert.True(t, examples.Rows == 4 && examples.Label(3) == "b", "%d rows, the last with the label %s", examples.Rows, examples.Label(3))
 	}
-	if keys, err := examples.SourceKeys([]byte("damaged"), mem); !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("damaged bytes: %q, %v", keys, err)
-	}
-	if origins, err := examples.RowOriginsOf(goldens(t)["examples"]); origins != nil || err != nil {
-		t.Errorf("rows of a file have origins %v, %v", origins, err)
-	}
+	keys, err := examples.SourceKeys([]byte("damaged"), mem)
+	assert.True(t, errors.Is(err, wire.ErrDamaged), "damaged bytes: %q, %v", keys, err)
+	origins, err := examples.RowOriginsOf(goldens(t)["examples"])
+	assert.True(t, origins == nil && err == nil, "rows of a file have origins %v, %v", origins, err)
 }
 
 // What a topic has left of a source, whatever offsets it has.
@@ -514,14 +473,13 @@ func TestLeftOfASource(t *testing.T) {
 		{[]coverage.Span{{Partition: 0, From: 0, To: 14}, {Partition: 1, From: 0, To: 4}}, HeldNot, 0}, // the topic was made anew
 		{[]coverage.Span{{Partition: 0, From: 0, To: 20}}, HeldNot, 0},
 	} {
-		if held, left := seal.Held(test.bounds), seal.Left(test.bounds); held != test.held || left != test.left {
-			t.Errorf("%v: held %d, %d messages left; expected %d and %d", test.bounds, held, left, test.held, test.left)
-		}
+		held, left := seal.Held(test.bounds), seal.Left(test.bounds)
+		assert.True(t, held == test.held && left == test.left,
+			"%v: held %d, %d messages left; expected %d and %d", test.bounds, held, left, test.held, test.left)
 	}
 	for partition, want := range []int64{4, 3, 0} {
-		if n := seal.In(partition); n != want {
-			t.Errorf("%d messages in partition %d, expected %d", n, partition, want)
-		}
+		n := seal.In(partition)
+		assert.True(t, n == want, "%d messages in partition %d, expected %d", n, partition, want)
 	}
 }
 
@@ -552,9 +510,7 @@ func TestCountsThatAreNone(t *testing.T) {
 			"overflow":  sums(statistics.FieldOverflow, []int{1}, 0, v),
 			"forgotten": sums(statistics.FieldForgotten, []int{2}, 1, v),
 		} {
-			if !errors.Is(err, wire.ErrDamaged) {
-				t.Errorf("%v in %s: %v", v, name, err)
-			}
+			assert.True(t, errors.Is(err, wire.ErrDamaged), "%v in %s: %v", v, name, err)
 		}
 		for name, err := range map[string]error{
 			"distance":   sums(statistics.FieldSplits, []int{examples.Splits, statistics.LossFields}, 2, v),
@@ -563,19 +519,15 @@ func TestCountsThatAreNone(t *testing.T) {
 			"cross":      sums(statistics.FieldCross, []int{2, 2}, 3, v),
 			"judged":     sums(statistics.FieldOffered, []int{3}, 2, v),
 		} {
-			if err != nil {
-				t.Errorf("%v as %s: %v", v, name, err)
-			}
+			assert.True(t, err == nil, "%v as %s: %v", v, name, err)
 		}
 	}
 	texts := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r"},
 		Tensors: wire.Tensors[float64]{wire.Words[float64](statistics.FieldGramRows, []string{"a"})}}
 	m := assert.Must(texts.EncodeWithin(0, memory.DefaultAllocator))(t)[0]
 	assert.MustFail(statistics.Collect(&wire.Collector[float64]{}, m, memory.DefaultAllocator))(t, wire.ErrDamaged)
-	if _, err := (wire.Tensors[float64]{wire.Words[float64](statistics.FieldCross, []string{"a"})}).Shaped(statistics.FieldCross,
-		1); !errors.As(err, new(*wire.ShapeError)) {
-		t.Errorf("texts in place of a vector: %v", err)
-	}
+	assert.MustFail((wire.Tensors[float64]{wire.Words[float64](statistics.FieldCross, []string{"a"})}).Shaped(statistics.FieldCross,
+		1))(t, new(*wire.ShapeError))
 }
 
 // A report whose confusion matrix does not fit its labels is damaged: whoever shows it names rows and columns by the labels.
@@ -583,9 +535,8 @@ func TestReportsThatDoNotFit(t *testing.T) {
 	for _, confusion := range [][][]int64{{{1}}, {{1, 2, 3}, {1, 2, 3}}, {{1, 2}, {1}}, {{1, 2}, {1, -2}}, {{1, 2}, {1, 2}, {1, 2}}} {
 		r := &Report{Run: "r", Labels: []string{"a", "b"}, Splits: map[string]SplitReport{"test": {Rows: 3, Confusion: confusion}}}
 		messages := assert.Must(r.Messages())(t)
-		if _, err := DecodeJSON[Report](messages[0]); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%v: %v", confusion, err)
-		}
+		_, err := DecodeJSON[Report](messages[0])
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%v: %v", confusion, err)
 	}
 	plan := wire.Message{Key: "p", Value: []byte(`{"segment":1,"spans":[{"partition":1000000000,"from":0,"to":1}]}`)}
 	assert.MustFail(DecodeJSON[Plan](plan))(t, wire.ErrDamaged)
@@ -596,9 +547,7 @@ func TestFinite(t *testing.T) {
 	for v, want := range map[float64]float64{0: 0, -1.5: -1.5, math.Inf(1): math.MaxFloat64, math.Inf(-1): math.MaxFloat64} {
 		assert.Equal(t, wire.Finite(v), want, "%v", v)
 	}
-	if got := wire.Finite(math.NaN()); got != math.MaxFloat64 {
-		t.Errorf("NaN becomes %v", got)
-	}
+	assert.Equal(t, wire.Finite(math.NaN()), math.MaxFloat64, "NaN")
 }
 
 // checkJSON checks that texts are values as JSON, which are read and written so, and that other texts are refused.
@@ -606,17 +555,14 @@ func checkJSON[T any](t *testing.T, values map[string]T, refused ...string) {
 	t.Helper()
 	for text, want := range values {
 		var got T
-		if err := json.Unmarshal([]byte(text), &got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s is read as %+v, %v", text, got, err)
-		}
-		if written, err := json.Marshal(want); err != nil || string(written) != text {
-			t.Errorf("%s is written as %s, %v", text, written, err)
-		}
+		err := json.Unmarshal([]byte(text), &got)
+		assert.True(t, err == nil && reflect.DeepEqual(got, want), "%s is read as %+v, %v", text, got, err)
+		written, err := json.Marshal(want)
+		assert.True(t, err == nil && string(written) == text, "%s is written as %s, %v", text, written, err)
 	}
 	for _, text := range refused {
-		if got := new(T); json.Unmarshal([]byte(text), got) == nil {
-			t.Errorf("%s is read as %+v", text, *got)
-		}
+		got := new(T)
+		assert.True(t, json.Unmarshal([]byte(text), got) != nil, "%s is read as %+v", text, *got)
 	}
 }
 
@@ -625,9 +571,7 @@ func TestClassWeightAsJSON(t *testing.T) {
 		`{"rare":0}`: {By: map[string]float64{"rare": 0}}}
 	checkJSON(t, weights, `"equal"`, `{"cat":-1}`, `{"cat":"2"}`, `{}`, `3`)
 	for text, w := range weights {
-		if !w.Equal(weights[text]) || w.IsZero() != (text == `"none"`) {
-			t.Errorf("%s is zero: %v", text, w.IsZero())
-		}
+		assert.True(t, w.Equal(weights[text]) && w.IsZero() == (text == `"none"`), "%s is zero: %v", text, w.IsZero())
 	}
 }
 
@@ -657,11 +601,8 @@ func TestThresholdAsJSON(t *testing.T) {
 func TestThresholdCost(t *testing.T) {
 	few, many := statistics.Decision{{90, 10}, {4, 6}}, statistics.Decision{{99, 1}, {9, 1}}
 	for _, r := range []ThresholdRule{{BestF1: true}, {Costs: ThresholdCosts{1, 20}}} {
-		if !r.Chosen() || !(r.Cost(few) < r.Cost(many)) {
-			t.Errorf("%v: %v and %v", r, r.Cost(few), r.Cost(many))
-		}
+		assert.True(t, r.Chosen() && r.Cost(few) < r.Cost(many), "%v: %v and %v", r, r.Cost(few), r.Cost(many))
 	}
-	if r := (ThresholdRule{Costs: ThresholdCosts{1, 1}}); r.Cost(few) != 14 || r.Cost(many) != 10 {
-		t.Errorf("wrong rows cost %v and %v", r.Cost(few), r.Cost(many))
-	}
+	r := (ThresholdRule{Costs: ThresholdCosts{1, 1}})
+	assert.True(t, r.Cost(few) == 14 && r.Cost(many) == 10, "wrong rows cost %v and %v", r.Cost(few), r.Cost(many))
 }

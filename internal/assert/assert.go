@@ -108,13 +108,21 @@ func MustFail[T any](_ T, err error) func(t testing.TB, wanted ...any) {
 }
 
 // Equal reports an error of the test unless got is want: of lists, each element, where an empty list is like nil. The format what and its
-// arguments say of what.
+// arguments say of what, unless it is empty.
 func Equal[T any](t testing.TB, got, want T, what string, args ...any) {
 	t.Helper()
 	empty := func(v T) bool { list := reflect.ValueOf(v); return list.Kind() == reflect.Slice && list.Len() == 0 }
 	if !reflect.DeepEqual(got, want) && !(empty(got) && empty(want)) {
-		t.Errorf("%s: %+v, expected %+v", fmt.Sprintf(what, args...), got, want)
+		t.Errorf("%s%+v, expected %+v", about(what, args...), got, want)
 	}
+}
+
+// about returns what an error says before the values.
+func about(what string, args ...any) string {
+	if what == "" {
+		return ""
+	}
+	return fmt.Sprintf(what, args...) + ": "
 }
 
 // True reports an error of the test, with the format and its arguments, unless a condition holds.
@@ -137,7 +145,7 @@ func Need(t testing.TB, holds bool, format string, args ...any) {
 func Near(t testing.TB, got, want, tolerance float64, what string, args ...any) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance) {
-		t.Errorf("%s: %v, expected %v", fmt.Sprintf(what, args...), got, want)
+		t.Errorf("%s%v, expected %v", about(what, args...), got, want)
 	}
 }
 

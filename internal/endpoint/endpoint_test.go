@@ -2,10 +2,10 @@ package endpoint
 
 import (
 	"context"
+	"github.com/stagewise/stagewise/internal/assert"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 )
 
@@ -52,21 +52,15 @@ func TestLimitConnections(t *testing.T) {
 				names[other] = ""
 			}
 		}
-		if c.closed {
-			t.Fatalf("the new connection is closed after %v", order)
-		}
+		assert.Need(t, !c.closed, "the new connection is closed after %v", order)
 		request(c, true) // so that it is the last to be closed
 	}
-	if want := []string{"silent", "probed", "busy", "busier", "trusted", "trusted, busy"}; !slices.Equal(order, want) {
-		t.Errorf("closed %q, expected %q", order, want)
-	}
+	assert.Equal(t, order, []string{"silent", "probed", "busy", "busier", "trusted", "trusted, busy"}, "closed")
 	for _, c := range all {
 		server.ConnState(c, http.StateClosed)
 		request(c, true)() // of a connection that is gone
 	}
-	if len(s.known) != 0 {
-		t.Errorf("%d connections are known after all are closed", len(s.known))
-	}
+	assert.True(t, len(s.known) == 0, "%d connections are known after all are closed", len(s.known))
 }
 
 func TestCheckHost(t *testing.T) {
@@ -77,8 +71,7 @@ func TestCheckHost(t *testing.T) {
 		"notlocalhost": false,
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
-		if r.Host = host; (CheckHost(r) == nil) != want {
-			t.Errorf("%q: %v", host, CheckHost(r))
-		}
+		r.Host = host
+		assert.True(t, (CheckHost(r) == nil) == want, "%q: %v", host, CheckHost(r))
 	}
 }

@@ -30,25 +30,17 @@ func classesOf(n, k int) []int32 {
 func TestEveryLinkIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, l := range All() {
-		if l.Name == "" || l.Doc == "" || !(l.Smoothness > 0) || l.unit == "" || l.measure == nil || seen[l.Name] {
-			t.Errorf("%q lacks a part, or has the name of another link", l.Name)
-		}
-		if (l.predict.rows == nil) != (l.invert.rows == nil) {
-			t.Errorf("%s: predict and invert are not both there or both absent", l.Name)
-		}
+		assert.True(t, l.Name != "" && l.Doc != "" && l.Smoothness > 0 && l.unit != "" && l.measure != nil && !seen[l.Name],
+			"%q lacks a part, or has the name of another link", l.Name)
+		assert.True(t, (l.predict.rows == nil) == (l.invert.rows == nil), "%s: predict and invert are not both there or both absent", l.Name)
 		for _, f := range []transform{l.predict, l.invert} {
-			if (f.rows == nil) != (f.node == nil) {
-				t.Errorf("%s: a function of rows and its node are not both there or both absent", l.Name)
-			}
+			assert.True(t, (f.rows == nil) == (f.node == nil), "%s: a function of rows and its node are not both there or both absent", l.Name)
 		}
-		if seen[l.Name] = true; Named(l.Name).Name != l.Name {
-			t.Errorf("%s is not found by its name", l.Name)
-		}
+		seen[l.Name] = true
+		assert.True(t, Named(l.Name).Name == l.Name, "%s is not found by its name", l.Name)
 	}
 	defer func() {
-		if recover() == nil {
-			t.Error("an unknown name has a link")
-		}
+		assert.True(t, recover() != nil, "an unknown name has a link")
 	}()
 	Named("probit")
 }
@@ -69,13 +61,11 @@ func TestConvertKeepsWhatWasLearnt(t *testing.T) {
 				before := clone(score)
 				Convert(score, from, to, new(Scratch))
 				for i := range want {
-					if got := Largest(score.Row(i)); got != want[i] {
-						t.Fatalf("%d classes, %s to %s: row %d predicts %d, before %d", k, from.Name, to.Name, i, got, want[i])
-					}
+					got := Largest(score.Row(i))
+					assert.Need(t, got == want[i], "%d classes, %s to %s: row %d predicts %d, before %d", k, from.Name, to.Name, i, got, want[i])
 				}
-				if from.unit == to.unit && !slices.Equal(score.Data, before.Data) {
-					t.Errorf("%s to %s changes scores of the same unit", from.Name, to.Name)
-				}
+				assert.True(t, from.unit != to.unit || slices.Equal(score.Data, before.Data),
+					"%s to %s changes scores of the same unit", from.Name, to.Name)
 			}
 		}
 	}
@@ -87,9 +77,7 @@ func TestConvertThereAndBack(t *testing.T) {
 	want := clone(score)
 	kernel.SoftmaxRows(want, nil, nil)
 	Convert(score, softmax(), identity(), s)
-	if !slices.Equal(score.Data, want.Data) {
-		t.Error("predictions are not the probabilities")
-	}
+	assert.True(t, slices.Equal(score.Data, want.Data), "predictions are not the probabilities")
 	Convert(score, identity(), softmax(), s)
 	kernel.SoftmaxRows(score, nil, nil)
 	for i, p := range score.Data {
@@ -160,21 +148,17 @@ func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
 		loss, predicted := make([]float32, n), make([]int32, n)
 		measured, prediction := clone(score), clone(score)
 		l.Measure(measured, Truth{Classes: classes}, loss, predicted, new(Scratch))
-		if l.Predict(prediction); !slices.Equal(measured.Data, prediction.Data) {
-			t.Errorf("%s: Measure and Predict differ", l.Name)
-		}
+		l.Predict(prediction)
+		assert.True(t, slices.Equal(measured.Data, prediction.Data), "%s: Measure and Predict differ", l.Name)
 		for i, class := range classes {
 			row := oracle.Wide(score.Row(i))
 			if class < 0 {
-				if loss[i] != 0 {
-					t.Errorf("%s: a row without a label has loss %v", l.Name, loss[i])
-				}
+				assert.Equal(t, loss[i], 0, "%s: a row without a label has loss", l.Name)
 				continue
 			}
 			assert.Near(t, float64(loss[i]), naive(l, row, class), 1e-5, "the loss")
-			if want := Largest(score.Row(i)); predicted[i] != want || slices.Max(row) != row[want] {
-				t.Errorf("%s: row %d predicts %d", l.Name, i, predicted[i])
-			}
+			want := Largest(score.Row(i))
+			assert.True(t, predicted[i] == want && slices.Max(row) == row[want], "%s: row %d predicts %d", l.Name, i, predicted[i])
 			for c := range row {
 				residual := -float64(prediction.Row(i)[c])
 				if int32(c) == class {
@@ -214,9 +198,8 @@ func TestSmoothnessBoundsTheCurvature(t *testing.T) {
 			}
 			largest = max(largest, (at(h)-2*at(0)+at(-h))/(h*h))
 		}
-		if largest > l.Smoothness+1e-6 || largest < 0.8*l.Smoothness {
-			t.Errorf("%s: curvatures are up to %v, the smoothness is %v", l.Name, largest, l.Smoothness)
-		}
+		assert.True(t, largest <= l.Smoothness+1e-6 && largest >= 0.8*l.Smoothness,
+			"%s: curvatures are up to %v, the smoothness is %v", l.Name, largest, l.Smoothness)
 	}
 }
 
@@ -230,16 +213,12 @@ func TestUnknownClassesLoseTheSmallestProbability(t *testing.T) {
 		l.MeasurePredictions(prediction, Truth{Classes: []int32{Unknown, 1, -1}}, loss, predicted)
 		l.MeasurePredictions(with, Truth{Classes: []int32{2, 1, -1}}, want, predicted)
 		assert.Near(t, float64(loss[0]), float64(want[0]), 1e-6, "%s", l.Name)
-		if loss[0] < 0.9 || loss[2] != 0 {
-			t.Errorf("%s: losses of an unknown class, a class and no label are %v", l.Name, loss)
-		}
+		assert.True(t, loss[0] >= 0.9 && loss[2] == 0, "%s: losses of an unknown class, a class and no label are %v", l.Name, loss)
 		score := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{2, -1, 0.5, 0.5}}
 		of, predicted := make([]float32, 2), predicted[:2]
 		l.Measure(score, Truth{Classes: []int32{Unknown, Unknown}}, of, predicted, new(Scratch))
 		l.MeasurePredictions(score, Truth{Classes: []int32{Unknown, Unknown}}, loss[:2], predicted)
-		if !slices.Equal(of, loss[:2]) {
-			t.Errorf("%s: scores lose %v, their predictions %v", l.Name, of, loss[:2])
-		}
+		assert.True(t, slices.Equal(of, loss[:2]), "%s: scores lose %v, their predictions %v", l.Name, of, loss[:2])
 	}
 }
 
@@ -260,9 +239,8 @@ func TestMeasurePredictions(t *testing.T) {
 			l.Measure(prediction, truth, losses, of, s)
 			before := clone(prediction)
 			l.MeasurePredictions(prediction, truth, measured, predicted)
-			if !slices.Equal(predicted, of) || !slices.Equal(prediction.Data, before.Data) {
-				t.Errorf("%s: other classes, or other predictions", l.Name)
-			}
+			assert.True(t, slices.Equal(predicted, of) && slices.Equal(prediction.Data, before.Data),
+				"%s: other classes, or other predictions", l.Name)
 			for i := range losses {
 				assert.Near(t, float64(measured[i]), float64(losses[i]), 1e-5, "%s: loss of row %d", l.Name, i)
 			}
@@ -272,9 +250,7 @@ func TestMeasurePredictions(t *testing.T) {
 	for _, l := range []Link{softmax(), logistic()} {
 		loss := make([]float32, 1)
 		l.MeasurePredictions(certain, Truth{Classes: []int32{0}}, loss, make([]int32, 1))
-		if !(loss[0] > 13) || math.IsInf(float64(loss[0]), 0) {
-			t.Errorf("%s: a certain mistake loses %v", l.Name, loss[0])
-		}
+		assert.True(t, loss[0] > 13 && !math.IsInf(float64(loss[0]), 0), "%s: a certain mistake loses %v", l.Name, loss[0])
 	}
 }
 
@@ -282,9 +258,8 @@ func TestMeasurePredictions(t *testing.T) {
 // classes stays, and 1 changes no bit.
 func TestTemperature(t *testing.T) {
 	for _, l := range All() {
-		if want := l.Name == "softmax" || l.Name == "logistic"; l.HasTemperature() != want {
-			t.Errorf("%s has a temperature: %v", l.Name, l.HasTemperature())
-		}
+		want := l.Name == "softmax" || l.Name == "logistic"
+		assert.True(t, l.HasTemperature() == want, "%s has a temperature: %v", l.Name, l.HasTemperature())
 		if !l.HasTemperature() {
 			continue
 		}
@@ -296,25 +271,21 @@ func TestTemperature(t *testing.T) {
 		}
 		plain := kernel.Dense{Rows: 1, Cols: 3, Data: []float32{2, -1, 0.5}}
 		l.Predict(plain)
-		if got := predicted(1); !slices.Equal(got, plain.Data) {
-			t.Errorf("%s: at temperature 1 %v is predicted, without %v", l.Name, got, plain.Data)
-		}
+		got := predicted(1)
+		assert.True(t, slices.Equal(got, plain.Data), "%s: at temperature 1 %v is predicted, without %v", l.Name, got, plain.Data)
 		hot, cold := predicted(2), predicted(0.5)
-		if !(hot[0] < plain.Data[0] && plain.Data[0] < cold[0]) || Largest(hot) != 0 || Largest(cold) != 0 {
-			t.Errorf("%s: %v at temperature 2, %v at 1, %v at 0.5", l.Name, hot, plain.Data, cold)
-		}
+		assert.True(t, hot[0] < plain.Data[0] && plain.Data[0] < cold[0] && Largest(hot) == 0 && Largest(cold) == 0,
+			"%s: %v at temperature 2, %v at 1, %v at 0.5", l.Name, hot, plain.Data, cold)
 	}
 	score := kernel.Dense{Rows: 1, Cols: 2, Data: []float32{3, 0}}
-	if Temper(score, 1.5); math.Abs(float64(score.Data[0]-2)) > 1e-6 {
-		t.Errorf("3 at temperature 1.5 is %v", score.Data[0])
-	}
+	Temper(score, 1.5)
+	assert.True(t, math.Abs(float64(score.Data[0]-2)) <= 1e-6, "3 at temperature 1.5 is %v", score.Data[0])
 }
 
 // The temperatures that are compared ascend, and have 1 among them: a choice may leave scores as they are.
 func TestTemperaturesHaveOne(t *testing.T) {
-	if all := Temperatures(); !slices.IsSorted(all) || !slices.Contains(all, 1) {
-		t.Errorf("temperatures %v", all)
-	}
+	all := Temperatures()
+	assert.True(t, slices.IsSorted(all) && slices.Contains(all, 1), "temperatures %v", all)
 }
 
 // A row whose truth is not known has no residual.
@@ -322,23 +293,15 @@ func TestResiduals(t *testing.T) {
 	classes := Truth{Classes: []int32{1, -1, 0}}
 	r := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.25, 0.75, 0.5, 0.5, 2, -1}}
 	classes.Residuals(r)
-	if want := []float32{-0.25, 0.25, 0, 0, -1, 1}; !slices.Equal(r.Data, want) {
-		t.Errorf("the residuals are %v, expected %v", r.Data, want)
-	}
+	assert.Equal(t, r.Data, []float32{-0.25, 0.25, 0, 0, -1, 1}, "the residuals")
 	numbers := Truth{Classes: []int32{0, -1, 0}, Targets: kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}}}
 	r = kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.25, 0.75, 0.5, 0.5, 2, -1}}
 	numbers.Residuals(r)
-	if want := []float32{0.75, 1.25, 0, 0, 3, 7}; !slices.Equal(r.Data, want) {
-		t.Errorf("the residuals of numbers are %v, expected %v", r.Data, want)
-	}
+	assert.Equal(t, r.Data, []float32{0.75, 1.25, 0, 0, 3, 7}, "the residuals of numbers")
 	classes.Write(r)
-	if want := []float32{0, 1, 0, 0, 1, 0}; !slices.Equal(r.Data, want) {
-		t.Errorf("the indicators are %v, expected %v", r.Data, want)
-	}
+	assert.Equal(t, r.Data, []float32{0, 1, 0, 0, 1, 0}, "the indicators")
 	numbers.Write(r)
-	if want := []float32{1, 2, 0, 0, 5, 6}; !slices.Equal(r.Data, want) {
-		t.Errorf("the numbers are %v, expected %v", r.Data, want)
-	}
+	assert.Equal(t, r.Data, []float32{1, 2, 0, 0, 5, 6}, "the numbers")
 }
 
 func TestProjections(t *testing.T) {
@@ -348,9 +311,8 @@ func TestProjections(t *testing.T) {
 		Space:     {-1, 2, 0.25, 0.75},
 	} {
 		x := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{-1, 2, 0.25, 0.75}}
-		if region.Project(x, new(Scratch)); !slices.Equal(x.Data, want) {
-			t.Errorf("region %d: %v, expected %v", region, x.Data, want)
-		}
+		region.Project(x, new(Scratch))
+		assert.Equal(t, x.Data, want, "region %d", region)
 	}
 }
 
@@ -384,13 +346,10 @@ func TestBasis(t *testing.T) {
 		{Basis{1, 3}, []float32{2, -3, 8, -27, 0, 0.5, 0, 0.125}},
 	} {
 		var g kernel.Dense
-		if test.basis.Expand(&g, z); !slices.Equal(g.Data, test.want) || g.Cols != 2*test.basis.Len() {
-			t.Errorf("%v: G is %v, expected %v", test.basis, g.Data, test.want)
-		}
+		test.basis.Expand(&g, z)
+		assert.True(t, slices.Equal(g.Data, test.want) && g.Cols == 2*test.basis.Len(), "%v: G is %v, expected %v", test.basis, g.Data, test.want)
 	}
 	for _, basis := range []Basis{{}, {0}, {2, 1}, {1, 1}, {1, MaxPower + 1}} {
-		if basis.Valid() {
-			t.Errorf("%v is valid", basis)
-		}
+		assert.True(t, !basis.Valid(), "%v is valid", basis)
 	}
 }

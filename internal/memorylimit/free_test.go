@@ -1,6 +1,7 @@
 package memorylimit
 
 import (
+	"github.com/stagewise/stagewise/internal/assert"
 	"math"
 	"runtime"
 	"runtime/debug"
@@ -50,37 +51,30 @@ func TestAllowed(t *testing.T) {
 		"both": {map[string]string{"proc/self/cgroup": "5:hugetlb,memory:/a\n0::/a\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "800\n",
 			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "100\n"}, 700},
 	} {
-		if got, err := allowedByGroups(files(c.files)); err != nil || got != c.want {
-			t.Errorf("%s: %d, %v, expected %d", name, got, err, c.want)
-		}
+		got, err := allowedByGroups(files(c.files))
+		assert.True(t, err == nil && got == c.want, "%s: %d, %v, expected %d", name, got, err, c.want)
 	}
 	for _, contents := range []map[string]string{
 		{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "much\n"},
 		{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "300\n", "sys/fs/cgroup/memory.stat": "inactive_file x\n"},
 	} {
-		if got, err := allowedByGroups(files(contents)); err == nil {
-			t.Errorf("%v: %d", contents, got)
-		}
+		got, err := allowedByGroups(files(contents))
+		assert.True(t, err != nil, "%v: %d", contents, got)
 	}
 }
 
 // What this machine says can be read.
 func TestBytes(t *testing.T) {
-	if got, err := Free(); err != nil || got <= 0 {
-		t.Errorf("%d, %v", got, err)
-	}
+	got, err := Free()
+	assert.True(t, err == nil && got > 0, "%d, %v", got, err)
 }
 
 func TestGarbagePercent(t *testing.T) {
 	for live, want := range map[uint64]int{0: 3200, 1: 3200, 4 << 20: 800, smallGarbage: 100, allowedGarbage: 100, 2 * allowedGarbage: 50, 4 * allowedGarbage: 25,
 		8 * allowedGarbage: leastPercent, 1 << 40: leastPercent} {
-		if got := garbagePercent(live, allowedGarbage); got != want {
-			t.Errorf("%d bytes in use: %d %%, expected %d %%", live, got, want)
-		}
+		assert.Equal(t, garbagePercent(live, allowedGarbage), want, "%d bytes in use", live)
 	}
-	if got := garbagePercent(4<<20, 1<<20); got != 25 {
-		t.Errorf("4 MiB in use, and 1 MiB of garbage allowed: %d %%", got)
-	}
+	assert.Equal(t, garbagePercent(4<<20, 1<<20), 25, "4 MiB in use, and 1 MiB of garbage allowed")
 }
 
 // A collection finds how large the heap is, and the percentage follows it up and down.
@@ -104,14 +98,14 @@ func TestGarbageIsLimited(t *testing.T) {
 	}
 	large := make([]byte, 2*allowedGarbage) // of which no page is ever touched
 	percent(func(p int) bool { return p < 60 })
-	if limit := debug.SetMemoryLimit(-1); limit < 2*allowedGarbage || limit > 4*allowedGarbage {
-		t.Errorf("with a heap of %d bytes the memory is limited to %d", 2*allowedGarbage, limit)
-	}
+	limit := debug.SetMemoryLimit(-1)
+	assert.True(t, limit >= 2*allowedGarbage && limit <= 4*allowedGarbage,
+		"with a heap of %d bytes the memory is limited to %d", 2*allowedGarbage, limit)
 	Allow(ctx, allowedGarbage/2)
 	percent(func(p int) bool { return p == leastPercent })
-	if limit := debug.SetMemoryLimit(-1); limit > 2*allowedGarbage*5/4+allowedGarbage/4+(8<<20) {
-		t.Errorf("with a heap of %d bytes and garbage of %d the memory is limited to %d", 2*allowedGarbage, allowedGarbage/2, limit)
-	}
+	limit = debug.SetMemoryLimit(-1)
+	assert.True(t, limit <= 2*allowedGarbage*5/4+allowedGarbage/4+(8<<20),
+		"with a heap of %d bytes and garbage of %d the memory is limited to %d", 2*allowedGarbage, allowedGarbage/2, limit)
 	runtime.KeepAlive(large)
 	large = nil
 	percent(func(p int) bool { return p >= 100 })

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/assert"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -21,13 +22,9 @@ func decode(t *testing.T, m message) fields {
 	all := fields{}
 	for len(m) > 0 {
 		field, kind, n := protowire.ConsumeTag(m)
-		if n < 0 {
-			t.Fatal(protowire.ParseError(n))
-		}
+		assert.Need(t, n >= 0, "%v", protowire.ParseError(n))
 		size := protowire.ConsumeFieldValue(field, kind, m[n:])
-		if size < 0 {
-			t.Fatal(protowire.ParseError(size))
-		}
+		assert.Need(t, size >= 0, "%v", protowire.ParseError(size))
 		value := m[n : n+size]
 		if kind == protowire.BytesType {
 			value, _ = protowire.ConsumeBytes(value)
@@ -42,9 +39,7 @@ func decode(t *testing.T, m message) fields {
 func written(t *testing.T, g *Graph) (model, graph fields) {
 	t.Helper()
 	var file bytes.Buffer
-	if err := g.Write(&file); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, g.Write(&file))
 	model = decode(t, file.Bytes())
 	return model, decode(t, model[modelGraph][0])
 }
@@ -73,17 +68,14 @@ func TestFile(t *testing.T) {
 	g.Output("z", g.Node("Mul", g.Double(x), g.Doubles([]float64{0.1, 1e300})), Double, 2)
 	g.Output("least", g.Node("GreaterOrEqual", x, g.Number(0)), Flag, 2)
 	m, graph := written(t, g)
-	if m.number(modelFormat) != 8 || decode(t, m[modelOperators][0]).number(operatorsVersion) != 18 {
-		t.Error("another version of the format or of its operators")
-	}
+	assert.True(t, m.number(modelFormat) == 8 && decode(t, m[modelOperators][0]).number(operatorsVersion) == 18,
+		"another version of the format or of its operators")
 	var about []string
 	for _, entry := range m[modelMetadata] {
 		e := decode(t, entry)
 		about = append(about, e.texts(entryKey)[0]+"="+e.texts(entryValue)[0])
 	}
-	if !slices.Equal(about, []string{"a=first", "z=last"}) {
-		t.Errorf("metadata %q", about)
-	}
+	assert.Equal(t, about, []string{"a=first", "z=last"}, "metadata")
 	var nodes []string
 	for _, n := range graph[graphNode] {
 		f := decode(t, n)
@@ -101,23 +93,17 @@ func TestFile(t *testing.T) {
 		t.Errorf("nodes %q, expected %q", nodes, want)
 	}
 	row := decode(t, graph[graphConstant][0])
-	if values := row[tensorBytes][0]; math.Float32frombits(binary.LittleEndian.Uint32(values[4:])) != -2.5 || len(values) != 8 ||
-		row.number(tensorShape) != 2 {
-		t.Errorf("constant of floats: %x", values)
-	}
-	if got := decode(t, graph[graphConstant][1]).texts(tensorTexts); !slices.Equal(got, []string{"a", "β"}) {
-		t.Errorf("constant of texts: %q", got)
-	}
-	if values := decode(t, graph[graphConstant][2])[tensorBytes][0]; int64(binary.LittleEndian.Uint64(values)) != -1 || len(values) != 16 {
-		t.Errorf("constant of whole numbers: %x", values)
-	}
-	if values := decode(t, graph[graphConstant][3])[tensorBytes][0]; len(values) != 16 ||
-		math.Float64frombits(binary.LittleEndian.Uint64(values[8:])) != 1e300 {
-		t.Errorf("constant of doubles: %x", values)
-	}
-	if len(graph[graphInput]) != 1 || len(graph[graphOutput]) != 4 {
-		t.Errorf("%d inputs and %d outputs", len(graph[graphInput]), len(graph[graphOutput]))
-	}
+	values := row[tensorBytes][0]
+	assert.True(t, math.Float32frombits(binary.LittleEndian.Uint32(values[4:])) == -2.5 && len(values) == 8 && row.number(tensorShape) == 2,
+		"constant of floats: %x", values)
+	assert.Equal(t, decode(t, graph[graphConstant][1]).texts(tensorTexts), []string{"a", "β"}, "constant of texts")
+	values = decode(t, graph[graphConstant][2])[tensorBytes][0]
+	assert.True(t, int64(binary.LittleEndian.Uint64(values)) == -1 && len(values) == 16, "constant of whole numbers: %x", values)
+	values = decode(t, graph[graphConstant][3])[tensorBytes][0]
+	assert.True(t, len(values) == 16 && math.Float64frombits(binary.LittleEndian.Uint64(values[8:])) == 1e300,
+		"constant of doubles: %x", values)
+	assert.True(t, len(graph[graphInput]) == 1 && len(graph[graphOutput]) == 4,
+		"%d inputs and %d outputs", len(graph[graphInput]), len(graph[graphOutput]))
 }
 
 // Trees are one node, of another set of operators, which the file names. Nodes and leaves have the numbers of their trees.
@@ -130,21 +116,18 @@ func TestTrees(t *testing.T) {
 	root := trees.Node(3, 0.5, true)
 	left, right := trees.Leaf([]float32{1, 2}), trees.Leaf([]float32{3, 4})
 	trees.Lead(root, right, left)
-	if leaf != 0 || root != 0 || left != 1 || right != 2 {
-		t.Errorf("a leaf is node %d of its tree, a root %d, its leaves %d and %d", leaf, root, left, right)
-	}
+	assert.True(t, leaf == 0 && root == 0 && left == 1 && right == 2,
+		"a leaf is node %d of its tree, a root %d, its leaves %d and %d", leaf, root, left, right)
 	g.Output("y", g.Trees(g.Input("x", 4), &trees, 2), Float, 2)
 	m, graph := written(t, g)
-	if n := len(m[modelOperators]); n != 2 {
-		t.Fatalf("%d sets of operators", n)
-	}
-	if set := decode(t, m[modelOperators][1]); set.texts(operatorsDomain)[0] != "ai.onnx.ml" || set.number(operatorsVersion) != 3 {
-		t.Errorf("operators of %s, version %d", set.texts(operatorsDomain), set.number(operatorsVersion))
-	}
+	n := len(m[modelOperators])
+	assert.Need(t, n == 2, "%d sets of operators", n)
+	set := decode(t, m[modelOperators][1])
+	assert.True(t, set.texts(operatorsDomain)[0] == "ai.onnx.ml" && set.number(operatorsVersion) == 3,
+		"operators of %s, version %d", set.texts(operatorsDomain), set.number(operatorsVersion))
 	ensemble := decode(t, graph[graphNode][0])
-	if ensemble.texts(nodeOperator)[0] != "TreeEnsembleRegressor" || ensemble.texts(nodeDomain)[0] != "ai.onnx.ml" {
-		t.Errorf("the operator %s of %s", ensemble.texts(nodeOperator), ensemble.texts(nodeDomain))
-	}
+	assert.True(t, ensemble.texts(nodeOperator)[0] == "TreeEnsembleRegressor" && ensemble.texts(nodeDomain)[0] == "ai.onnx.ml",
+		"the operator %s of %s", ensemble.texts(nodeOperator), ensemble.texts(nodeDomain))
 	got := map[string]string{}
 	for _, m := range ensemble[nodeAttribute] {
 		a := decode(t, m)
@@ -183,16 +166,14 @@ func TestFileThatWouldBeTooLarge(t *testing.T) {
 		g.Floats(part, 1<<10, 1<<17)
 	}
 	var file bytes.Buffer
-	if err := g.Write(&file); err == nil || !strings.Contains(err.Error(), "2.1 GB: an ONNX file has less") || file.Len() != 0 {
-		t.Errorf("wrote %d bytes: %v", file.Len(), err)
-	}
+	err := g.Write(&file)
+	assert.True(t, err != nil && strings.Contains(err.Error(), "2.1 GB: an ONNX file has less") && file.Len() == 0,
+		"wrote %d bytes: %v", file.Len(), err)
 }
 
 func TestConstantsOfAnotherShapePanic(t *testing.T) {
 	defer func() {
-		if recover() == nil {
-			t.Error("a 2 × 2 constant was made of 3 values")
-		}
+		assert.True(t, recover() != nil, "a 2 × 2 constant was made of 3 values")
 	}()
 	New("", nil).Floats(make([]float32, 3), 2, 2)
 }

@@ -2,6 +2,7 @@ package option
 
 import (
 	"fmt"
+	"github.com/stagewise/stagewise/internal/assert"
 	"testing"
 )
 
@@ -38,9 +39,7 @@ func TestCheck(t *testing.T) {
 		{options{Below: inner{3}}, "[]"},
 		{options{Below: inner{3}, Names: []string{"n"}}, "[below.size: 3: expected 1 or 2]"},
 	} {
-		if got := fmt.Sprint(Check(keys, test.options, options{})); got != test.want {
-			t.Errorf("%+v: %s, expected %s", test.options, got, test.want)
-		}
+		assert.Equal(t, fmt.Sprint(Check(keys, test.options, options{})), test.want, "%+v", test.options)
 	}
 }
 
@@ -50,17 +49,13 @@ func TestEdits(t *testing.T) {
 	for _, a := range words {
 		for _, b := range words {
 			n := Edits(a, b)
-			if n != Edits(b, a) || (n == 0) != (a == b) || n > max(len([]rune(a)), len([]rune(b))) {
-				t.Errorf("%q to %q: %d edits, back %d", a, b, n, Edits(b, a))
-			}
+			assert.True(t, n == Edits(b, a) && (n == 0) == (a == b) && n <= max(len([]rune(a)), len([]rune(b))),
+				"%q to %q: %d edits, back %d", a, b, n, Edits(b, a))
 			for _, c := range words {
-				if n > Edits(a, c)+Edits(c, b) {
-					t.Errorf("%q to %q: %d edits, fewer by way of %q", a, b, n, c)
-				}
+				assert.True(t, n <= Edits(a, c)+Edits(c, b), "%q to %q: %d edits, fewer by way of %q", a, b, n, c)
 			}
 		}
 	}
-	if n := Edits("kitten", "sitting"); n != 3 || Edits("ä", "a") != 1 {
-		t.Errorf("kitten to sitting: %d edits", n)
-	}
+	n := Edits("kitten", "sitting")
+	assert.True(t, n == 3 && Edits("ä", "a") == 1, "kitten to sitting: %d edits", n)
 }

@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 	"unicode/utf16"
 
+	"github.com/stagewise/stagewise/internal/assert"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/unicode"
 )
@@ -27,9 +28,7 @@ func zipped(t *testing.T, name string) string {
 	if err == nil {
 		err = z.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return packed.String()
 }
 
@@ -125,9 +124,7 @@ func TestForms(t *testing.T) {
 		"\x00\x00\x00\x00\x07\x02a": "",
 	} {
 		got, ok := Of([]byte(content))
-		if got.Name != want || ok != (want != "") {
-			t.Errorf("%.40q is %q, expected %q", content, got.Name, want)
-		}
+		assert.True(t, got.Name == want && ok == (want != ""), "%.40q is %q, expected %q", content, got.Name, want)
 		for n := range content { // none panics
 			Of([]byte(content[:n]))
 		}
@@ -139,13 +136,9 @@ func TestEveryFormHasAdvice(t *testing.T) {
 	key := func(name string) string { return "examples." + name }
 	for _, f := range forms {
 		file, value := f.OfFile(key), f.OfValue(key)
-		if f.Name == "" || file == "" || value == "" {
-			t.Errorf("%+v", f.Form)
-		}
+		assert.True(t, f.Name != "" && file != "" && value != "", "%+v", f.Form)
 		for _, said := range []string{file, value} {
-			if strings.HasSuffix(said, ".") || strings.Contains(said, "  ") {
-				t.Errorf("%s: %q", f.Name, said)
-			}
+			assert.True(t, !strings.HasSuffix(said, ".") && !strings.Contains(said, "  "), "%s: %q", f.Name, said)
 		}
 	}
 }
@@ -153,9 +146,7 @@ func TestEveryFormHasAdvice(t *testing.T) {
 func TestBinary(t *testing.T) {
 	for content, want := range map[string]bool{"": false, "a,1\n": false, "größe": false, "gr\xf6\xdfe": false, "a\x00b": true,
 		"\x06abc\x0212": true, "\xf6\x01\xff": true, "{\"a\": \"x\x01\"}": false} {
-		if IsBinary([]byte(content)) != want {
-			t.Errorf("%q: %v", content, !want)
-		}
+		assert.True(t, IsBinary([]byte(content)) == want, "%q: %v", content, !want)
 	}
 }
 
@@ -184,17 +175,12 @@ func TestTextComesBack(t *testing.T) {
 			continue
 		}
 		got, err := io.ReadAll(iotest.OneByteReader(NewTextReader(strings.NewReader(test.content), name)))
-		if err != nil || string(got) != test.want {
-			t.Errorf("%s: %q, %v, expected %q", name, got, err, test.want)
-		}
-		if sniffed := SniffEncoding([]byte(test.content)); sniffed != test.sniffed {
-			t.Errorf("%s is taken for %q, expected %q", name, sniffed, test.sniffed)
-		}
+		assert.True(t, err == nil && string(got) == test.want, "%s: %q, %v, expected %q", name, got, err, test.want)
+		sniffed := SniffEncoding([]byte(test.content))
+		assert.True(t, sniffed == test.sniffed, "%s is taken for %q, expected %q", name, sniffed, test.sniffed)
 	}
 	for _, name := range []string{"", "klingon", "utf-7"} {
-		if IsEncoding(name) {
-			t.Errorf("%q is known", name)
-		}
+		assert.True(t, !IsEncoding(name), "%q is known", name)
 	}
 }
 
@@ -208,17 +194,13 @@ func TestBytesThatAreNoText(t *testing.T) {
 	} {
 		_, err := io.ReadAll(iotest.OneByteReader(NewTextReader(strings.NewReader(content), name)))
 		var wrong *EncodingError
-		if !errors.As(err, &wrong) || wrong.Encoding != name {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.True(t, errors.As(err, &wrong) && wrong.Encoding == name, "%s: %v", name, err)
 	}
 }
 
 func TestIsUTF8(t *testing.T) {
 	for text, want := range map[string]bool{"": false, "abc": false, "thé": true, "th\xe9,": false, "thé\xc3": true, "\xc3": false} {
-		if IsUTF8([]byte(text)) != want {
-			t.Errorf("%q: expected %v", text, want)
-		}
+		assert.True(t, IsUTF8([]byte(text)) == want, "%q: expected %v", text, want)
 	}
 }
 
@@ -231,8 +213,7 @@ func FuzzNewReader(f *testing.F) {
 		if !IsEncoding(name) {
 			return
 		}
-		if text, err := DecodeText(content, name); err == nil && strings.ToValidUTF8(string(text), "") != string(text) {
-			t.Errorf("%q became %q", content, text)
-		}
+		text, err := DecodeText(content, name)
+		assert.True(t, err != nil || strings.ToValidUTF8(string(text), "") == string(text), "%q became %q", content, text)
 	})
 }

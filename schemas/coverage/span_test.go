@@ -47,35 +47,23 @@ func TestUnionIsThatOfSets(t *testing.T) {
 
 			ab := assert.Must(a.Union(b))(t)
 			ba := assert.Must(b.Union(a))(t)
-			if !slices.Equal(ab, ba) {
-				t.Fatalf("%v ∪ %v = %v, the other way round %v", a, b, ab, ba)
-			}
+			assert.Need(t, slices.Equal(ab, ba), "%v ∪ %v = %v, the other way round %v", a, b, ab, ba)
 			left := assert.Must(ab.Union(c))(t)
 			right := assert.Must(a.Union(assert.Must(b.Union(c))(t)))(t)
-			if !slices.Equal(left, right) {
-				t.Fatalf("(a ∪ b) ∪ c = %v, a ∪ (b ∪ c) = %v", left, right)
-			}
-			if !slices.Equal(a, before) {
-				t.Fatalf("the argument became %v", a)
-			}
-			if again := assert.Must(left.Union(nil))(t); !slices.Equal(again, left) {
-				t.Fatalf("%v ∪ nothing = %v", left, again)
-			}
+			assert.Need(t, slices.Equal(left, right), "(a ∪ b) ∪ c = %v, a ∪ (b ∪ c) = %v", left, right)
+			assert.Need(t, slices.Equal(a, before), "the argument became %v", a)
+			again := assert.Must(left.Union(nil))(t)
+			assert.Need(t, slices.Equal(again, left), "%v ∪ nothing = %v", left, again)
 
 			want := offsets(slices.Concat(a, b, c))
 			got := offsets(left)
-			if len(got) != len(want) {
-				t.Fatalf("%d offsets of %d", len(got), len(want))
-			}
+			assert.Need(t, len(got) == len(want), "%d offsets of %d", len(got), len(want))
 			for at, times := range got {
-				if times != 1 || want[at] != 1 {
-					t.Fatalf("offset %v: %d times, expected %d", at, times, want[at])
-				}
+				assert.Need(t, times == 1 && want[at] == 1, "offset %v: %d times, expected %d", at, times, want[at])
 			}
 			for i := 1; i < len(left); i++ {
-				if x, y := left[i-1], left[i]; x.Partition > y.Partition || x.Partition == y.Partition && x.To >= y.From {
-					t.Fatalf("%v before %v", x, y)
-				}
+				x, y := left[i-1], left[i]
+				assert.Need(t, x.Partition <= y.Partition && (x.Partition != y.Partition || x.To < y.From), "%v before %v", x, y)
 			}
 		}
 	}
@@ -93,9 +81,8 @@ func TestUnionRefusesOverlaps(t *testing.T) {
 	} {
 		for _, pair := range [][2]Spans{{c.a, c.b}, {c.b, c.a}} {
 			union, err := pair[0].Union(pair[1])
-			if err == nil || err.Error() != c.want || union != nil {
-				t.Errorf("%v ∪ %v = %v, %v; expected %s", pair[0], pair[1], union, err, c.want)
-			}
+			assert.True(t, err != nil && err.Error() == c.want && union == nil,
+				"%v ∪ %v = %v, %v; expected %s", pair[0], pair[1], union, err, c.want)
 		}
 	}
 }
@@ -106,21 +93,15 @@ func TestSegmentsCoverAndCutAtMultiples(t *testing.T) {
 			for _, n := range []int64{0, 1, 63, 64, 65, 130} {
 				span := Span{3, from, from + n}
 				at := from
-				if got, want := int64(len(span.Segments(length))), span.SegmentCount(length); got != want {
-					t.Fatalf("%d segments of %v, expected %d", got, span, want)
-				}
+				got, want := int64(len(span.Segments(length))), span.SegmentCount(length)
+				assert.Need(t, got == want, "%d segments of %v, expected %d", got, span, want)
 				for _, s := range span.Segments(length) {
-					if s.Empty() || s.Partition != 3 || s.From != at || s.To > span.To {
-						t.Fatalf("%v after offset %d of %v", s, at, span)
-					}
-					if s.To != span.To && s.To%length != 0 || (s.To-1)/length != s.From/length {
-						t.Fatalf("%v of %v is not within a multiple of %d", s, span, length)
-					}
+					assert.Need(t, !s.Empty() && s.Partition == 3 && s.From == at && s.To <= span.To, "%v after offset %d of %v", s, at, span)
+					assert.Need(t, (s.To == span.To || s.To%length == 0) && (s.To-1)/length == s.From/length,
+						"%v of %v is not within a multiple of %d", s, span, length)
 					at = s.To
 				}
-				if at != span.To {
-					t.Fatalf("%v is covered up to %d", span, at)
-				}
+				assert.Need(t, at == span.To, "%v is covered up to %d", span, at)
 			}
 		}
 	}
@@ -131,23 +112,16 @@ func TestSegmentsCoverAndCutAtMultiples(t *testing.T) {
 		math.MaxInt64}, {Span{0, 3, 3}, 1}} {
 		at, segments := c.span.From, c.span.Segments(c.length)
 		for _, s := range segments {
-			if s.From != at || s.Empty() {
-				t.Fatalf("%v after offset %d of %v", s, at, c.span)
-			}
+			assert.Need(t, s.From == at && !s.Empty(), "%v after offset %d of %v", s, at, c.span)
 			at = s.To
 		}
-		if at != c.span.To || c.span.SegmentCount(c.length) != int64(len(segments)) {
-			t.Errorf("%v: %d segments to %d, expected %d", c.span, len(segments), at, c.span.SegmentCount(c.length))
-		}
+		assert.True(t, at == c.span.To && c.span.SegmentCount(c.length) == int64(len(segments)),
+			"%v: %d segments to %d, expected %d", c.span, len(segments), at, c.span.SegmentCount(c.length))
 	}
 	wide := Span{0, 10, 100}.Segments(1 << 62)
-	if !slices.Equal(wide, []Span{{0, 10, 100}}) {
-		t.Errorf("one segment is %v", wide)
-	}
+	assert.Equal(t, wide, []Span{{0, 10, 100}}, "one segment")
 	defer func() {
-		if got := fmt.Sprint(recover()); got != "schemas: a segment has 0 messages, expected at least 1" {
-			t.Error(got)
-		}
+		assert.Equal(t, fmt.Sprint(recover()), "schemas: a segment has 0 messages, expected at least 1", "")
 	}()
 	Span{0, 0, 1}.Segments(0)
 }
@@ -164,11 +138,8 @@ func TestBadMessages(t *testing.T) {
 		for _, o := range order {
 			b.Merge(o)
 		}
-		if want := (BadMessages{3, 5, 0, 7, "early"}); b != want || !b.Most() {
-			t.Errorf("%+v, most of them: %v, expected %+v", b, b.Most(), want)
-		}
+		want := (BadMessages{3, 5, 0, 7, "early"})
+		assert.True(t, b == want && b.Most(), "%+v, most of them: %v, expected %+v", b, b.Most(), want)
 	}
-	if zero.Most() || one.Most() || !two.Most() {
-		t.Errorf("none of none, half, all: %v, %v, %v", zero.Most(), one.Most(), two.Most())
-	}
+	assert.True(t, !zero.Most() && !one.Most() && two.Most(), "none of none, half, all: %v, %v, %v", zero.Most(), one.Most(), two.Most())
 }

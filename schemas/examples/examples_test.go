@@ -64,12 +64,8 @@ func rowsOfAllColumns(rows int) map[string]*Rows {
 // same compares decoded examples with rows, beginning at row first.
 func same(t *testing.T, e *Rows, want *Rows, first int) {
 	t.Helper()
-	if columns, err := ParseColumns(e.ColumnsText()); err != nil || !reflect.DeepEqual(columns, want.Columns) {
-		t.Fatalf("columns %v, %v, expected %v", columns, err, want.Columns)
-	}
-	if e.Cols != want.Cols || e.Sparse != nil {
-		t.Fatalf("width %d, sparse %v", e.Cols, e.Sparse)
-	}
+	assert.Equal(t, assert.Must(ParseColumns(e.ColumnsText()))(t), want.Columns, "columns")
+	assert.Need(t, e.Cols == want.Cols && e.Sparse == nil, "width %d, sparse %v", e.Cols, e.Sparse)
 	features := make([]float32, e.Rows*e.Cols)
 	e.Features(features, e.Cols)
 	missing := false
@@ -82,13 +78,9 @@ func same(t *testing.T, e *Rows, want *Rows, first int) {
 			v = want.Floats[at]
 		}
 		missing = missing || v != v
-		if got != v && !(got != got && v != v) {
-			t.Fatalf("value %d is %v, expected %v", i, got, v)
-		}
+		assert.Need(t, got == v || got != got && v != v, "value %d is %v, expected %v", i, got, v)
 	}
-	if e.Missing() != missing {
-		t.Errorf("missing: %v", !missing)
-	}
+	assert.True(t, e.Missing() == missing, "missing: %v", !missing)
 	for i := range e.Rows {
 		label, weight, split := "", float32(1), Train
 		switch {
@@ -103,9 +95,8 @@ func same(t *testing.T, e *Rows, want *Rows, first int) {
 		if want.Splits != nil {
 			split = want.Splits[first+i]
 		}
-		if e.Labelled(i) != (label != "") || label != "" && e.Label(i) != label || e.Weight(i) != weight || e.Split(i) != split {
-			t.Fatalf("row %d: weight %v, split %v, expected label %q, weight %v, split %v", i, e.Weight(i), e.Split(i), label, weight, split)
-		}
+		assert.Need(t, e.Labelled(i) == (label != "") && (label == "" || e.Label(i) == label) && e.Weight(i) == weight && e.Split(i) == split,
+			"row %d: weight %v, split %v, expected label %q, weight %v, split %v", i, e.Weight(i), e.Split(i), label, weight, split)
 	}
 }
 
@@ -125,9 +116,7 @@ func TestExamplesRoundTrip(t *testing.T) {
 				slice.Release()
 				record.Release()
 				e := assert.Must(Decode(value, mem))(t)
-				if e.Rows != cut[1]-cut[0] {
-					t.Fatalf("%d %s, %v: %d rows", n, kind, cut, e.Rows)
-				}
+				assert.Need(t, e.Rows == cut[1]-cut[0], "%d %s, %v: %d rows", n, kind, cut, e.Rows)
 				same(t, e, rows, cut[0])
 			}
 		}
@@ -163,9 +152,9 @@ func TestSparseExamples(t *testing.T) {
 			slice.Release()
 			got := make([]float32, e.Rows*6)
 			e.Features(got, 6)
-			if wide := []int{5, 1, 1}[first]; e.Sparse == nil || e.Cols != wide || e.Missing() || !slices.Equal(got, want[first*6:]) {
-				t.Errorf("%v from row %d: width %d, %v", index, first, e.Cols, got)
-			}
+			wide := []int{5, 1, 1}[first]
+			assert.True(t, e.Sparse != nil && e.Cols == wide && !e.Missing() && slices.Equal(got, want[first*6:]),
+				"%v from row %d: width %d, %v", index, first, e.Cols, got)
 		}
 		record.Release()
 	}
@@ -208,10 +197,10 @@ func TestLabelTypes(t *testing.T) {
 				got = append(got, label)
 			}
 			classes := make([]int32, e.Rows)
-			if err := e.Classes(classes, labels, UnknownLabel); err != nil || !slices.Equal(classes, []int32{1, 0, Unlabelled, 1}[first:]) ||
-				!slices.Equal(got, []string{"7", "100", "-", "7"}[first:]) {
-				t.Errorf("%v from row %d: labels %v, classes %v, error %v", of, first, got, classes, err)
-			}
+			err := e.Classes(classes, labels, UnknownLabel)
+			assert.True(t, err == nil && slices.Equal(classes, []int32{1, 0, Unlabelled, 1}[first:]) &&
+				slices.Equal(got, []string{"7", "100", "-", "7"}[first:]),
+				"%v from row %d: labels %v, classes %v, error %v", of, first, got, classes, err)
 		}
 		record.Release()
 	}
@@ -275,9 +264,8 @@ func TestFeatureTypes(t *testing.T) {
 				got := make([]float32, e.Rows*e.Cols)
 				e.Features(got, e.Cols)
 				part := want[2*cut[0] : 2*cut[1]]
-				if fmt.Sprint(got) != fmt.Sprint(part) || e.Missing() != slices.ContainsFunc(part, func(v float32) bool { return v != v }) {
-					t.Errorf("%v of rows %v: %v, missing %v; expected %v", list, cut, got, e.Missing(), part)
-				}
+				assert.True(t, fmt.Sprint(got) == fmt.Sprint(part) && e.Missing() == slices.ContainsFunc(part, func(v float32) bool { return v != v }),
+					"%v of rows %v: %v, missing %v; expected %v", list, cut, got, e.Missing(), part)
 			}
 			record.Release()
 		}
@@ -307,9 +295,7 @@ func TestExamplesOfOthers(t *testing.T) {
 				label = e.Label(i)
 			}
 			labels = append(labels, label)
-			if e.Weight(i) != 1 || e.Split(i) != Train {
-				t.Errorf("%s: row %d has weight %v, split %v", c.rows, i, e.Weight(i), e.Split(i))
-			}
+			assert.True(t, e.Weight(i) == 1 && e.Split(i) == Train, "%s: row %d has weight %v, split %v", c.rows, i, e.Weight(i), e.Split(i))
 		}
 		assert.Equal(t, strings.Join(labels, ","), c.labels, "%s: labels", c.rows)
 	}
@@ -391,12 +377,8 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			mem := assert.Allocator(t)
 			_, err := Decode(fromJSON(t, mem, c.rows, c.fields...), mem)
-			if err == nil {
-				t.Fatal("no error")
-			}
-			if !errors.Is(err, wire.ErrDamaged) || err.Error() != c.want {
-				t.Errorf("%q\nexpected %q", err, c.want)
-			}
+			assert.Need(t, err != nil, "no error")
+			assert.True(t, errors.Is(err, wire.ErrDamaged) && err.Error() == c.want, "%q\nexpected %q", err, c.want)
 		})
 	}
 }
@@ -417,13 +399,9 @@ func TestValuesThatAreRefused(t *testing.T) {
 		mem := assert.Allocator(t)
 		_, err := Decode(encodeRows(t, &c.rows, mem), mem)
 		var got *ValueError
-		if !errors.As(err, &got) || *got != c.want || !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%v, expected %v", err, c.want)
-		}
+		assert.True(t, errors.As(err, &got) && *got == c.want && errors.Is(err, wire.ErrDamaged), "%v, expected %v", err, c.want)
 	}
-	if got := (&ValueError{3, 4, "why"}).Error(); got != "row 3, feature 4: why" {
-		t.Error(got)
-	}
+	assert.Equal(t, (&ValueError{3, 4, "why"}).Error(), "row 3, feature 4: why", "")
 	// A NaN that a producer wrote is a value. Only null is missing.
 	mem := assert.Allocator(t)
 	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{dense(2, arrow.PrimitiveTypes.Float32)}, nil))
@@ -434,9 +412,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 	b.Release()
 	value := assert.Must(Encode(record, mem))(t)
 	record.Release()
-	if _, err := Decode(value, mem); err == nil || err.Error() != "row 0, feature 1: NaN is not a finite number" {
-		t.Error(err)
-	}
+	_, err := Decode(value, mem)
+	assert.Equal(t, fmt.Sprint(err), "row 0, feature 1: NaN is not a finite number", "")
 }
 
 func TestColumnsTwiceAreRefused(t *testing.T) {
@@ -447,18 +424,15 @@ func TestColumnsTwiceAreRefused(t *testing.T) {
 	value := assert.Must(Encode(twice, mem))(t)
 	twice.Release()
 	record.Release()
-	if _, err := Decode(value, mem); err == nil || err.Error() != `damaged or foreign bytes: column "label" occurs twice` {
-		t.Error(err)
-	}
+	_, err := Decode(value, mem)
+	assert.Equal(t, fmt.Sprint(err), `damaged or foreign bytes: column "label" occurs twice`, "")
 }
 
 // checkPanics checks that a call panics.
 func checkPanics(t *testing.T, what string, call func()) {
 	t.Helper()
 	defer func() {
-		if recover() == nil {
-			t.Errorf("%s is taken", what)
-		}
+		assert.True(t, recover() != nil, "%s is taken", what)
 	}()
 	call()
 }
@@ -485,13 +459,10 @@ func TestFeaturesRefuseAnotherWidth(t *testing.T) {
 
 func TestSplits(t *testing.T) {
 	for s := range Split(Splits) {
-		if got, err := ParseSplit(s.String()); got != s || err != nil {
-			t.Errorf("%v becomes %v, %v", s, got, err)
-		}
+		got, err := ParseSplit(s.String())
+		assert.True(t, got == s && err == nil, "%v becomes %v, %v", s, got, err)
 	}
-	if got := Split(7).String(); got != "split(7)" {
-		t.Error(got)
-	}
+	assert.Equal(t, Split(7).String(), "split(7)", "")
 }
 
 // The memory of a decoder does not grow with a text that it refuses.
@@ -503,9 +474,7 @@ func TestLongTextsAreRefused(t *testing.T) {
 			field(column, arrow.BinaryTypes.String))
 		metered := assert.NewMeter()
 		_, err := Decode(value, metered)
-		if err == nil || len(err.Error()) > 1000 {
-			t.Errorf("%s: %v", column, err)
-		}
+		assert.True(t, err != nil && len(err.Error()) <= 1000, "%s: %v", column, err)
 		metered.Check(t, len(value), err, wire.ErrDamaged)
 	}
 }
@@ -534,27 +503,22 @@ func TestAlign(t *testing.T) {
 		{"unknown", said, nil, rows.Floats},
 		{"silent", silent, other, rows.Floats},
 	} {
-		if err := test.examples.Align(test.columns); err != nil {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		err := test.examples.Align(test.columns)
+		assert.True(t, err == nil, "%s: %v", test.name, err)
 		got := make([]float32, 8)
 		test.examples.Features(got, 4)
-		if !slices.EqualFunc(got, test.want, func(a, b float32) bool { return a == b || a != a && b != b }) {
-			t.Errorf("%s: %v, expected %v", test.name, got, test.want)
-		}
+		assert.True(t, slices.EqualFunc(got, test.want, func(a, b float32) bool { return a == b || a != a && b != b }),
+			"%s: %v, expected %v", test.name, got, test.want)
 	}
-	if err := said.Align(Columns{{Name: "time", Offset: 1}}); err == nil {
-		t.Error("columns of another width are aligned")
-	}
+	err := said.Align(Columns{{Name: "time", Offset: 1}})
+	assert.True(t, err != nil, "columns of another width are aligned")
 }
 
 // Columns survive their text, and count their features. A column with an offset is an object.
 func TestColumns(t *testing.T) {
 	const offset = `[{"name":"time","offset":1764000038912},{"name":"colour","categories":["red"]},"size"]`
 	want := Columns{{Name: "time", Offset: 1764000038912}, {Name: "colour", Categories: []string{"red"}}, {Name: "size"}}
-	if read := assert.Must(ParseColumns(offset))(t); !reflect.DeepEqual(read, want) {
-		t.Errorf("%s became %+v", offset, read)
-	}
+	assert.Equal(t, assert.Must(ParseColumns(offset))(t), want, "%s", offset)
 	for text, features := range map[string]int{
 		"":                  0,
 		`["a","b c","\"é"]`: 3,
@@ -565,20 +529,18 @@ func TestColumns(t *testing.T) {
 		offset: 4,
 	} {
 		columns, err := ParseColumns(text)
-		if err != nil || columns.Features() != features || columns.Text() != text {
-			t.Errorf("%s: %v of %d features, %v", text, columns.Text(), columns.Features(), err)
-		}
-		if again, _ := ParseColumns(text); !reflect.DeepEqual(again, columns) || again.Difference(columns) != "" {
-			t.Errorf("%s differs from itself: %s", text, again.Difference(columns))
-		}
+		assert.True(t, err == nil && columns.Features() == features && columns.Text() == text,
+			"%s: %v of %d features, %v", text, columns.Text(), columns.Features(), err)
+		again, _ := ParseColumns(text)
+		assert.True(t, reflect.DeepEqual(again, columns) && again.Difference(columns) == "",
+			"%s differs from itself: %s", text, again.Difference(columns))
 	}
 	for _, text := range []string{"a", "{}", `["a","a"]`, `[""]`, `[{"name":"a"}]`, `[1]`, `[{"name":"a","categories":[]}]`,
 		`[{"name":"a","categories":["x"],"offset":1}]`, `[{"name":"a","time":"hour"}]`, `[{"name":".hour","time":"hour"}]`, `[{"name":"a.second","time":"second"}]`,
 		`[{"name":"a.hour","time":"hour","categories":["x"]}]`,
 		`[{"name":"a.hour","time":"hour","unit":"auto"}]`, `[{"name":"a","unit":"ms"}]`} {
-		if columns, err := ParseColumns(text); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: %v, %v", text, columns, err)
-		}
+		columns, err := ParseColumns(text)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%s: %v, %v", text, columns, err)
 	}
 }
 
@@ -592,20 +554,16 @@ func TestColumnsDifference(t *testing.T) {
 		`column "size" is a part of times in one of the tables, and none in the other`: {{Name: "size", Time: "hour"}, table[1]},
 		`column 1 is "red", not "colour"`:                                              {table[0], {Name: "red"}},
 	} {
-		if got := other.Difference(table); got != want || reflect.DeepEqual(other, table) {
-			t.Errorf("%s, expected %s", got, want)
-		}
+		got := other.Difference(table)
+		assert.True(t, got == want && !reflect.DeepEqual(other, table), "%s, expected %s", got, want)
 	}
 	ms, s, none := Columns{PartOf("t", "hour", value.UnitMilliseconds)}, Columns{PartOf("t", "hour", value.UnitSeconds)}, Columns{PartOf("t", "hour", "")}
-	if got, want := s.Difference(ms), `column "t.hour" has times in s, not in ms`; got != want {
-		t.Errorf("%s, expected %s", got, want)
-	}
+	assert.Equal(t, s.Difference(ms), `column "t.hour" has times in s, not in ms`, "")
 	if none.Difference(ms) != "" || ms.Difference(none) != "" || none.WithUnits(ms)[0].Unit != ms[0].Unit || ms.WithUnits(s)[0].Unit != ms[0].Unit {
 		t.Error("columns without numbers differ from others, or have other units")
 	}
-	if long := strings.Repeat("x", 1000); len(Columns{{Name: long}}.Difference(table)) > 200 {
-		t.Error("a long name is not cut")
-	}
+	long := strings.Repeat("x", 1000)
+	assert.True(t, len(Columns{{Name: long}}.Difference(table)) <= 200, "a long name is not cut")
 }
 
 // joined is what a message says of rows that wait, and text is that in its header.
@@ -624,17 +582,14 @@ func joined() (j *Joined, text string) {
 func TestJoined(t *testing.T) {
 	j, text := joined()
 	h := j.Header()
-	if h != (wire.Header{Key: "stagewise-joined", Value: text}) {
-		t.Errorf("the header is %+v", h)
-	}
-	if read, err := JoinedOf(wire.Message{Headers: []wire.Header{h}}); err != nil || !read.Equal(j) {
-		t.Errorf("%+v is read, %v", read, err)
-	}
+	assert.True(t, h == (wire.Header{Key: "stagewise-joined", Value: text}), "the header is %+v", h)
+	read, err := JoinedOf(wire.Message{Headers: []wire.Header{h}})
+	assert.True(t, err == nil && read.Equal(j), "%+v is read, %v", read, err)
 	other, _ := joined()
 	other.Joins[0].Labelled++
-	if none, err := JoinedOf(wire.Message{}); err != nil || !none.Equal(nil) || none.Equal(j) || j.Equal(none) || j.Equal(other) {
-		t.Errorf("%+v is read of a message without the header, %v", none, err)
-	}
+	none, err := JoinedOf(wire.Message{})
+	assert.True(t, err == nil && none.Equal(nil) && !none.Equal(j) && !j.Equal(none) && !j.Equal(other),
+		"%+v is read of a message without the header, %v", none, err)
 	for _, text := range []string{"[", "[]", `{"rows":[{"partition":-1}]}`, `{"outcomes":[{"from":-1}]}`, `{"outcomes":[{"next":-1}]}`} {
 		assert.MustFail(JoinedOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-joined", Value: text}}}))(t, wire.ErrDamaged)
 	}
@@ -668,9 +623,8 @@ func TestSortLabels(t *testing.T) {
 		SortLabels(got)
 		assert.Equal(t, got, c[1], "%q sorts to", c[0])
 		slices.Reverse(got)
-		if SortLabels(got); !slices.Equal(got, c[1]) {
-			t.Errorf("%q reversed sorts to %q", c[1], got)
-		}
+		SortLabels(got)
+		assert.True(t, slices.Equal(got, c[1]), "%q reversed sorts to %q", c[1], got)
 	}
 }
 
@@ -694,9 +648,7 @@ func TestClassesCompareAsText(t *testing.T) {
 		err := e.Classes(got, labels, UnknownLabel)
 		if c.err != "" {
 			var unknown *ValueError
-			if !errors.As(err, &unknown) || !errors.Is(err, wire.ErrDamaged) || err.Error() != c.err {
-				t.Errorf("%v, expected %s", err, c.err)
-			}
+			assert.True(t, errors.As(err, &unknown) && errors.Is(err, wire.ErrDamaged) && err.Error() == c.err, "%v, expected %s", err, c.err)
 		} else if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%v, %v, expected %v", got, err, c.want)
 		}
@@ -705,9 +657,7 @@ func TestClassesCompareAsText(t *testing.T) {
 
 func TestLabelsRefuseDuplicates(t *testing.T) {
 	defer func() {
-		if got := fmt.Sprint(recover()); got != `schemas: label "a" occurs twice` {
-			t.Error(got)
-		}
+		assert.Equal(t, fmt.Sprint(recover()), `schemas: label "a" occurs twice`, "")
 	}()
 	NewLabels([]string{"a", "b", "a"})
 }
@@ -738,26 +688,18 @@ func TestTypeOf(t *testing.T) {
 		assert.Equal(t, TypeOf(test.labels), test.want, "%q are of type", test.labels)
 		assert.Fails(t, TypeOf(test.labels).Check(test.labels), nil)
 		text, err := json.Marshal(ClassLabels(test.labels))
-		if err != nil || string(text) != test.json {
-			t.Errorf("%q are %s as JSON: %v, expected %s", test.labels, text, err, test.json)
-		}
+		assert.True(t, err == nil && string(text) == test.json, "%q are %s as JSON: %v, expected %s", test.labels, text, err, test.json)
 		var read ClassLabels
-		if err := json.Unmarshal(text, &read); err != nil || !slices.Equal(read, test.labels) {
-			t.Errorf("%s is read as %q: %v", text, read, err)
-		}
+		err = json.Unmarshal(text, &read)
+		assert.True(t, err == nil && slices.Equal(read, test.labels), "%s is read as %q: %v", text, read, err)
 	}
 	for _, labels := range [][]string{{"0", "007"}, {}} {
-		if WholeLabels.Check(labels) == nil {
-			t.Errorf("%q pass as whole numbers", labels)
-		}
+		assert.True(t, WholeLabels.Check(labels) != nil, "%q pass as whole numbers", labels)
 	}
-	if LabelType("decimal").Check([]string{"1"}) == nil {
-		t.Error("an unknown type passes")
-	}
+	assert.True(t, LabelType("decimal").Check([]string{"1"}) != nil, "an unknown type passes")
 	for _, text := range []string{`[1,"a"]`, `[1.5]`, `{}`, `[99999999999999999999]`} {
-		if err := json.Unmarshal([]byte(text), new(ClassLabels)); err == nil {
-			t.Errorf("%s is read", text)
-		}
+		err := json.Unmarshal([]byte(text), new(ClassLabels))
+		assert.True(t, err != nil, "%s is read", text)
 	}
 }
 
@@ -782,15 +724,13 @@ func TestServed(t *testing.T) {
 	} {
 		batch := assert.Must(Decode(c.value, mem))(t)
 		for row, want := range c.want {
-			if got, ok := batch.Answer(row); got != want || ok != (want != Served{}) {
-				t.Errorf("%s: row %d is %v, %v, expected %v", name, row, got, ok, want)
-			}
+			got, ok := batch.Answer(row)
+			assert.True(t, got == want && ok == (want != Served{}), "%s: row %d is %v, %v, expected %v", name, row, got, ok, want)
 		}
 	}
 	wrong := fromJSON(t, mem, `[{"features":[1],"served":[1]}]`, features, arrow.Field{Name: "served", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)})
-	if _, err := Decode(wrong, mem); err == nil {
-		t.Error("a list was taken as what was served")
-	}
+	_, err := Decode(wrong, mem)
+	assert.True(t, err != nil, "a list was taken as what was served")
 }
 
 // Sparse rows come back from a message as they were written, in bounded memory.
@@ -804,13 +744,9 @@ func TestSparseRows(t *testing.T) {
 	assert.NoError(t, err)
 	e := assert.Must(Decode(value, mem))(t)
 	got := e.Sparse
-	if e.Sparse == nil || e.Cols != MaxColumns || !slices.Equal(got.Ends, want.Ends) || !slices.Equal(got.Indices, want.Indices) ||
-		!slices.Equal(got.Values, want.Values) {
-		t.Errorf("%+v, expected %+v", got, want)
-	}
-	if e.Label(1) != "b" || e.Split(1) != Test {
-		t.Errorf("row 1 has the label %q and is for %v", e.Label(1), e.Split(1))
-	}
+	assert.True(t, e.Sparse != nil && e.Cols == MaxColumns && slices.Equal(got.Ends, want.Ends) && slices.Equal(got.Indices, want.Indices) &&
+		slices.Equal(got.Values, want.Values), "%+v, expected %+v", got, want)
+	assert.True(t, e.Label(1) == "b" && e.Split(1) == Test, "row 1 has the label %q and is for %v", e.Label(1), e.Split(1))
 }
 
 // A feature that a producer says is 0 is as one that it leaves out.
@@ -820,9 +756,8 @@ func TestSparseZeros(t *testing.T) {
 		sparse(arrow.PrimitiveTypes.Uint8))
 	e := assert.Must(Decode(value, mem))(t)
 	got := e.Sparse
-	if !slices.Equal(got.Ends, []int{1, 1}) || !slices.Equal(got.Indices, []int32{4}) || !slices.Equal(got.Values, []float32{-1}) {
-		t.Errorf("%+v", got)
-	}
+	assert.True(t, slices.Equal(got.Ends, []int{1, 1}) && slices.Equal(got.Indices, []int32{4}) && slices.Equal(got.Values, []float32{-1}),
+		"%+v", got)
 }
 
 // Each row is in one fold, the folds are about as large, and no row is in a fold of none.
@@ -842,19 +777,14 @@ func TestFolds(t *testing.T) {
 					rows[number]++
 				}
 			}
-			if in != 1 {
-				t.Fatalf("the hash %x is in %d of %d folds", hash, in, of)
-			}
+			assert.Need(t, in == 1, "the hash %x is in %d of %d folds", hash, in, of)
 		}
 		for number, n := range rows {
-			if want := 100_000 / of; n < want*8/10 || n > want*12/10 {
-				t.Errorf("fold %d of %d has %d rows", number, of, n)
-			}
+			want := 100_000 / of
+			assert.True(t, n >= want*8/10 && n <= want*12/10, "fold %d of %d has %d rows", number, of, n)
 		}
 	}
-	if (Fold{}).Has(0) || (Fold{}).Has(math.MaxUint64) {
-		t.Error("a row is in a fold of none")
-	}
+	assert.True(t, !(Fold{}).Has(0) && !(Fold{}).Has(math.MaxUint64), "a row is in a fold of none")
 }
 
 // Targets come through a message as they are, whatever list has them, in a slice too. A row without targets has none.
@@ -875,14 +805,12 @@ func TestTargets(t *testing.T) {
 			slice.Release()
 			got, known := make([]float64, 2*e.Rows), make([]bool, e.Rows)
 			assert.NoError(t, e.CopyTargets(got, known, []string{"x", "y"}))
-			if want := []float64{1.5, -2, 0, 0, 0.25, 8}[2*first:]; !slices.Equal(got, want) || !slices.Equal(known, []bool{true, false,
-				true}[first:]) {
-				t.Errorf("%v from row %d: %v %v", of, first, got, known)
-			}
+			want := []float64{1.5, -2, 0, 0, 0.25, 8}[2*first:]
+			assert.True(t, slices.Equal(got, want) && slices.Equal(known, []bool{true, false, true}[first:]),
+				"%v from row %d: %v %v", of, first, got, known)
 			var wrong *ValueError
-			if err := e.CopyTargets(make([]float64, e.Rows), known, []string{"x"}); !errors.As(err, &wrong) {
-				t.Errorf("one target of two: %v", err)
-			}
+			err := e.CopyTargets(make([]float64, e.Rows), known, []string{"x"})
+			assert.True(t, errors.As(err, &wrong), "one target of two: %v", err)
 		}
 		record.Release()
 	}
@@ -890,7 +818,6 @@ func TestTargets(t *testing.T) {
 	written := Rows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{7, math.NaN()}}
 	e := assert.Must(Decode(encodeRows(t, &written, mem), mem))(t)
 	got, known := make([]float64, 2), make([]bool, 2)
-	if err := e.CopyTargets(got, known, []string{"x"}); err != nil || got[0] != 7 || !slices.Equal(known, []bool{true, false}) {
-		t.Errorf("%v %v %v", got, known, err)
-	}
+	err := e.CopyTargets(got, known, []string{"x"})
+	assert.True(t, err == nil && got[0] == 7 && slices.Equal(known, []bool{true, false}), "%v %v %v", got, known, err)
 }

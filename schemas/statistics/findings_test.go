@@ -45,9 +45,7 @@ func TestFindings(t *testing.T) {
 		return v.Record()
 	}
 	got, err := SurveyVisitOf(visit())
-	if err != nil || !reflect.DeepEqual(got.Findings, whole) {
-		t.Errorf("got %+v, %v, expected %+v", got, err, whole)
-	}
+	assert.True(t, err == nil && reflect.DeepEqual(got.Findings, whole), "got %+v, %v, expected %+v", got, err, whole)
 	for name, tensor := range map[string]wire.Tensor[float64]{
 		"other text":                   wire.Words[float64]("progress", []string{"x"}),
 		"a partition without offsets":  wire.Words[float64]("covered", []string{"{}"}),
@@ -62,9 +60,8 @@ func TestFindings(t *testing.T) {
 	} {
 		r := visit()
 		r.Tensors[slices.IndexFunc(r.Tensors, func(t wire.Tensor[float64]) bool { return t.Name == tensor.Name })] = tensor
-		if _, err := SurveyVisitOf(r); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: error %v, expected ErrDamaged", name, err)
-		}
+		_, err := SurveyVisitOf(r)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%s: error %v, expected ErrDamaged", name, err)
 	}
 }
 
@@ -78,12 +75,8 @@ func TestLabelSet(t *testing.T) {
 		row.set.Add(row.label, row.rows)
 	}
 	a.Merge(b)
-	if got := a.Text(); !slices.Equal(got, []string{"2", "9", "10"}) {
-		t.Errorf("the labels are %v", got)
-	}
-	if a["2"] != 0 || a["9"] != 2 || a["10"] != 2 {
-		t.Errorf("the labels have %v rows", a)
-	}
+	assert.Equal(t, a.Text(), []string{"2", "9", "10"}, "the labels")
+	assert.True(t, a["2"] == 0 && a["9"] == 2 && a["10"] == 2, "the labels have %v rows", a)
 }
 
 // However rows are split, the counts are the same.
@@ -125,23 +118,17 @@ func TestShorten(t *testing.T) {
 	want := totals(curve)
 	for _, most := range []int{1, 100, 1000, 1001} {
 		short := Shorten(curve, most)
-		if len(short) > most || 2*len(short) < min(most, len(curve)) {
-			t.Errorf("%d bins, expected at most %d, and more than half of that", len(short), most)
-		}
+		assert.True(t, len(short) <= most && 2*len(short) >= min(most, len(curve)),
+			"%d bins, expected at most %d, and more than half of that", len(short), most)
 		for i, got := range totals(short) {
-			if math.Abs(got-want[i]) > 1e-9*want[i] {
-				t.Errorf("%d bins: sum %d is %v, expected %v", most, i, got, want[i])
-			}
+			assert.True(t, math.Abs(got-want[i]) <= 1e-9*want[i], "%d bins: sum %d is %v, expected %v", most, i, got, want[i])
 		}
 		for i := 1; i < len(short); i++ {
-			if short[i].Offset != short[i-1].Offset+short[i-1].Messages {
-				t.Errorf("%d bins: bin %d begins at %d", most, i, short[i].Offset)
-			}
+			assert.Equal(t, short[i].Offset, short[i-1].Offset+short[i-1].Messages, "%d bins: bin %d begins at", most, i)
 		}
 	}
-	if short := Shorten(nil, 3); len(short) > 0 {
-		t.Errorf("a curve of nothing: %v", short)
-	}
+	short := Shorten(nil, 3)
+	assert.True(t, len(short) == 0, "a curve of nothing: %v", short)
 }
 
 // Rows by label cross a topic, however many labels there are: headers, which are in each message of a record, don't grow with them.
@@ -163,9 +150,7 @@ func TestLabelRows(t *testing.T) {
 			for _, h := range m.Headers {
 				headers += len(h.Key) + len(h.Value)
 			}
-			if headers > 2000 {
-				t.Fatalf("%d labels: headers of %d bytes", n, headers)
-			}
+			assert.Need(t, headers <= 2000, "%d labels: headers of %d bytes", n, headers)
 			got = assert.Must(collector.Add(m, mem))(t)
 		}
 		survey, err := SurveyVisitOf(got)
@@ -180,9 +165,8 @@ func TestLabelRows(t *testing.T) {
 	} {
 		r := (&SurveyVisit{Visit: Visit{}}).Record()
 		r.Tensors = append(slices.Clone(r.Tensors), wire.Words[float64]("unknown", list))
-		if _, err := SurveyVisitOf(r); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: error %v, expected ErrDamaged", name, err)
-		}
+		_, err := SurveyVisitOf(r)
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%s: error %v, expected ErrDamaged", name, err)
 	}
 }
 
@@ -198,14 +182,10 @@ func TestTermsInSinglePrecision(t *testing.T) {
 			continue
 		}
 		again, err := OccurringTermsOf(wire.Widened(r), 1<<26+1, 2)
-		if err != nil || !reflect.DeepEqual(again, exact) {
-			t.Errorf("%+v became %+v, %v", exact, again, err)
-		}
+		assert.True(t, err == nil && reflect.DeepEqual(again, exact), "%+v became %+v, %v", exact, again, err)
 	}
 	for _, inexact := range []*OccurringTerms{terms(5, 0.1), terms(5, 1<<24+1), terms(1<<24+1, 1), terms(5, 1e60)} {
-		if inexact.SingleRecord() != nil {
-			t.Errorf("%+v has a record in single precision", inexact)
-		}
+		assert.True(t, inexact.SingleRecord() == nil, "%+v has a record in single precision", inexact)
 	}
 }
 
@@ -224,9 +204,7 @@ func TestDamagedSample(t *testing.T) {
 		"rows of text": of(text, draws), "draws that are numbers": of(rows, numbers), "no draws": of(rows), "no rows": of(draws),
 		"a draw without digits": of(rows, wire.Words[float32](FieldDraws, []string{"1", "x"})),
 	} {
-		if err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		assert.True(t, err != nil, "%s: no error", name)
 	}
 }
 
@@ -244,19 +222,14 @@ func TestServedLosses(t *testing.T) {
 	forwards := AddServed(nil, all...)
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	shuffled := AddServed(AddServed(nil, all[:70]...), AddServed(nil, all[70:]...)...)
-	if !reflect.DeepEqual(forwards, shuffled) || len(forwards) != len(want) {
-		t.Fatalf("%v and %v", forwards, shuffled)
-	}
+	assert.Need(t, reflect.DeepEqual(forwards, shuffled) && len(forwards) == len(want), "%v and %v", forwards, shuffled)
 	for i, s := range forwards {
-		if s != want[s.Version] || i > 0 && s.Version <= forwards[i-1].Version {
-			t.Errorf("%v, expected %v", s, want[s.Version])
-		}
+		assert.True(t, s == want[s.Version] && (i == 0 || s.Version > forwards[i-1].Version), "%v, expected %v", s, want[s.Version])
 	}
 	assert.Fails(t, checkServed(forwards), nil)
 	for _, served := range [][]ServedLosses{{{0, 1, 1, 0}}, {{2, 1, 1, 0}, {2, 1, 1, 0}}, {{2, 1, 1, 0}, {1, 1, 1, 0}}, {{1, -1, 1, 0}}, {{1, 1, 1, 2}}} {
-		if err := checkServed(served); err == nil {
-			t.Errorf("%v was taken", served)
-		}
+		err := checkServed(served)
+		assert.True(t, err != nil, "%v was taken", served)
 	}
 }
 
@@ -267,7 +240,6 @@ func TestScores(t *testing.T) {
 	got := LossesOf(wire.Tensors[float64]{wire.Matrix(FieldSplits, int(examples.Splits), LossFields, []float64{8, 5, 2, 4, 0, 0, 0, 0,
 		1, 1, 1, 0})})
 	want := [examples.Splits]Losses{{8, 5, 2, 4}, {}, {1, 1, 1, 0}}
-	if !reflect.DeepEqual(got, want) || got[0].MeanLoss() != 0.5 || got[0].ErrorPercent() != 25 || got[2].ErrorPercent() != 100 {
-		t.Error(got)
-	}
+	assert.True(t, reflect.DeepEqual(got, want) && got[0].MeanLoss() == 0.5 && got[0].ErrorPercent() == 25 && got[2].ErrorPercent() == 100,
+		"%v", got)
 }

@@ -127,14 +127,10 @@ func TestHostileStreams(t *testing.T) {
 		mem := assert.NewMeter()
 		spent := allocated(func() {
 			_, err := Decode(c.value, mem, nil)
-			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v, expected %s", c.name, err, c.want)
-			}
+			assert.True(t, errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), c.want), "%s: %v, expected %s", c.name, err, c.want)
 			mem.Check(t, len(c.value), err, ErrDamaged)
 		})
-		if spent > 8*len(c.value)+minAllowance {
-			t.Errorf("%s: %d bytes of memory for %d bytes", c.name, spent, len(c.value))
-		}
+		assert.True(t, spent <= 8*len(c.value)+minAllowance, "%s: %d bytes of memory for %d bytes", c.name, spent, len(c.value))
 	}
 }
 
@@ -162,17 +158,13 @@ func TestLargeHostileStreams(t *testing.T) {
 		metered := assert.NewMeter()
 		spent := allocated(func() {
 			record, err := Decode(value, metered, nil)
-			if (err == nil) != (name == "good") {
-				t.Errorf("%s: %v", name, err)
-			}
+			assert.True(t, (err == nil) == (name == "good"), "%s: %v", name, err)
 			if err == nil {
 				record.Release()
 			}
 			metered.Check(t, len(value), err, ErrDamaged)
 		})
-		if spent > 4*len(value)+minAllowance {
-			t.Errorf("%s: %d bytes of memory for %d bytes", name, spent, len(value))
-		}
+		assert.True(t, spent <= 4*len(value)+minAllowance, "%s: %d bytes of memory for %d bytes", name, spent, len(value))
 	}
 }
 
@@ -215,9 +207,7 @@ func beginsLater(data arrow.ArrayData) bool {
 // Whatever the bytes are, Decode returns a record or ErrDamaged, and a record encodes to a stream that decodes to it.
 func FuzzDecode(f *testing.F) {
 	goldens, err := filepath.Glob("../testdata/*.arrow")
-	if err != nil || len(goldens) < 10 {
-		f.Fatal(goldens, err)
-	}
+	assert.Need(f, err == nil && len(goldens) >= 10, "%v %v", goldens, err)
 	for _, name := range goldens {
 		value := assert.Must(os.ReadFile(name))(f)
 		f.Add(value)
@@ -241,12 +231,9 @@ func FuzzDecode(f *testing.F) {
 		default:
 			value := assert.Must(Encode(record, memory.DefaultAllocator))(t)
 			again, err := Decode(value, memory.DefaultAllocator, nil)
-			if err != nil {
-				t.Fatalf("it is encoded as a stream that can't be decoded: %v", err)
-			}
-			if again.NumRows() != record.NumRows() || !again.Schema().Equal(record.Schema()) {
-				t.Errorf("%d rows of %v became %d rows of %v", record.NumRows(), record.Schema(), again.NumRows(), again.Schema())
-			}
+			assert.Need(t, err == nil, "it is encoded as a stream that can't be decoded: %v", err)
+			assert.True(t, again.NumRows() == record.NumRows() && again.Schema().Equal(record.Schema()),
+				"%d rows of %v became %d rows of %v", record.NumRows(), record.Schema(), again.NumRows(), again.Schema())
 			again.Release()
 			record.Release()
 		}
@@ -296,13 +283,10 @@ func TestReader(t *testing.T) {
 			assert.NoError(t, w.Write(record))
 		}
 		assert.NoError(t, w.Close())
-		if got, err := readAll(bytes.NewReader(stream.Bytes()), mem); err != nil || got != want {
-			t.Errorf("%s, error %v, expected %s", got, err, want)
-		}
+		assert.Equal(t, assert.Must(readAll(bytes.NewReader(stream.Bytes()), mem))(t), want, "")
 		for n := range stream.Len() - 1 {
-			if _, err := readAll(bytes.NewReader(stream.Bytes()[:n]), mem); !errors.Is(err, ErrDamaged) {
-				t.Fatalf("cut at byte %d: %v", n, err)
-			}
+			_, err := readAll(bytes.NewReader(stream.Bytes()[:n]), mem)
+			assert.Need(t, errors.Is(err, ErrDamaged), "cut at byte %d: %v", n, err)
 		}
 	}
 }
@@ -314,9 +298,8 @@ func TestReaderRefusesHostileStreams(t *testing.T) {
 		"no-batch", "one-body-300-times"}
 	for _, c := range hostile(t) {
 		mem := assert.NewMeter()
-		if _, err := readAll(bytes.NewReader(c.value), mem); errors.Is(err, ErrDamaged) == slices.Contains(allowed, c.name) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		_, err := readAll(bytes.NewReader(c.value), mem)
+		assert.True(t, errors.Is(err, ErrDamaged) != slices.Contains(allowed, c.name), "%s: %v", c.name, err)
 	}
 }
 
@@ -326,8 +309,7 @@ func TestFileWithoutItsSchemaInFront(t *testing.T) {
 	w := ipc.NewWriter(&file, ipc.WithSchema(arrow.NewSchema([]arrow.Field{field("x", arrow.PrimitiveTypes.Int8)}, nil)))
 	assert.NoError(t, w.Close())
 	message := file.Bytes()[8:] // without the mark and the length
-	if _, err := NewReader(bytes.NewReader(message), true, assert.NewMeter()); !errors.Is(err, ErrDamaged) ||
-		!strings.Contains(err.Error(), "write it as Parquet") {
-		t.Errorf("got %v, expected what to write instead", err)
-	}
+	_, err := NewReader(bytes.NewReader(message), true, assert.NewMeter())
+	assert.True(t, errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), "write it as Parquet"),
+		"got %v, expected what to write instead", err)
 }

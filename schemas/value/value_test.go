@@ -24,9 +24,8 @@ func TestNumber(t *testing.T) {
 		"true": 1, "True": 1, "TRUE": 1, "False": 0,
 		"1e999": math.Inf(1), "1e-999": 0,
 	} {
-		if got, err := Number(text); err != nil || got != want {
-			t.Errorf("%q: %v, %v, expected %v", text, got, err, want)
-		}
+		got, err := Number(text)
+		assert.True(t, err == nil && got == want, "%q: %v, %v, expected %v", text, got, err, want)
 	}
 	for text, want := range map[string]string{
 		"": "an empty field", "  ": "an empty field", "1_000": `"1_000" is not a number`, "0x1p4": `"0x1p4" is not a number`,
@@ -35,9 +34,8 @@ func TestNumber(t *testing.T) {
 		"-inf": `"-inf" is not a finite number`, "NaN": `"NaN" is not a finite number`,
 		"1 2": `"1 2" is not a number`, "١": `"١" is not a number`,
 	} {
-		if got, err := Number(text); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, %v, expected %s", text, got, err, want)
-		}
+		got, err := Number(text)
+		assert.Equal(t, fmt.Sprint(err), want, "%q: %v", text, got)
 	}
 }
 
@@ -59,9 +57,9 @@ func TestWords(t *testing.T) {
 		if want.number == "1.2345679e+19" {
 			want.number = WordOf(12345678901234567890)
 		}
-		if number := NumberLabel(text); Word(text) != want.word || Label(text) != want.label || number != want.number && text != "1e999" {
-			t.Errorf("%q: word %q, label %q, of numbers %q, expected %q", text, Word(text), Label(text), number, want)
-		}
+		number := NumberLabel(text)
+		assert.True(t, Word(text) == want.word && Label(text) == want.label && (number == want.number || text == "1e999"),
+			"%q: word %q, label %q, of numbers %q, expected %q", text, Word(text), Label(text), number, want)
 	}
 	for v, want := range map[float64]string{0: "0", math.Copysign(0, -1): "0", 1: "1", -3: "-3", 0.5: "0.5",
 		float64(float32(0.1)): "0.1", 0.1: "0.1", 1e15: "1000000000000000", 1e300: "1e+300", 1234567.5: "1.2345675e+06"} {
@@ -76,30 +74,23 @@ func TestMissing(t *testing.T) {
 		"Na": {}, "0": {}, "-999": {true, true}, "-999.0": {true, true}, "-9.99e2": {false, true}, "-999.00": {false, true}, "999": {},
 		"1.50": {true, true}, "1.5": {false, true}, "100": {false, true}, "1E2": {true, true}, "-Infinity": {false, true}, "inf": {},
 		"1900-01-01": {true, true}, "0x64": {}, "12:00": {true, true}} {
-		if word, number := m.Has(text), m.HasNumberText(text); word != want.word || number != want.number {
-			t.Errorf("%q: as a word %v, as a number %v, expected %v", text, word, number, want)
-		}
+		word, number := m.Has(text), m.HasNumberText(text)
+		assert.True(t, word == want.word && number == want.number, "%q: as a word %v, as a number %v, expected %v", text, word, number, want)
 	}
-	if !m.HasNumber(float64(float32(0.1))) || !m.HasNumber(0.1) || m.HasNumber(0.2) || m.HasNumber(math.NaN()) {
-		t.Error("a float32 is not the number, or another one is")
-	}
-	if one := MissingOf([]string{"0", "1"}); one.HasNumberText("false") || one.HasNumberText("TRUE") {
-		t.Error("a boolean is missing as a number")
-	}
-	if at, _ := Time("1900-01-01T01:00:00+01:00", ""); !m.HasTime(at) || m.HasTime(at.Add(1)) {
-		t.Error("the same time is not missing, or another is")
-	}
-	if m := MissingOf(Usual()).Without([]string{"NA", "EU"}); m.Has("NA") || !m.Has("nan") {
-		t.Errorf("%v without a class", m)
-	}
+	assert.True(t, m.HasNumber(float64(float32(0.1))) && m.HasNumber(0.1) && !m.HasNumber(0.2) && !m.HasNumber(math.NaN()),
+		"a float32 is not the number, or another one is")
+	one := MissingOf([]string{"0", "1"})
+	assert.True(t, !one.HasNumberText("false") && !one.HasNumberText("TRUE"), "a boolean is missing as a number")
+	at, _ := Time("1900-01-01T01:00:00+01:00", "")
+	assert.True(t, m.HasTime(at) && !m.HasTime(at.Add(1)), "the same time is not missing, or another is")
+	m = MissingOf(Usual()).Without([]string{"NA", "EU"})
+	assert.True(t, !m.Has("NA") && m.Has("nan"), "%v without a class", m)
 }
 
 // A member that comes twice is an error.
 func TestMembers(t *testing.T) {
-	if err := Cell(`{"a":1,"b":2,"a":3}`).Each(func([]byte, Cell) error { return nil }); err == nil ||
-		err.Error() != `duplicate member "a"` {
-		t.Errorf("a name twice: %v", err)
-	}
+	err := Cell(`{"a":1,"b":2,"a":3}`).Each(func([]byte, Cell) error { return nil })
+	assert.Equal(t, fmt.Sprint(err), `duplicate member "a"`, "a name twice")
 }
 
 // Strings of JSON have characters alone: bytes that are not UTF-8 and halves of pairs of surrogates are errors, where
@@ -110,15 +101,13 @@ func TestCheckJSON(t *testing.T) {
 		`{"a":"\ud800"}`: ErrSurrogate, `{"\udc00":1}`: ErrSurrogate, `"\ud800\ud800"`: ErrSurrogate,
 		`"\ud800x"`: ErrSurrogate, `"\ud83d\\ude00"`: ErrSurrogate,
 	} {
-		if err := CheckJSON([]byte(text)); !errors.Is(err, want) || want == nil && err != nil {
-			t.Errorf("%q: %v, expected %v", text, err, want)
-		}
+		err := CheckJSON([]byte(text))
+		assert.True(t, errors.Is(err, want) && (want != nil || err == nil), "%q: %v, expected %v", text, err, want)
 	}
 	for text, want := range map[string]string{"": "not JSON: it ends too early", `{"a":`: "not JSON: it ends too early",
 		`{"a":.5}`: "not JSON: byte 6: invalid character '.' looking for beginning of value"} {
-		if err := CheckJSON([]byte(text)); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, expected %s", text, err, want)
-		}
+		err := CheckJSON([]byte(text))
+		assert.Equal(t, fmt.Sprint(err), want, "%q", text)
 	}
 }
 
@@ -134,25 +123,17 @@ func FuzzText(f *testing.F) {
 		trimmed := strings.TrimSpace(text)
 		v, err := Number(text)
 		_, boolean := Boolean(trimmed)
-		if (err == nil) != (boolean || grammar.MatchString(trimmed)) {
-			t.Errorf("%q: %v, %v", text, v, err)
-		}
-		if want, _ := strconv.ParseFloat(trimmed, 64); err == nil && !boolean && v != want {
-			t.Errorf("%q: %v, expected %v", text, v, want)
-		}
+		assert.True(t, (err == nil) == (boolean || grammar.MatchString(trimmed)), "%q: %v, %v", text, v, err)
+		want, _ := strconv.ParseFloat(trimmed, 64)
+		assert.True(t, err != nil || boolean || v == want, "%q: %v, expected %v", text, v, want)
 		for name, of := range map[string]func(string) string{"word": Word, "label": Label, "label of numbers": NumberLabel} {
 			word := of(text)
-			if again := of(word); again != word {
-				t.Errorf("%q has the %s %q, and that %q", text, name, word, again)
-			}
+			assert.Equal(t, of(word), word, "%q has the %s", text, name)
 			same, wrong := Number(word)
-			if (err == nil) != (wrong == nil) || err == nil && math.Abs(same-v) > 1e-6*math.Abs(v) && v-v == 0 {
-				t.Errorf("%q, %v, has the %s %q, %v", text, v, name, word, same)
-			}
+			assert.True(t, (err == nil) == (wrong == nil) && (err != nil || math.Abs(same-v) <= 1e-6*math.Abs(v) || v-v != 0),
+				"%q, %v, has the %s %q, %v", text, v, name, word, same)
 		}
-		if (CheckText(text) == nil) != utf8.ValidString(text) {
-			t.Errorf("%q: %v", text, CheckText(text))
-		}
+		assert.True(t, (CheckText(text) == nil) == utf8.ValidString(text), "%q: %v", text, CheckText(text))
 	})
 }
 
@@ -164,9 +145,8 @@ func FuzzJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		at, ok := scan(text, space(text, 0), maxDepth)
-		if is := json.Valid(text); is != (ok && space(text, at) == len(text)) {
-			t.Fatalf("%q: JSON %v, expected %v", text, !is, is)
-		}
+		is := json.Valid(text)
+		assert.Need(t, is == (ok && space(text, at) == len(text)), "%q: JSON %v, expected %v", text, !is, is)
 		if CheckJSON(text) != nil {
 			return
 		}
@@ -177,21 +157,17 @@ func FuzzJSON(f *testing.F) {
 			t.Fatalf("%q was taken: %v", text, err)
 		}
 		replaced := strings.Count(string(text), "\ufffd") + strings.Count(strings.ToLower(string(text)), `\ufffd`)
-		if again, _ := json.Marshal(content); replaced == 0 && strings.Contains(string(again), "\ufffd") {
-			t.Fatalf("%q has another character than it says: %s", text, again)
-		}
+		again, _ := json.Marshal(content)
+		assert.Need(t, replaced != 0 || !strings.Contains(string(again), "\ufffd"), "%q has another character than it says: %s", text, again)
 		cell := Cell(text)
 		names := map[string]bool{}
 		err := cell.Each(func(name []byte, _ Cell) error {
-			if names[string(name)] {
-				t.Fatalf("%q: %q twice", text, name)
-			}
+			assert.Need(t, !names[string(name)], "%q: %q twice", text, name)
 			names[string(name)] = true
 			return nil
 		})
-		if members, ok := content.(map[string]any); ok && err == nil && len(members) != len(names) {
-			t.Fatalf("%q: %d members, expected %d", text, len(names), len(members))
-		}
+		members, ok := content.(map[string]any)
+		assert.Need(t, !ok || err != nil || len(members) == len(names), "%q: %d members, expected %d", text, len(names), len(members))
 	})
 }
 
@@ -205,14 +181,10 @@ func TestTimesAsPackageTimeReadsThem(t *testing.T) {
 		at := time.Unix(r.Int64N(1<<36)-1<<35, r.Int64N(1e9)).In(time.FixedZone("", 900*(r.IntN(96)-48)))
 		layout := layouts[r.IntN(len(layouts))]
 		text := at.Format(layout)
-		want, err := time.Parse(layout, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := assert.Must(time.Parse(layout, text))(t)
 		got, err := Time(" "+text, "")
-		if err != nil || !got.Equal(want) || got.Hour() != want.Hour() || got.Weekday() != want.Weekday() {
-			t.Fatalf("%s: %v, %v, expected %v", text, got, err, want)
-		}
+		assert.Need(t, err == nil && got.Equal(want) && got.Hour() == want.Hour() && got.Weekday() == want.Weekday(),
+			"%s: %v, %v, expected %v", text, got, err, want)
 	}
 }
 
@@ -250,9 +222,7 @@ func TestTimesOfNumbers(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Time("1793525415", ""); !errors.As(err, new(*UnitError)) {
-		t.Errorf("a number without a unit: %v", err)
-	}
+	assert.MustFail(Time("1793525415", ""))(t, new(*UnitError))
 }
 
 // The unit is that in which the numbers are times within 1950 to 2100, or none.
@@ -315,9 +285,8 @@ func TestNoTimes(t *testing.T) {
 		"0000-01-01", "2026-11-01T", "2026-11-01T9:30", "2026-11-01T24:00", "2026-11-01T09:60", "2026-11-01T09:30:60", "2026-11-01T09:30:15.",
 		"2026-11-01T09:30:15.0123456789", "2026-11-01T09:30 CET", "2026-11-01T09:30+2", "2026-11-01T09:30+02:", "2026-11-01x09:30", "09:30",
 		"2026-11-01T09:30+02:00x", "true"} {
-		if got, err := Time(text, UnitSeconds); err == nil {
-			t.Errorf("%q: %v, expected an error", text, got)
-		}
+		got, err := Time(text, UnitSeconds)
+		assert.True(t, err != nil, "%q: %v, expected an error", text, got)
 	}
 }
 
@@ -328,10 +297,7 @@ func TestPartsOfTimes(t *testing.T) {
 		"2026-11-02T23:30:00-02:00": "hour 23.5, weekday 1, month 11, age -20760.0625",
 		"1969-12-31":                "hour 0, weekday 3, month 12, age 1",
 	} {
-		at, err := Time(text, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := assert.Must(Time(text, ""))(t)
 		got := ""
 		for _, part := range TimeParts() {
 			if got += fmt.Sprintf("%s %v", part, PartOfTime(at, part)); part != TimeAge {
@@ -350,9 +316,8 @@ func TestHalf(t *testing.T) {
 	} {
 		assert.Equal(t, Half(v), want, "%v", v)
 	}
-	if v := Half(math.NaN()); v == v {
-		t.Error(v)
-	}
+	v := Half(math.NaN())
+	assert.True(t, v != v, "%v", v)
 }
 
 // A number in a column whose first rows have none around 1970 is an error if it is of another unit. If they have, or if the unit is known
@@ -385,8 +350,8 @@ func TestNumbersOfAnotherUnit(t *testing.T) {
 		for _, text := range strings.Fields(texts) {
 			s.Add(text)
 		}
-		if u, err := s.Unit(); err != nil || s.AnyTime(u) != want || StampsIn(u, want).AnyTime(u) != want {
-			t.Errorf("%s: %v, expected %v", texts, s.AnyTime(u), want)
-		}
+		u, err := s.Unit()
+		assert.True(t, err == nil && s.AnyTime(u) == want && StampsIn(u, want).AnyTime(u) == want,
+			"%s: %v, expected %v", texts, s.AnyTime(u), want)
 	}
 }

@@ -30,9 +30,7 @@ func collect[T Number](t *testing.T, c *Collector[T], messages []Message, mem me
 	t.Helper()
 	for i, m := range messages {
 		r, err := c.Add(m, mem)
-		if err != nil || (r != nil) != (i == len(messages)-1) {
-			t.Fatalf("message %d of %d: %v, %v", i, len(messages), r, err)
-		}
+		assert.Need(t, err == nil && (r != nil) == (i == len(messages)-1), "message %d of %d: %v, %v", i, len(messages), r, err)
 		if r != nil {
 			return r
 		}
@@ -45,12 +43,9 @@ func roundTrip[T Number](t *testing.T, r *Record[T]) []Message {
 	mem := assert.Allocator(t)
 	messages := assert.Must(r.EncodeWithin(MaxMessage, mem))(t)
 	for i, m := range messages {
-		if len(m.Value) > MaxMessage {
-			t.Errorf("chunk %d of %d has %d bytes", i, len(messages), len(m.Value))
-		}
-		if m.Key != r.Key(i) || m.Kind() != r.Kind || m.Get("chunks") != strconv.Itoa(len(messages)) {
-			t.Errorf("chunk %d has key %s, headers %v", i, m.Key, m.Headers)
-		}
+		assert.True(t, len(m.Value) <= MaxMessage, "chunk %d of %d has %d bytes", i, len(messages), len(m.Value))
+		assert.True(t, m.Key == r.Key(i) && m.Kind() == r.Kind && m.Get("chunks") == strconv.Itoa(len(messages)),
+			"chunk %d has key %s, headers %v", i, m.Key, m.Headers)
 	}
 	got := collect(t, &Collector[T]{}, messages, mem)
 	if got.Digest() != r.Digest() || got.Identity != r.Identity || !slices.Equal(got.Notes, r.Notes) || len(got.Tensors) != len(r.Tensors) {
@@ -58,10 +53,8 @@ func roundTrip[T Number](t *testing.T, r *Record[T]) []Message {
 	}
 	for i, want := range r.Tensors {
 		have := got.Tensors[i]
-		if have.Name != want.Name || !slices.Equal(have.Shape, want.Shape) || !slices.Equal(have.Data, want.Data) ||
-			!slices.Equal(have.Text, want.Text) {
-			t.Errorf("tensor %q of shape %v became %q of shape %v", want.Name, want.Shape, have.Name, have.Shape)
-		}
+		assert.True(t, have.Name == want.Name && slices.Equal(have.Shape, want.Shape) && slices.Equal(have.Data, want.Data) &&
+			slices.Equal(have.Text, want.Text), "tensor %q of shape %v became %q of shape %v", want.Name, want.Shape, have.Name, have.Shape)
 	}
 	return messages
 }
@@ -83,10 +76,9 @@ func TestLargeRecordsAreChunked(t *testing.T) {
 	if len(gram) != 5 { // 4.2 MB
 		t.Errorf("a Gram matrix of %d makes %d chunks", p, len(gram))
 	}
-	if w := roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Matrix("W", 4000, 100,
-		assert.Numbered[float32](400_000))}}); len(w) != 2 {
-		t.Errorf("weights of 4000 × 100 make %d chunks", len(w))
-	}
+	w := roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Matrix("W", 4000, 100,
+		assert.Numbered[float32](400_000))}})
+	assert.True(t, len(w) == 2, "weights of 4000 × 100 make %d chunks", len(w))
 	// The end of a chunk is near the end of a segment, with few large tensors and with many small ones.
 	for _, n := range []int{26, 27, 28} {
 		for _, length := range []int{segmentValues - 1, segmentValues, segmentValues + 1} {
@@ -125,9 +117,7 @@ func TestChunksInAnyOrder(t *testing.T) {
 			}
 		}
 		for i, r := range records {
-			if got[r.Digest()] != 1 {
-				t.Errorf("seed %d: record %d came %d times", seed, i, got[r.Digest()])
-			}
+			assert.True(t, got[r.Digest()] == 1, "seed %d: record %d came %d times", seed, i, got[r.Digest()])
 		}
 	}
 }
@@ -177,12 +167,9 @@ func TestRecordsThatAreRefused(t *testing.T) {
 		c.damage(&m)
 		collector := &Collector[float64]{}
 		r, err := collector.Add(m, mem)
-		if r != nil || !errors.Is(err, ErrDamaged) || !strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%s: %v, expected %s", c.name, err, c.want)
-		}
-		if len(collector.open) > 0 {
-			t.Errorf("%s: the record is kept", c.name)
-		}
+		assert.True(t, r == nil && errors.Is(err, ErrDamaged) && strings.HasPrefix(err.Error(), c.want),
+			"%s: %v, expected %s", c.name, err, c.want)
+		assert.True(t, len(collector.open) == 0, "%s: the record is kept", c.name)
 	}
 }
 
@@ -196,9 +183,7 @@ func TestDamagedRecordsComeAgain(t *testing.T) {
 	c := &Collector[float64]{}
 	for i, m := range bad {
 		_, err := c.Add(m, mem)
-		if (err != nil) != (i == len(bad)-1) {
-			t.Fatalf("chunk %d: %v", i, err)
-		}
+		assert.Need(t, (err != nil) == (i == len(bad)-1), "chunk %d: %v", i, err)
 	}
 	collect(t, c, whole, mem)
 }
@@ -217,17 +202,15 @@ func TestSegmentsHaveToGoOn(t *testing.T) {
 	} {
 		m := assert.Must(sums().EncodeWithin(MaxMessage, mem))(t)[0]
 		m.Value = assert.Must(encodeSegments(segments, nil, mem))(t)
-		if r, err := (&Collector[float64]{}).Add(m, mem); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
-			t.Errorf("%s: %v", name, err)
-		}
+		r, err := (&Collector[float64]{}).Add(m, mem)
+		assert.True(t, r == nil && errors.Is(err, ErrDamaged) && !strings.Contains(err.Error(), "digest"), "%s: %v", name, err)
 	}
 }
 
 func TestEncodeRefusesOtherShapes(t *testing.T) {
 	defer func() {
-		if got := fmt.Sprint(recover()); !strings.HasSuffix(got, `tensor "x" of shape [3] has 2 values`) {
-			t.Error(got)
-		}
+		got := fmt.Sprint(recover())
+		assert.True(t, strings.HasSuffix(got, `tensor "x" of shape [3] has 2 values`), "%v", got)
 	}()
 	sums(Tensor[float64]{Name: "x", Shape: []int{3}, Data: []float64{1, 2}}).EncodeWithin(MaxMessage, memory.NewGoAllocator())
 }
@@ -240,12 +223,10 @@ func TestDigestsTellRecordsApart(t *testing.T) {
 		r := sums(Vector("x", []float64{1, 2}))
 		change(r)
 		d := r.Digest()
-		if other, twice := seen[d]; twice {
-			t.Errorf("%s is the same as %s", name, other)
-		}
-		if seen[d] = name; d != r.Digest() {
-			t.Errorf("%s has two digests", name)
-		}
+		other, twice := seen[d]
+		assert.True(t, !twice, "%s is the same as %s", name, other)
+		seen[d] = name
+		assert.Equal(t, d, r.Digest(), "%s has two digests", name)
 	}
 	add("itself", func(*Record[float64]) {})
 	add("kind", func(r *Record[float64]) { r.Kind = "gram" })
@@ -270,22 +251,18 @@ func TestDigestsTellRecordsApart(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	id := Identity{"weights", "r", 2, 5, 7, "p"}
-	if got := assert.Must(IdentityOf(Message{Headers: id.Headers()}))(t); got != id || got.Key(3) != "r/weights/2/5/7/3" {
-		t.Errorf("%v becomes %v", id, got)
-	}
+	got := assert.Must(IdentityOf(Message{Headers: id.Headers()}))(t)
+	assert.True(t, got == id && got.Key(3) == "r/weights/2/5/7/3", "%v becomes %v", id, got)
 	for _, wrong := range []string{"7+1", "x", ""} {
 		m := Message{Headers: id.Headers()}
 		m.Headers[4].Value = wrong
-		if got, err := IdentityOf(m); !errors.Is(err, ErrDamaged) {
-			t.Errorf("partition %q becomes %v, %v", wrong, got, err)
-		}
+		got, err := IdentityOf(m)
+		assert.True(t, errors.Is(err, ErrDamaged), "partition %q becomes %v, %v", wrong, got, err)
 	}
 	chain := []Identity{{Stage: Survey}, {Stage: 0}, {Stage: 0, Visit: 1}, {Stage: 1}, {Stage: 2, Visit: 3}}
 	for i, a := range chain {
 		for j, b := range chain {
-			if a.Before(b) != (i < j) {
-				t.Errorf("%v before %v: %v", a, b, i >= j)
-			}
+			assert.True(t, a.Before(b) == (i < j), "%v before %v: %v", a, b, i >= j)
 		}
 	}
 }
@@ -294,9 +271,7 @@ func TestSameTensors(t *testing.T) {
 	of := func() Tensors[float32] {
 		return Tensors[float32]{Matrix("w", 2, 2, []float32{1, 2, 3, float32(math.NaN())}), Words[float32]("labels", []string{"a", "b"})}
 	}
-	if !of().Same(of()) {
-		t.Error("tensors are not the same as a copy of them")
-	}
+	assert.True(t, of().Same(of()), "tensors are not the same as a copy of them")
 	for what, change := range map[string]func(t Tensors[float32]){
 		"name":  func(t Tensors[float32]) { t[0].Name = "v" },
 		"shape": func(t Tensors[float32]) { t[0].Shape = []int{4, 1} },
@@ -307,13 +282,9 @@ func TestSameTensors(t *testing.T) {
 	} {
 		other := of()
 		change(other)
-		if of().Same(other) {
-			t.Errorf("tensors of another %s are the same", what)
-		}
+		assert.True(t, !of().Same(other), "tensors of another %s are the same", what)
 	}
-	if of().Same(of()[:1]) {
-		t.Error("tensors are the same as some of them")
-	}
+	assert.True(t, !of().Same(of()[:1]), "tensors are the same as some of them")
 }
 
 // tagsOfAllKinds has a field of each kind that a tag may describe.
@@ -353,9 +324,8 @@ func TestTaggedStructs(t *testing.T) {
 	}{7, struct{ Value float64 }{0.5}})
 	for _, want := range []tagsOfAllKinds{full, {Words: []string{}, Rest: Tensors[float64]{}}} {
 		var got tagsOfAllKinds
-		if err := RecordOf[float64](&want).Into(&got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v became %+v, %v", want, got, err)
-		}
+		err := RecordOf[float64](&want).Into(&got)
+		assert.True(t, err == nil && reflect.DeepEqual(got, want), "%+v became %+v, %v", want, got, err)
 	}
 	for name, damage := range map[string]func(*Record[float64]){
 		"no count":            func(r *Record[float64]) { r.Notes = r.Notes[:1] },
@@ -379,9 +349,8 @@ func TestTaggedStructs(t *testing.T) {
 			r.Tensors[i].Data, r.Tensors[i].Text = append([]float64(nil), r.Tensors[i].Data...), append([]string(nil), r.Tensors[i].Text...)
 		}
 		damage(r)
-		if err := r.Into(&tagsOfAllKinds{}); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v, expected ErrDamaged", name, err)
-		}
+		err := r.Into(&tagsOfAllKinds{})
+		assert.True(t, errors.Is(err, ErrDamaged), "%s: %v, expected ErrDamaged", name, err)
 	}
 }
 
@@ -406,9 +375,7 @@ func TestHash(t *testing.T) {
 		assert.Equal(t, Hash(c.values...), c.want, "Hash(%v) =", c.values)
 	}
 	// FORMAT.md has these values, to test other implementations.
-	if got := fmt.Sprintf("%#x %#x", Hash(1, 2, 3), Hash(3, 2, 1)); got != "0xd0734750fde362b3 0xd62a7f6e291fef64" {
-		t.Error(got)
-	}
+	assert.Equal(t, fmt.Sprintf("%#x %#x", Hash(1, 2, 3), Hash(3, 2, 1)), "0xd0734750fde362b3 0xd62a7f6e291fef64", "")
 }
 
 // Only values of the form in the specification are passed on, in any version but ff. Identifiers are not all zero.
@@ -421,9 +388,7 @@ func TestTrace(t *testing.T) {
 	} {
 		assert.Equal(t, (Message{Headers: []Header{{HeaderTrace, text}}}).Trace(), want, "%q", text)
 	}
-	if got := (Message{}).Trace(); got != "" {
-		t.Errorf("%q without the header", got)
-	}
+	assert.Equal(t, (Message{}).Trace(), "", "without the header")
 }
 
 // loneChunk makes a message that claims to be one of many chunks. The others never arrive.
@@ -462,18 +427,15 @@ func TestCollectorIsBounded(t *testing.T) {
 			if i%1000 > 0 {
 				continue
 			}
-			if kept := c.kept(); kept > c.MaxBytes || kept != c.bytes || c.waiting.Len() != len(c.open) {
-				t.Fatalf("%d bytes are kept, %d counted, of %d records, %d waiting", kept, c.bytes, len(c.open), c.waiting.Len())
-			}
+			kept := c.kept()
+			assert.Need(t, kept <= c.MaxBytes && kept == c.bytes && c.waiting.Len() == len(c.open),
+				"%d bytes are kept, %d counted, of %d records, %d waiting", kept, c.bytes, len(c.open), c.waiting.Len())
 		}
-		if evicted == 0 || mem.Total > 0 {
-			t.Errorf("%d records are evicted, %d bytes decoded", evicted, mem.Total)
-		}
+		assert.True(t, evicted != 0 && mem.Total <= 0, "%d records are evicted, %d bytes decoded", evicted, mem.Total)
 	}
 	c := &Collector[float64]{}
-	if _, err := c.Add(loneChunk(0, make([]byte, MaxMessage+1)), assert.NewMeter()); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
-		t.Errorf("%v, %d records", err, len(c.open))
-	}
+	_, err := c.Add(loneChunk(0, make([]byte, MaxMessage+1)), assert.NewMeter())
+	assert.True(t, errors.Is(err, ErrDamaged) && len(c.open) == 0, "%v, %d records", err, len(c.open))
 }
 
 // The records of several workers become complete in a flood of other chunks that takes MaxBytes many times over, as long
@@ -500,9 +462,8 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 		for whole < writers {
 			for flood := range 3 {
 				_, err := c.Add(loneChunk(random.Int(), filler[:100_000*flood]), mem)
-				if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 {
-					t.Fatal(err)
-				}
+				gone := (*EvictedError)(nil)
+				assert.Need(t, !errors.As(err, &gone) || gone.Chunks == 10_000, "%v", err)
 			}
 			i := random.IntN(writers)
 			if len(left[i]) == 0 {
@@ -572,9 +533,9 @@ func FuzzCollectorSequence(f *testing.F) {
 			if err != nil && !errors.Is(err, ErrDamaged) || r != nil && !whole[r.Digest()] {
 				t.Fatalf("%v, %v", r, err)
 			}
-			if kept := c.kept(); kept != c.bytes || kept > maxBytes+largest || c.waiting.Len() != len(c.open) {
-				t.Fatalf("%d bytes are kept, %d counted, of %d incomplete records", kept, c.bytes, len(c.open))
-			}
+			kept := c.kept()
+			assert.Need(t, kept == c.bytes && kept <= maxBytes+largest && c.waiting.Len() == len(c.open),
+				"%d bytes are kept, %d counted, of %d incomplete records", kept, c.bytes, len(c.open))
 		}
 	})
 }
