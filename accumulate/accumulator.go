@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -20,7 +21,7 @@ type Accumulator struct {
 
 	cross    kernel.Cross // float32 tile of the cross moment
 	gram     kernel.Dense // float32 tile of the Gram matrix
-	scaled   kernel.Dense // rows of a block times the square roots of their weights
+	scaled   []float32    // rows of a block times the square roots of their weights
 	rows     int          // rows in the tile of cross
 	gramRows int          // rows in the tile of gram
 	sum      *Sum
@@ -64,8 +65,8 @@ func (a *Accumulator) AddGram(block kernel.Dense, weights []float32) {
 		return
 	}
 	if !ones { // √w on each side of the product
-		rootScaled(&a.scaled, block, weights, fitted)
-		block = a.scaled
+		a.scaled = rootScaled(a.scaled[:0], block, weights)
+		block = kernel.Dense{Rows: fitted, Cols: block.Cols, Data: a.scaled}
 	}
 	a.BLAS.Gram(a.gram, block, a.gramRows > 0)
 	if a.gramRows += block.Rows; a.gramRows >= tileRows {
@@ -130,46 +131,58 @@ func count(weights []float32) (fitted int, ones bool) {
 	return fitted, ones
 }
 
-// rootScaled writes the rows of x whose weights are not 0 into dst (fitted × p), times the square roots of their weights.
-// The others are left out, not multiplied by 0, as a row that is not fitted may have overflown.
-func rootScaled(dst *kernel.Dense, x kernel.Dense, weights []float32, fitted int) {
-	dst.Reshape(fitted, x.Cols)
-	at := 0
+// rootScaled appends to dst the rows of x whose weights are not 0, times the square roots of their weights, which are rounded to the type
+// of dst. The others are left out, not multiplied by 0, as a row that is not fitted may have overflown.
+func rootScaled[T float32 | float64](dst []T, x kernel.Dense, weights []float32) []T {
 	for i, w := range weights {
 		if w == 0 {
 			continue
 		}
-		root, to := float32(math.Sqrt(float64(w))), dst.Row(at)
+		root, at := T(math.Sqrt(float64(w))), len(dst)
+		dst = slices.Grow(dst, x.Cols)[:at+x.Cols]
 		for j, v := range x.Row(i) {
-			to[j] = root * v
+			dst[at+j] = root * T(v)
 		}
-		at++
 	}
+	return dst
 }
 
 // Exact sums the moments of a segment in float64 from the first row on. The small systems of a calibration need this: they
 // are nearly singular where classes overlap little. The zero value with BLAS set is ready. It is not safe for concurrent
 // use.
 type Exact struct {
-	BLAS    *kernel.BLAS
-	moments kernel.Moments
+	BLAS *kernel.BLAS
+
+	p, k        int
+	gram, cross []float64 // p × p, of which only the lower triangle is computed, and p × k
+	x, y        []float64 // the rows of one message times the square roots of their weights
 }
 
 // Begin starts a segment of blocks with p columns and targets with k columns.
-func (e *Exact) Begin(p, k int) { e.moments.Begin(p, k) }
+func (e *Exact) Begin(p, k int) {
+	e.p, e.k, e.gram, e.cross = p, k, slices.Grow(e.gram[:0], p*p)[:p*p], slices.Grow(e.cross[:0], p*k)[:p*k]
+	clear(e.gram)
+	clear(e.cross)
+}
 
 // Add adds one message's block (n × p) and targets (n × k) with n weights. Rows that are not fitted have weight 0.
 func (e *Exact) Add(block, target kernel.Dense, weights []float32) {
-	e.moments.Add(e.BLAS, block, target, weights)
+	if block.Cols != e.p || target.Cols != e.k || block.Rows != len(weights) || target.Rows != len(weights) {
+		panic(fmt.Sprintf("accumulate: block %d × %d, targets %d × %d and %d weights into the moments of %d and %d columns",
+			block.Rows, block.Cols, target.Rows, target.Cols, len(weights), e.p, e.k))
+	}
+	e.x, e.y = rootScaled(e.x[:0], block, weights), rootScaled(e.y[:0], target, weights)
+	if len(e.x) > 0 && len(e.y) > 0 {
+		e.BLAS.AddMoments(e.gram, e.cross, e.x, e.y, e.p, e.k)
+	}
 }
 
 // End writes the fields gram (packed lower triangle) and cross (p × k) into sum.
 func (e *Exact) End(sum *Sum) {
-	p, k := e.moments.Size, e.moments.Targets
-	copy(sum.Field(statistics.FieldCross, p, k), e.moments.Cross)
-	gram, at := sum.Field(statistics.FieldGram, p*(p+1)/2), 0
-	for i := range p {
-		at += copy(gram[at:], e.moments.Gram[i*p:i*p+i+1])
+	copy(sum.Field(statistics.FieldCross, e.p, e.k), e.cross)
+	gram, at := sum.Field(statistics.FieldGram, e.p*(e.p+1)/2), 0
+	for i := range e.p {
+		at += copy(gram[at:], e.gram[i*e.p:i*e.p+i+1])
 	}
 }
 

@@ -167,6 +167,14 @@ func (b *BLAS) Gram(dst, x Dense, add bool) {
 	b.routines.Ssyrk(blas.Lower, blas.Trans, p, n, 1, x.Data, p, beta(add), dst.Data, p)
 }
 
+// AddMoments adds the lower triangle of xᵀ·x to gram (p×p), and xᵀ·y to cross (p×k), in double precision: x is n×p, y is n×k, and all
+// are row-major. p, k and n are above 0.
+func (b *BLAS) AddMoments(gram, cross, x, y []float64, p, k int) {
+	n := len(x) / p
+	b.routines.Dsyrk(blas.Lower, blas.Trans, p, n, 1, x, p, 1, gram, p)
+	b.routines.Dgemm(blas.Trans, blas.NoTrans, p, k, n, 1, x, p, y, k, 1, cross, k)
+}
+
 // UseForSolves makes gonum's float64 code (gonum/mat and gonum/lapack, such as Cholesky and EigenSym) use b, and the LAPACK of
 // b's library if it has one. It calls gonum's blas64.Use and lapack64.Use, which change the whole process without a lock, so
 // call it before anything uses gonum.
