@@ -8,20 +8,12 @@ import (
 	"github.com/viterin/vek/vek32"
 )
 
-// vectorColumns is the number of columns from which the functions of columns use vector operations.
-const vectorColumns = 32
-
 // Standardize replaces each x[i, j] by (x[i, j] − center[j])·scale[j], and a NaN, which is a missing value, by 0.
 func Standardize(x Dense, center, scale []float32) {
 	x.check("Standardize", "x", x.Rows, len(center))
 	x.check("Standardize", "x", x.Rows, len(scale))
 	for i := range x.Rows {
 		row := x.Row(i)
-		if !mayLack(row) {
-			vek32.Sub_Inplace(row, center)
-			vek32.Mul_Inplace(row, scale)
-			continue
-		}
 		center, scale := center[:len(row)], scale[:len(row)]
 		for j, v := range row {
 			if v != v {
@@ -44,33 +36,30 @@ func UnitRows(x Dense) {
 	values = values[:x.Cols]
 	for i := range x.Rows {
 		row, sum := x.Row(i), 0.0
-		fast := !mayLack(row)
-		if fast {
-			vek.FromFloat32_Into(values, row)
-			sum = vek.Dot(values, values)
-		} else {
+		if mayLack(row) {
 			for _, v := range row {
 				if v == v {
 					sum += float64(v) * float64(v)
 				}
 			}
+		} else {
+			vek.FromFloat32_Into(values, row)
+			sum = vek.Dot(values, values)
 		}
-		switch scale := 1 / math.Sqrt(sum); {
-		case sum == 0:
-		case fast:
-			vek.MulNumber_Inplace(values, scale)
-			vek32.FromFloat64_Into(row, values)
-		default:
-			for j, v := range row {
-				row[j] = float32(float64(v) * scale)
-			}
+		if sum == 0 {
+			continue
+		}
+		scale := 1 / math.Sqrt(sum)
+		for j, v := range row {
+			row[j] = float32(float64(v) * scale)
 		}
 	}
 }
 
-// mayLack reports whether vector operations are not used for a row: it is short, or may contain a NaN.
+// mayLack reports whether a row is short, or may contain a NaN.
 func mayLack(row []float32) bool {
-	if len(row) < vectorColumns {
+	const short = 32
+	if len(row) < short {
 		return true
 	}
 	sum := vek32.Sum(row)
@@ -86,41 +75,21 @@ func AddColumns(sums, squares, present []float64, x Dense, center, weights []flo
 	if len(sums) != n || len(squares) != n || len(present) != n {
 		panic(fmt.Sprintf("kernel: AddColumns: %d sums, %d squares and %d present, want %d of each", len(sums), len(squares), len(present), n))
 	}
-	for from := 0; from < n; from += chunk {
-		to := min(from+chunk, n)
-		for i, weight := range weights {
-			addColumns(sums[from:to], squares[from:to], present[from:to], x.Row(i)[from:to], center[from:to], float64(weight))
-		}
-	}
-}
-
-// addColumns is AddColumns for at most chunk columns of a row.
-func addColumns(sums, squares, present []float64, row, center []float32, w float64) {
-	if !mayLack(row) {
-		vek32.Sub_Inplace(row, center)
-		if w > 0 {
-			var values, products [chunk]float64
-			z := vek.FromFloat32_Into(values[:len(row)], row)
-			added := vek.MulNumber_Into(products[:len(row)], z, w)
-			vek.Add_Inplace(sums, added)
-			vek.Mul_Inplace(added, z)
-			vek.Add_Inplace(squares, added)
-			vek.AddNumber_Inplace(present, w)
-		}
-		return
-	}
-	center, sums, squares, present = center[:len(row)], sums[:len(row)], squares[:len(row)], present[:len(row)]
-	for j, v := range row {
-		if v != v {
-			row[j] = 0
-			continue
-		}
-		z := v - center[j]
-		row[j] = z
-		if w > 0 {
-			sums[j] += w * float64(z)
-			squares[j] += w * float64(z) * float64(z)
-			present[j] += w
+	for i, weight := range weights {
+		w, row := float64(weight), x.Row(i)
+		center, sums, squares, present := center[:n], sums[:n], squares[:n], present[:n]
+		for j, v := range row {
+			if v != v {
+				row[j] = 0
+				continue
+			}
+			z := v - center[j]
+			row[j] = z
+			if w > 0 {
+				sums[j] += w * float64(z)
+				squares[j] += w * float64(z) * float64(z)
+				present[j] += w
+			}
 		}
 	}
 }

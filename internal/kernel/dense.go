@@ -45,18 +45,11 @@ func (d Dense) check(operation, operand string, rows, cols int) {
 	}
 }
 
-// checkIndices panics if an index is not below n: assembly would read or write past the end.
-func checkIndices(operation, what string, indices []int32, n int) {
-	var a, b, c, d uint32 // four accumulators break the dependency chain
-	i := 0
-	for ; i+4 <= len(indices); i += 4 {
-		r := (*[4]int32)(indices[i:])
-		a, b, c, d = max(a, uint32(r[0])), max(b, uint32(r[1])), max(c, uint32(r[2])), max(d, uint32(r[3]))
-	}
-	for _, index := range indices[i:] {
-		a = max(a, uint32(index))
-	}
-	if largest := max(a, b, c, d); len(indices) > 0 && int(largest) >= n {
-		panic(fmt.Sprintf("kernel: %s: %s %d of %d", operation, what, int32(largest), n))
+// checkBelow panics if an index is not below n: assembly would read or write past the end.
+func checkBelow[I int32 | uint8](operation, what string, indices []I, n int) {
+	for _, index := range indices {
+		if uint(index) >= uint(n) {
+			panic(fmt.Sprintf("kernel: %s: %s %d of %d", operation, what, index, n))
+		}
 	}
 }

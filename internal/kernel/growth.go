@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // codesOfColumn is the number of different codes.
 const codesOfColumn = 256
@@ -28,11 +25,9 @@ func AddParts(sums []float64, p Parts, codes []uint8, values []float64, width in
 		panic(fmt.Sprintf("kernel: AddParts: %d sums of %d columns of %d parts and %d values, parts of %d codes", len(sums), columns, p.Count,
 			width, len(p.Of)))
 	}
-	checkIndices("AddParts", "column", p.Columns, p.Stride)
-	if !areBelow(p.Of, p.Count) {
-		panic(fmt.Sprintf("kernel: AddParts: part %d of %d", slices.Max(p.Of), p.Count))
-	}
-	checkIndices("AddParts", "row", rows, min(len(codes)/max(1, p.Stride), len(values)/width))
+	checkBelow("AddParts", "column", p.Columns, p.Stride)
+	checkBelow("AddParts", "part", p.Of, p.Count)
+	checkBelow("AddParts", "row", rows, min(len(codes)/max(1, p.Stride), len(values)/width))
 	if len(rows) == 0 || columns == 0 {
 		return
 	}
@@ -48,15 +43,11 @@ func addPartsGo(sums []float64, p Parts, codes []uint8, values []float64, width 
 	size := p.Count * width
 	for _, row := range rows {
 		added, of := values[int(row)*width:][:width], codes[int(row)*p.Stride:][:p.Stride]
-		first, parts, rest := (*[4]float64)(added), p.Of, sums
-		a, b, c, d := first[0], first[1], first[2], first[3]
+		parts, rest := p.Of, sums
 		for _, column := range p.Columns {
-			at := int(parts[of[column]]) * width
-			to := (*[4]float64)(rest[at:])
-			to[0], to[1], to[2], to[3] = to[0]+a, to[1]+b, to[2]+c, to[3]+d
-			for i := 4; i < len(added); i += 4 {
-				to, v := (*[4]float64)(rest[at+i:]), (*[4]float64)(added[i:])
-				to[0], to[1], to[2], to[3] = to[0]+v[0], to[1]+v[1], to[2]+v[2], to[3]+v[3]
+			to := rest[int(parts[of[column]])*width:][:width]
+			for i, v := range added {
+				to[i] += v
 			}
 			parts, rest = parts[codesOfColumn:], rest[size:]
 		}

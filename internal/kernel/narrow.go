@@ -192,10 +192,6 @@ func (c *Cross) AddTo(dst []float64) {
 		addTo(dst, c.sum)
 		return
 	}
-	if c.cols <= panel {
-		addRowsTo(dst, c.sum, c.rows, c.cols, panel)
-		return
-	}
 	for from := 0; from < c.cols; from += panel {
 		sum, n := c.sum[from*c.rows:], min(panel, c.cols-from)
 		for j := range c.rows {

@@ -48,7 +48,7 @@ func (s Sparse) check(operation string, rows, width int) {
 		panic(fmt.Sprintf("kernel: %s: a sparse matrix of %d×%d, want %d×%d", operation, s.Rows, s.Width(), rows, width))
 	}
 	if rows > 0 {
-		checkIndices(operation, "column", s.Columns[s.Starts[0]:s.Starts[rows]], s.Cols)
+		checkBelow(operation, "column", s.Columns[s.Starts[0]:s.Starts[rows]], s.Cols)
 	}
 }
 
@@ -68,19 +68,19 @@ func MulAddSparse(dst Dense, x Sparse, w Dense) {
 	}
 }
 
-// addScaled computes dst += f·x.
-func addScaled(dst []float32, f float32, x []float32) {
+// addScaled computes dst += f·x, with single-precision products.
+func addScaled[T float32 | float64](dst []T, f float32, x []float32) {
 	dst = dst[:len(x)]
 	for len(x) >= 4 { // eliminating bounds checks makes it a third faster
 		d, s := dst[:4:4], x[:4:4]
-		d[0] += f * s[0]
-		d[1] += f * s[1]
-		d[2] += f * s[2]
-		d[3] += f * s[3]
+		d[0] += T(f * s[0])
+		d[1] += T(f * s[1])
+		d[2] += T(f * s[2])
+		d[3] += T(f * s[3])
 		dst, x = dst[4:], x[4:]
 	}
 	for c, v := range x {
-		dst[c] += f * v
+		dst[c] += T(f * v)
 	}
 }
 
@@ -103,28 +103,12 @@ func AddCrossSparse(sum []float64, x Sparse, r Dense, weights []float32) {
 			crossSparseRow(&sum[0], &columns[0], &values[0], &row[0], w, n, k)
 		} else {
 			for at, j := range columns {
-				addWidened(sum[int(j)*k:(int(j)+1)*k], w*values[at], row)
+				addScaled(sum[int(j)*k:(int(j)+1)*k], w*values[at], row)
 			}
 		}
 		if x.Ones {
-			addWidened(sum[x.Cols*k:], w, row)
+			addScaled(sum[x.Cols*k:], w, row)
 		}
-	}
-}
-
-// addWidened computes dst += f·x, with single-precision products and double-precision sums.
-func addWidened(dst []float64, f float32, x []float32) {
-	dst = dst[:len(x)]
-	for len(x) >= 4 {
-		d, s := dst[:4:4], x[:4:4]
-		d[0] += float64(f * s[0])
-		d[1] += float64(f * s[1])
-		d[2] += float64(f * s[2])
-		d[3] += float64(f * s[3])
-		dst, x = dst[4:], x[4:]
-	}
-	for c, v := range x {
-		dst[c] += float64(f * v)
 	}
 }
 

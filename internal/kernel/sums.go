@@ -25,19 +25,8 @@ func addTo(dst []float64, x []float32) {
 	if len(dst) != len(x) {
 		panic(fmt.Sprintf("kernel: addTo: x has %d values, dst %d", len(x), len(dst)))
 	}
-	addRowsTo(dst, x, 1, len(x), len(x))
-}
-
-// addRowsTo adds the first k values of each of n rows of x, which begin stride values apart, to dst (n×k).
-func addRowsTo(dst []float64, x []float32, n, k, stride int) {
-	if n == 0 || k == 0 {
-		return
-	}
-	for i := range n {
-		to := dst[i*k:][:k]
-		for j, v := range x[i*stride:][:k] {
-			to[j] += float64(v)
-		}
+	for i, v := range x {
+		dst[i] += float64(v)
 	}
 }
 

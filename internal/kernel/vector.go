@@ -7,7 +7,7 @@ import (
 	"github.com/viterin/vek/vek32"
 )
 
-// lanes is the number of cosines or exponentials that vek computes at a time. vek computes the rest of a slice with
+// lanes is the number of exponentials that vek computes at a time. vek computes the rest of a slice with
 // other code, which gives other bits and has other special cases. So the rest is padded to eight: a result depends on
 // its argument alone, not on its position.
 const lanes = 8
@@ -29,13 +29,9 @@ func Cosine(x Dense, offsets []float32, scale float32) {
 		return
 	}
 	AddRow(x, offsets)
-	for rest := x.Data; len(rest) > 0; {
-		part := rest[:min(chunk, len(rest))]
-		rest = rest[len(part):]
-		reduceAngles(part)
-		cosines(part)
-		vek32.MulNumber_Inplace(part, scale)
-	}
+	reduceAngles(x.Data)
+	vek32.Cos_Inplace(x.Data)
+	vek32.MulNumber_Inplace(x.Data, scale)
 }
 
 // cosine returns the constants of cosineRows: 1/π; π in two parts; the maximum of a squared reduced angle, which is
@@ -59,17 +55,6 @@ func reduceAngles(x []float32) {
 	for i, v := range x {
 		turns := float64(v)*(1/turn) + integers - integers
 		x[i] = float32(float64(v) - turns*turn)
-	}
-}
-
-func cosines(x []float32) {
-	body := len(x) &^ (lanes - 1)
-	vek32.Cos_Inplace(x[:body])
-	if body < len(x) {
-		var rest [lanes]float32
-		copy(rest[:], x[body:])
-		vek32.Cos_Inplace(rest[:])
-		copy(x[body:], rest[:])
 	}
 }
 
