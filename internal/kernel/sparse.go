@@ -1,6 +1,9 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Sparse is a matrix in compressed sparse row format. The zero value is the 0×0 matrix.
 type Sparse struct {
@@ -49,6 +52,29 @@ func (s Sparse) check(operation string, rows, width int) {
 	}
 	if rows > 0 {
 		checkBelow(operation, "column", s.Columns[s.Starts[0]:s.Starts[rows]], s.Cols)
+	}
+}
+
+// Choose writes the given columns of s, which ascend, into dst (n × their number), without the column of ones. It reuses dst's memory.
+func (s Sparse) Choose(dst *Sparse, columns []int32) {
+	dst.Begin(len(columns))
+	var some [1 << 10]uint64 // a bit for each column modulo their number: most values need no search
+	for _, j := range columns {
+		some[j/64%int32(len(some))] |= 1 << (j % 64)
+	}
+	for i := range s.Rows {
+		all, values := s.Row(i)
+		from := 0
+		for at, j := range all {
+			if some[j/64%int32(len(some))]>>(j%64)&1 == 0 {
+				continue
+			}
+			place, chosen := slices.BinarySearch(columns[from:], j)
+			if from += place; chosen {
+				dst.Columns, dst.Values = append(dst.Columns, int32(from)), append(dst.Values, values[at])
+			}
+		}
+		dst.End()
 	}
 }
 

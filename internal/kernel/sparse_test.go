@@ -216,13 +216,12 @@ func TestChooseColumns(t *testing.T) {
 		for _, rows := range []int{0, 1, 40} {
 			x, _ := sparseOf(r, rows+2, cols, true)
 			x = rowsOf(x, 1, 1+rows)
-			columns := NewSparseColumns(x)
 			for _, step := range []int{1, 2, 70} {
 				var chosen []int32
 				for j := 0; j < cols; j += step {
 					chosen = append(chosen, int32(j))
 				}
-				columns.Choose(&got, chosen)
+				x.Choose(&got, chosen)
 				assert.Need(t, got.Rows == rows && got.Width() == len(chosen),
 					"%d of %d columns: %d×%d, expected %d rows", len(chosen), cols, got.Rows, got.Width(), rows)
 				for i := range rows {
@@ -241,4 +240,8 @@ func TestChooseColumns(t *testing.T) {
 			}
 		}
 	}
+	far := int32(1 << 20)
+	Sparse{Rows: 1, Cols: int(far) + 1, Starts: []int{0, 2}, Columns: []int32{0, far}, Values: []float32{1, 2}}.Choose(&got, []int32{far})
+	assert.Equal(t, got.Columns, []int32{0}, "the places of the chosen columns of a row")
+	assert.Equal(t, got.Values, []float32{2}, "their values")
 }

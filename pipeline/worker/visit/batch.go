@@ -32,8 +32,7 @@ type Batch struct {
 
 	Overflowed int // number of rows whose inputs or targets overflow
 
-	columns      kernel.SparseColumns // of Sparse, if they are kept
-	chosen       kernel.Sparse        // see Choose
+	chosen       kernel.Sparse // see Choose
 	chosenInputs []int32
 	kept         bool         // in memory between visits, like its block if memory allows
 	block        kernel.Dense // n × p
@@ -102,20 +101,13 @@ func (b *Batch) Leaves(of any, trees int, shared *tree.Leaves, cache *Cache) (le
 }
 
 // Choose returns some inputs of the batch's sparse rows (n × their number), in ascending order. The result stays in memory
-// until other inputs are chosen, and the values by column permanently, if the batch does and the budget allows.
+// until other inputs are chosen, if the batch does and the budget allows.
 func (b *Batch) Choose(inputs []int32, cache *Cache) kernel.Sparse {
 	if b.chosenInputs != nil && slices.Equal(b.chosenInputs, inputs) {
 		return b.chosen
 	}
-	columns := b.columns
-	if columns.Bytes() == 0 {
-		columns = kernel.NewSparseColumns(b.Sparse)
-		if b.kept && cache.tryReserve(columns.Bytes()) {
-			b.columns = columns
-		}
-	}
 	before := sparseBytes(b.chosen)
-	columns.Choose(&b.chosen, inputs)
+	b.Sparse.Choose(&b.chosen, inputs)
 	b.chosenInputs = inputs
 	chosen := b.chosen
 	if b.kept && !cache.tryReserve(sparseBytes(chosen)-before) {
@@ -135,8 +127,7 @@ func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 // bytes returns the memory of the batch, including its block.
 func (b *Batch) bytes() int64 {
 	others := int64(len(b.Codes)+cap(b.leaves.Data)) + 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
-	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + others + b.blockBytes() + b.columns.Bytes() +
-		sparseBytes(b.chosen)
+	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + others + b.blockBytes() + sparseBytes(b.chosen)
 }
 
 // values returns the number of values of a row besides its inputs: its scores before and after the stage, and its votes.
