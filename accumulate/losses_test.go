@@ -132,9 +132,8 @@ func TestQualityOfNothing(t *testing.T) {
 	}
 	sum.AddLosses(p.Rows, p.loss, p.class, p.probabilities)
 	sum.AddQuality(p.Rows, p.probabilities, p.class)
-	if q := sum.QualityOf(examples.Test, 2); q.LogLoss != 0 || q.Confusion != nil {
-		t.Errorf("the quality of an empty split is %+v", q)
-	}
+	q = sum.QualityOf(examples.Test, 2)
+	assert.True(t, q.LogLoss == 0 && q.Confusion == nil, "the quality of an empty split is %+v", q)
 }
 
 func TestVeryManyClassesHaveNoConfusion(t *testing.T) {
@@ -203,9 +202,8 @@ func TestDistances(t *testing.T) {
 	}
 	assert.Equal(t, each[1], statistics.Distances{R2: 1}, "distances without an error")
 	assert.True(t, math.Abs(all.RMSE-want.RMSE/2) <= 1e-9 && math.Abs(all.R2-(want.R2+1)/2) <= 1e-9, "the means are %+v", all)
-	if all, each := sum.DistancesOf(examples.Test, []float32{10, 1}); all != nil || each != nil {
-		t.Errorf("a split without rows has %+v", all)
-	}
+	all, each = sum.DistancesOf(examples.Test, []float32{10, 1})
+	assert.True(t, all == nil && each == nil, "a split without rows has %+v", all)
 }
 
 // overconfident returns rows with scores that are three times as large as the odds of their classes.

@@ -159,9 +159,8 @@ func TestRankingAgainstItsDefinitions(t *testing.T) {
 		t.Logf("%d classes: AUC %.7f, exactly %.7f, bound %.1e; average precision %.6f, exactly %.6f", c.k, *m.AUC, auc, bound, *m.AveragePrecision, average)
 		d := math.Abs(*m.AUC - auc)
 		assert.True(t, d <= bound && d <= c.auc && bound <= 0.01, "%d classes: AUC %v, exactly %v, bound %v", c.k, *m.AUC, auc, bound)
-		if d := math.Abs(*m.AveragePrecision - average); d > c.averages {
-			t.Errorf("%d classes: average precision %v, exactly %v", c.k, *m.AveragePrecision, average)
-		}
+		d = math.Abs(*m.AveragePrecision - average)
+		assert.True(t, d <= c.averages, "%d classes: average precision %v, exactly %v", c.k, *m.AveragePrecision, average)
 	}
 }
 
@@ -208,9 +207,8 @@ func TestMeasuresOfClasses(t *testing.T) {
 	near("balanced error", []float64{*m.BalancedError}, []float64{100 * (1 - (0.75+2.0/3)/3)})
 	near("error of the commonest class", []float64{*m.MajorityError}, []float64{100 * (1 - 1.5/6.5)})
 	assert.Equal(t, sum.MajorityOf(3), 1, "the commonest training class")
-	if m := sum.MeasuresOf(examples.Train, 3); m.AUC != nil || *m.MajorityError != 0 {
-		t.Errorf("rows of one class have %+v", m)
-	}
+	m = sum.MeasuresOf(examples.Train, 3)
+	assert.True(t, m.AUC == nil && *m.MajorityError == 0, "rows of one class have %+v", m)
 	if m := sum.MeasuresOf(examples.Holdout, 3); !reflect.DeepEqual(m, statistics.ClassMeasures{}) || (&Sum{}).MajorityOf(3) != -1 {
 		t.Errorf("no rows have %+v", m)
 	}

@@ -204,10 +204,9 @@ func TestScheduleLaws(t *testing.T) {
 				brokers++
 			}
 			assert.True(t, !f.again || f.at <= records/4, "seed %d: %v: repeats the command when the run may have ended", seed, f)
-			if f.at < 0 || f.at > records || f.after < 0 || f.after > maxAfter || f.lasts < 0 || f.lasts > maxLongStop || f.target < 0 ||
-				f.amount < 1 {
-				t.Errorf("seed %d: %v", seed, f)
-			}
+			assert.True(t, f.at >= 0 && f.at <= records && f.after >= 0 && f.after <= maxAfter && f.lasts >= 0 && f.lasts <= maxLongStop &&
+				f.target >= 0 && f.amount >= 1,
+				"seed %d: %v", seed, f)
 		}
 		assert.True(t, early >= minFaults && len(faults) <= maxFaults+1,
 			"seed %d: %d faults, %d before the last record", seed, len(faults), early)
@@ -498,8 +497,7 @@ func TestWatchFollowsAChain(t *testing.T) {
 		publish(t, client, step.topic, step.m)
 		d, _, err := w.plans.Deliver(t.Context(), protocol.MaxPatience)
 		assert.NoError(t, err)
-		if w.see(d.Message.Message); len(w.records) != step.records || w.end != nil {
-			t.Fatalf("%v after %v, expected %d", w, step.m.Headers, step.records)
-		}
+		w.see(d.Message.Message)
+		assert.Need(t, len(w.records) == step.records && w.end == nil, "%v after %v, expected %d", w, step.m.Headers, step.records)
 	}
 }

@@ -73,9 +73,8 @@ func TestBadMessages(t *testing.T) {
 		assert.Equal(t, len(readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)), len(bad), "messages on the quarantine topic")
 	}
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine) {
-		if header(m, "reason") == "" || header(m, "offset") == "" || header(m, "partition") != "1" {
-			t.Errorf("headers %v, expected a reason, an offset and partition 1", m.Headers)
-		}
+		assert.True(t, header(m, "reason") != "" && header(m, "offset") != "" && header(m, "partition") == "1",
+			"headers %v, expected a reason, an offset and partition 1", m.Headers)
 	}
 	for name, m := range bad {
 		t.Run("stop at "+name, func(t *testing.T) {
@@ -188,9 +187,8 @@ func TestOversizedMessages(t *testing.T) {
 func hostileMessages(t *testing.T) map[string]kafkalog.Message {
 	t.Helper()
 	files, err := filepath.Glob("../schemas/stream/testdata/hostile/*.arrow")
-	if err != nil || len(files) < 40 {
-		t.Fatalf("%d files in ../schemas/testdata/hostile, error %v; expected at least 40", len(files), err)
-	}
+	assert.Need(t, err == nil && len(files) >= 40,
+		"%d files in ../schemas/testdata/hostile, error %v; expected at least 40", len(files), err)
 	messages := map[string]kafkalog.Message{}
 	for _, file := range files {
 		value := must(os.ReadFile(file))(t)
@@ -206,13 +204,11 @@ func readQuarantine(t *testing.T, log *kafkalog.Log, job topics.Job) map[int64]k
 	messages := map[int64]kafkalog.Message{}
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine) {
 		offset, err := strconv.ParseInt(header(m, "offset"), 10, 64)
-		if _, twice := messages[offset]; twice {
-			t.Errorf("%s is in quarantine twice", m.Key)
-		}
-		if want := fmt.Sprintf("%s/%s/%d", header(m, "topic"), header(m, "partition"), offset); err != nil || header(m, "reason") == "" ||
-			string(m.Key) != want {
-			t.Errorf("key %s and headers %v, expected key %s and a reason", m.Key, m.Headers, want)
-		}
+		_, twice := messages[offset]
+		assert.True(t, !twice, "%s is in quarantine twice", m.Key)
+		want := fmt.Sprintf("%s/%s/%d", header(m, "topic"), header(m, "partition"), offset)
+		assert.True(t, err == nil && header(m, "reason") != "" && string(m.Key) == want,
+			"key %s and headers %v, expected key %s and a reason", m.Key, m.Headers, want)
 		messages[offset] = m
 	}
 	return messages
@@ -239,9 +235,7 @@ func TestMostlyBadMessages(t *testing.T) {
 		produce(t, log, job, 1, test.second...)
 		recorder := &eventRecorder{}
 		r := must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
-		if len(r.Updates) != 1 || len(eventsOf[event.Retrained](recorder)) != 1 {
-			t.Fatalf("%+v, expected one version", r.Updates)
-		}
+		assert.Need(t, len(r.Updates) == 1 && len(eventsOf[event.Retrained](recorder)) == 1, "%+v, expected one version", r.Updates)
 		got := r.Updates[0].MostlyBad
 		if got != nil {
 			assert.True(t, strings.Contains(got.Reason, "damaged"), "the reason is %q", got.Reason)
@@ -433,24 +427,21 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 					if got := report.PassedOver[coverage.Overflowing]; got != want || report.Quarantined != want {
 						t.Errorf("%d rows overflow, %d messages in quarantine; expected %d", got, report.Quarantined, want)
 					}
-					if rows := report.Splits["train"].Rows + report.Splits["holdout"].Rows; rows != 240-want || report.Classes != 3 {
-						t.Errorf("%d rows of %d classes, expected %d of 3", rows, report.Classes, 240-want)
-					}
+					rows := report.Splits["train"].Rows + report.Splits["holdout"].Rows
+					assert.True(t, rows == 240-want && report.Classes == 3, "%d rows of %d classes, expected %d of 3", rows, report.Classes, 240-want)
 					if quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine); want > 0 {
 						if len(quarantined) != 1 || header(quarantined[0], "partition")+"@"+header(quarantined[0], "offset") != fmt.Sprintf("0@%d", c.bad) || !strings.Contains(header(quarantined[0], "reason"),
 							"row 7 is left out: the features overflow") {
 							t.Fatalf("in quarantine: %v", quarantined)
 						}
 					}
-					if p := probabilities(t, m, table{rows: [][]float32{{3e38, -3e38, 3e38, 3e38}, {1e19, 0, 0, 0}}}); slices.ContainsFunc(p.Data,
-						func(v float32) bool { return v-v != 0 }) {
-						t.Errorf("rows that overflow are predicted as %v", p.Data)
-					}
+					p := probabilities(t, m, table{rows: [][]float32{{3e38, -3e38, 3e38, 3e38}, {1e19, 0, 0, 0}}})
+					assert.True(t, !slices.ContainsFunc(p.Data, func(v float32) bool { return v-v != 0 }),
+						"rows that overflow are predicted as %v", p.Data)
 				}
 				versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-				if err != nil || len(versions) != 2 || versions[0].WeightsDigest != versions[1].WeightsDigest {
-					t.Fatalf("versions %v, %v: expected two with the same digest", versions, err)
-				}
+				assert.Need(t, err == nil && len(versions) == 2 && versions[0].WeightsDigest == versions[1].WeightsDigest,
+					"versions %v, %v: expected two with the same digest", versions, err)
 				return versions[0].WeightsDigest
 			}
 			want := digest(overflowMessages(t, 6, c.bad, c.sparse, weightless), 0)
@@ -510,23 +501,19 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 		job.Memory = memory
 		writeAll(t, log, job, overflowMessages(t, 6, 3, false, large))
 		report, _ := train(t, log, job)
-		if report.Stages[0].Overflow != 0 || report.Stages[1].Overflow != 1 || len(report.PassedOver) > 0 || report.Rows != 240 {
-			t.Errorf("stages %+v, %d rows, %v passed over; expected that a row overflows in stage 1", report.Stages, report.Rows, report.PassedOver)
-		}
+		assert.True(t, report.Stages[0].Overflow == 0 && report.Stages[1].Overflow == 1 && len(report.PassedOver) == 0 && report.Rows == 240,
+			"stages %+v, %d rows, %v passed over; expected that a row overflows in stage 1", report.Stages, report.Rows, report.PassedOver)
 		digests = append(digests, report.WeightsDigest)
 	}
 	assert.Equal(t, digests[0], digests[1], "digests by memory")
 	log := openEmbedded(t)
 	writeAll(t, log, job, overflowMessages(t, 6, 3, false, large))
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil || len(report.Updates) != 3 || report.Updates[1].Overflow != 1 {
-		t.Fatalf("report %+v, error %v", report, err)
-	}
+	assert.Need(t, err == nil && len(report.Updates) == 3 && report.Updates[1].Overflow == 1, "report %+v, error %v", report, err)
 	quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)
-	if len(quarantined) != 1 || header(quarantined[0],
-		"reason") != "row 7 is left out: the inputs, blocks or scores of the version before overflow" {
-		t.Errorf("in quarantine: %v", quarantined)
-	}
+	assert.True(t, len(quarantined) == 1 &&
+		header(quarantined[0], "reason") == "row 7 is left out: the inputs, blocks or scores of the version before overflow",
+		"in quarantine: %v", quarantined)
 }
 
 // A feature that is too large for float32 costs a message its row alone, as one that is too large to be summed does.
@@ -576,16 +563,13 @@ func TestTargetThatOverflows(t *testing.T) {
 			produce(t, log, job, 0, exampleMessage(t, rows))
 		}
 		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil || len(report.Updates) != 3 || report.Updates[1].Overflow != 1 || report.Updates[1].Rows != 79 {
-			t.Fatalf("report %+v, error %v", report, err)
-		}
+		assert.Need(t, err == nil && len(report.Updates) == 3 && report.Updates[1].Overflow == 1 && report.Updates[1].Rows == 79,
+			"report %+v, error %v", report, err)
 		quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)
-		if len(quarantined) != 1 || header(quarantined[0], "reason") != "row 7 is left out: the standardized targets overflow" {
-			t.Errorf("in quarantine: %v", quarantined)
-		}
-		if rmse := report.Updates[2].PrequentialRMSE; rmse == nil || !(*rmse < 1e-3) {
-			t.Errorf("the error of the rows behind it is %v", rmse)
-		}
+		assert.True(t, len(quarantined) == 1 && header(quarantined[0], "reason") == "row 7 is left out: the standardized targets overflow",
+			"in quarantine: %v", quarantined)
+		rmse := report.Updates[2].PrequentialRMSE
+		assert.True(t, rmse != nil && *rmse < 1e-3, "the error of the rows behind it is %v", rmse)
 	}
 }
 
@@ -608,18 +592,14 @@ func TestManyRuns(t *testing.T) {
 	most := 0
 	for i := range runs {
 		report, m := train(t, log, job)
-		if report.Version != i+1 || m.Manifest.Version != i+1 {
-			t.Fatalf("run %d made version %d, its model is of version %d", i+1, report.Version, m.Manifest.Version)
-		}
+		assert.Need(t, report.Version == i+1 && m.Manifest.Version == i+1,
+			"run %d made version %d, its model is of version %d", i+1, report.Version, m.Manifest.Version)
 		most = max(most, read())
 	}
-	if limit := 2 * 64; most > limit {
-		t.Errorf("%d offsets are read after a run, expected at most %d after any number of runs", most, limit)
-	}
+	limit := 2 * 64
+	assert.True(t, most <= limit, "%d offsets are read after a run, expected at most %d after any number of runs", most, limit)
 	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-	if err != nil || len(versions) != keep {
-		t.Fatalf("%d versions, %v; expected %d", len(versions), err, keep)
-	}
+	assert.Need(t, err == nil && len(versions) == keep, "%d versions, %v; expected %d", len(versions), err, keep)
 	for i, v := range versions {
 		assert.Equal(t, v.Version, runs-keep+1+i, "a version that stays")
 		must(topics.Open(log, job.Name, nil).Model(t.Context(), v.Run))(t)
@@ -636,12 +616,10 @@ func TestManyRuns(t *testing.T) {
 		}
 		return n
 	}
-	if n := live(p.Topics.Versions); n%keep != 0 || n/keep > 4 {
-		t.Errorf("%d messages of the versions topic stay, expected those of %d versions", n, keep)
-	}
-	if n := live(p.Topics.Plans); n > 3*64+2 {
-		t.Errorf("%d messages of the plans topic stay, expected a plan, an end and a removal of 64 runs", n)
-	}
+	n := live(p.Topics.Versions)
+	assert.True(t, n%keep == 0 && n/keep <= 4, "%d messages of the versions topic stay, expected those of %d versions", n, keep)
+	n = live(p.Topics.Plans)
+	assert.True(t, n <= 3*64+2, "%d messages of the plans topic stay, expected a plan, an end and a removal of 64 runs", n)
 	job.Warm = "1"
 	assert.Fails(t, trainError(t, log, job), new(*protocol.NoVersionError))
 }
@@ -678,13 +656,10 @@ func TestLongLabels(t *testing.T) {
 	log, job := openEmbedded(t), newJob(t, data, table{}, rffStage(link.Identity, 10, 1))
 	job.Examples.Label = "0"
 	report, m := train(t, log, job)
-	if report.Classes != 940 || len(m.Labels()) != 940 || report.Version != 1 {
-		t.Errorf("version %d of %d classes, its model has %d", report.Version, report.Classes, len(m.Labels()))
-	}
+	assert.True(t, report.Classes == 940 && len(m.Labels()) == 940 && report.Version == 1,
+		"version %d of %d classes, its model has %d", report.Version, report.Classes, len(m.Labels()))
 	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-	if err != nil || len(versions) != 1 || versions[0].Labels[939] != data.labels[939] {
-		t.Errorf("%d versions, %v", len(versions), err)
-	}
+	assert.True(t, err == nil && len(versions) == 1 && versions[0].Labels[939] == data.labels[939], "%d versions, %v", len(versions), err)
 }
 
 // A run over many sources on many partitions is planned with few requests, and trains on all of them.
@@ -719,13 +694,11 @@ func TestManySources(t *testing.T) {
 	client.Log = countingLog{client.Log, &calls, &offsets}
 	counted := &topics.Pipeline{Client: &client, Admin: p.Admin}
 	plan := must(dispatch.Plan(t.Context(), counted, job, dispatch.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{}))(t)
-	if len(plan.Sources) != sources || len(plan.Spans) != partitions || calls > 8 {
-		t.Errorf("%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls,
-			sources, partitions)
-	}
-	if messages, err := plan.Messages(); err != nil || len(messages) < 2 {
-		t.Errorf("the plan has %d messages, %v; expected several", len(messages), err)
-	}
+	assert.True(t, len(plan.Sources) == sources && len(plan.Spans) == partitions && calls <= 8,
+		"%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls, sources,
+		partitions)
+	messages, err := plan.Messages()
+	assert.True(t, err == nil && len(messages) >= 2, "the plan has %d messages, %v; expected several", len(messages), err)
 	report, _ := train(t, log, job)
 	assert.Equal(t, report.Rows, 2*sources, "rows")
 }
@@ -803,8 +776,6 @@ func TestIngestIsNoMember(t *testing.T) {
 		}
 	}}
 	trainRecorded(t, connect(t, log), job, recorder)
-	if asked < 100 || ingesting != 0 || training != 1 {
-		t.Errorf("asked %d times, the group of workers has %d members during ingest and %d during the run; expected 0 and 1", asked,
-			ingesting, training)
-	}
+	assert.True(t, asked >= 100 && ingesting == 0 && training == 1,
+		"asked %d times, the group of workers has %d members during ingest and %d during the run; expected 0 and 1", asked, ingesting, training)
 }

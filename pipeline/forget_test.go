@@ -125,25 +125,21 @@ func TestChainForgets(t *testing.T) {
 		return report, digests(t, log, job.Name)
 	}
 	_, before := retrain(log)
-	if len(before) != 6 {
-		t.Fatalf("%d versions, expected 6: %v", len(before), before)
-	}
+	assert.Need(t, len(before) == 6, "%d versions, expected 6: %v", len(before), before)
 	rows := rowsNamed(t, job, "test.examples/1/10/0-8")
 	if done := forget(t, log, job, source.ToForget{Rows: rows}); !slices.Equal(done.Learnt, []int{5, 6}) || len(done.Removed) > 0 {
 		t.Fatalf("%+v, expected that versions 5 and 6 have learnt", done)
 	}
 	report, after := retrain(log)
-	if len(report.Updates) != 1 || report.Updates[0].Kind != schemas.RunFull || report.Updates[0].Forgotten != 9 ||
-		!report.Updates[0].Offered {
-		t.Fatalf("%+v, expected one full run", report)
-	}
+	assert.Need(t, len(report.Updates) == 1 && report.Updates[0].Kind == schemas.RunFull && report.Updates[0].Forgotten == 9 &&
+		report.Updates[0].Offered,
+		"%+v, expected one full run", report)
 	countsLearnt(t, log, job, report, []int64{9})
 	assert.True(t, len(after) == 5 && slices.Equal(after[:4], before[:4]), "%v are left of %v", after, before)
 	retrain(weightless)
 	forget(t, weightless, job, source.ToForget{Rows: rows})
-	if _, want := retrain(weightless); after[4] != want[4] || slices.Contains(before, after[4]) {
-		t.Errorf("version %s, expected %s", after[4], want[4])
-	}
+	_, want := retrain(weightless)
+	assert.True(t, after[4] == want[4] && !slices.Contains(before, after[4]), "version %s, expected %s", after[4], want[4])
 	if report, again := retrain(log); len(report.Updates) > 0 || !slices.Equal(again, after) {
 		t.Errorf("%v became %v", after, again)
 	}
@@ -199,9 +195,8 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		if left := readTopic(t, log, "test.forget"); len(left) > 0 {
-			t.Errorf("%d messages on the forget topic", len(left))
-		}
+		left := readTopic(t, log, "test.forget")
+		assert.True(t, len(left) == 0, "%d messages on the forget topic", len(left))
 	}
 	check()
 	noError(t, log.Delete(t.Context(), "test.forget"))
@@ -219,9 +214,8 @@ func TestWrongNamesOfRows(t *testing.T) {
 		"a.examples/0/1/5-4", "a.examples/0/1/x", "a.examples/0/9223372036854775807", "a.examples/0/1/9223372036854775806",
 	} {
 		var what source.ToForget
-		if err := what.AddRows("a.examples", "", name); err == nil {
-			t.Errorf("%s became %+v", name, what)
-		}
+		err := what.AddRows("a.examples", "", name)
+		assert.True(t, err != nil, "%s became %+v", name, what)
 	}
 }
 
@@ -252,9 +246,8 @@ func sourceRows(t *testing.T, texts ...string) (read []source.SourceRows) {
 		var what source.ToForget
 		topic, _, _ := strings.Cut(text, "/")
 		noError(t, what.AddRows("test.examples", topic, text))
-		if err := what.AddRows("test.examples", "other", text); err == nil || len(what.Rows) > 0 {
-			t.Fatalf("%s names rows of another topic: %+v", text, what)
-		}
+		err := what.AddRows("test.examples", "other", text)
+		assert.Need(t, err != nil && len(what.Rows) == 0, "%s names rows of another topic: %+v", text, what)
 		read = append(read, what.Read...)
 	}
 	return read
@@ -302,9 +295,8 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 		}
 	}
 	done := forget(t, log, job, source.ToForget{Keys: []string{"u7", "u12"}, Read: sourceRows(t, places[41], places[55])})
-	if got := forgottenRows(t, log, job); !slices.Equal(got, want) || done.Rows != int64(len(want)) {
-		t.Errorf("%+v: the rows %v are forgotten, expected %v", done, got, want)
-	}
+	got := forgottenRows(t, log, job)
+	assert.True(t, slices.Equal(got, want) && done.Rows == int64(len(want)), "%+v: the rows %v are forgotten, expected %v", done, got, want)
 	report, _ := train(t, log, job)
 	assert.Equal(t, report.PassedOver[coverage.ForgottenRow], int64(len(want)), "rows passed over as forgotten")
 	for _, text := range []string{"clicks/4/0-1000", "clicks/0/3-5"} { // a range of offsets
@@ -323,10 +315,9 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 	}
 	_, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Keys: []string{"u7", "u77"},
 		Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
-	if wrong, ok := errors.AsType[*topics.RefusedError](err); !ok || len(wrong.Reasons) != 3 ||
-		!strings.Contains(wrong.Reasons[0], `has the key "u77"`) {
-		t.Errorf("got error %v, expected one about what is not there", err)
-	}
+	wrong, ok := errors.AsType[*topics.RefusedError](err)
+	assert.True(t, ok && len(wrong.Reasons) == 3 && strings.Contains(wrong.Reasons[0], `has the key "u77"`),
+		"got error %v, expected one about what is not there", err)
 }
 
 // secret is a row whose values are nowhere else.
@@ -462,9 +453,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	onDisk := func() (n int) {
 		for _, topic := range []string{"test.versions", "test.state"} {
 			files, err := filepath.Glob(filepath.Join(dir, "log", "partitions", topic+"-0", "*"))
-			if err != nil || len(files) == 0 {
-				t.Fatalf("%v, %v", files, err)
-			}
+			assert.Need(t, err == nil && len(files) != 0, "%v, %v", files, err)
 			for _, file := range files {
 				content := must(os.ReadFile(file))(t)
 				for _, value := range values {
@@ -476,13 +465,10 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 		}
 		return n
 	}
-	if len(values) == 0 || onDisk() == 0 {
-		t.Fatalf("%d values, none is on the disk", len(values))
-	}
+	assert.Need(t, len(values) != 0 && onDisk() != 0, "%d values, none is on the disk", len(values))
 	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
-	if n := onDisk(); n > 0 {
-		t.Errorf("%d of %d values are on the disk", n, len(values))
-	}
+	n := onDisk()
+	assert.True(t, n == 0, "%d of %d values are on the disk", n, len(values))
 }
 
 // What is forgotten is rows of one message, as its checksum says: another message at its offset, of a topic of examples
@@ -501,16 +487,14 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	fill(t, log, job, 100, 102)
 	fill(t, log, job, 2, 3) // the message that was at the offset
 	report, _ := train(t, log, job)
-	if n := report.PassedOver[coverage.ForgottenRow]; n != 40 || report.Rows != 80 {
-		t.Errorf("%d rows forgotten, %d learnt, expected 40 and 80", n, report.Rows)
-	}
+	n := report.PassedOver[coverage.ForgottenRow]
+	assert.True(t, n == 40 && report.Rows == 80, "%d rows forgotten, %d learnt, expected 40 and 80", n, report.Rows)
 	fill(t, log, job, 103, 107)
 	rec := &eventRecorder{}
 	report, _ = trainRecorded(t, log, job, rec)
 	assert.Equal(t, report.PassedOver[coverage.ForgottenRow], 40, "rows passed over as forgotten")
-	if !noticed(rec, "[0]@1–2") || !noticed(rec, "[0]@3–4") || noticed(rec, "[0]@2") {
-		t.Errorf("notices %q, expected the offsets 1, 3 and 5", eventsOf[event.Noticed](rec))
-	}
+	assert.True(t, noticed(rec, "[0]@1–2") && noticed(rec, "[0]@3–4") && !noticed(rec, "[0]@2"),
+		"notices %q, expected the offsets 1, 3 and 5", eventsOf[event.Noticed](rec))
 	old := schemas.Forget{Rows: rowsNamed(t, job, "test.examples/0/4/0-4")}
 	must(topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)
 	report, _ = train(t, log, job)
@@ -520,9 +504,8 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	for _, v := range versions {
 		left = append(left, v.Version)
 	}
-	if !slices.Equal(left, []int{3, 5}) || err != nil {
-		t.Errorf("the versions %v are left, %v; expected that those are removed that have learnt forgotten rows, and no others", left, err)
-	}
+	assert.True(t, slices.Equal(left, []int{3, 5}) && err == nil,
+		"the versions %v are left, %v; expected that those are removed that have learnt forgotten rows, and no others", left, err)
 }
 
 // orders is a job whose examples come from a topic of three partitions, and expire. write writes rows from to to (excluded), one to three
@@ -613,9 +596,7 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 			expire(t, log, job, random)
 		}
 		got := examplesOf(t, log, job)
-		if !slices.EqualFunc(got, after, same) {
-			t.Fatalf("%d messages, expected the same %d as before they expired", len(got), len(after))
-		}
+		assert.Need(t, slices.EqualFunc(got, after, same), "%d messages, expected the same %d as before they expired", len(got), len(after))
 		before = after
 	}
 	if first, _, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, 0); err != nil || first == 0 {
@@ -647,9 +628,8 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 	}
 	got := examplesOf(t, log, job)
 	for i := range want {
-		if !slices.ContainsFunc(got, func(m protocol.Message) bool { return same(m, want[i]) }) {
-			t.Errorf("the message at offset %d is gone", want[i].Offset)
-		}
+		assert.True(t, slices.ContainsFunc(got, func(m protocol.Message) bool { return same(m, want[i]) }),
+			"the message at offset %d is gone", want[i].Offset)
 	}
 }
 
@@ -729,9 +709,8 @@ func TestSourceThatFails(t *testing.T) {
 			_, err = r.Next(t.Context())
 		}
 		noError(t, r.Close())
-		if err != io.EOF || first != 0 || n < 10 {
-			t.Errorf("partition %d from offset %d: %d messages, and then %v", partition, first, n-1, err)
-		}
+		assert.True(t, err == io.EOF && first == 0 && n >= 10,
+			"partition %d from offset %d: %d messages, and then %v", partition, first, n-1, err)
 	}
 }
 
@@ -1054,9 +1033,8 @@ func TestArchivesHaveTheWeightsOfTheTopic(t *testing.T) {
 				job.Examples.FromTopic, job.Examples.Format = "", ""
 				job.Examples.Archive.Files = writeArchive(t, "confluent", random, rows, to)
 				var err error
-				if job.Examples, err = job.Examples.WithArchiveTopic(t.Context()); err != nil || job.Examples.FromTopic != "visits" {
-					t.Fatal(err)
-				}
+				job.Examples, err = job.Examples.WithArchiveTopic(t.Context())
+				assert.Need(t, err == nil && job.Examples.FromTopic == "visits", "%v", err)
 			} else {
 				writeVisits(t, log, rows, cut)
 				job.Examples.Archive.Files, job.Examples.Archive.Layout = writeArchive(t, layout, random, rows, to), layout
@@ -1103,9 +1081,8 @@ func TestArchivesWithGaps(t *testing.T) {
 	}
 	assert.Equal(t, len(countedRows(t, log, job)), 85, "rows")
 	job.Name = "trained"
-	if report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}); err != nil || report.LostMessages != 5 {
-		t.Errorf("%v: the report is %+v, expected 5 lost messages", err, report)
-	}
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	assert.True(t, err == nil && report.LostMessages == 5, "%v: the report is %+v, expected 5 lost messages", err, report)
 }
 
 // A column of an archive that has numbers in the first file and text in a later one is an error at the first row whose text is no number,

@@ -230,9 +230,7 @@ func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Re
 func trainError(t *testing.T, log *kafkalog.Log, job topics.Job) error {
 	t.Helper()
 	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, &eventRecorder{})
-	if err == nil {
-		t.Fatalf("the run is done with report %+v, expected an error", report)
-	}
+	assert.Need(t, err != nil, "the run is done with report %+v, expected an error", report)
 	return err
 }
 
@@ -268,9 +266,8 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 	l := must(p.ReadLedger(t.Context()))(t)
 	plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
 	noError(t, err)
-	if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, rec); err != nil {
-		t.Fatal(err)
-	}
+	plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, rec)
+	assert.NoError(t, err)
 	return p, plan
 }
 

@@ -90,9 +90,7 @@ func TestNumericsRevision(t *testing.T) {
 		}
 		job.Prepare = test.prepare
 		report, _, err := Train(t.Context(), openEmbedded(t), kernel.Gonum(), job, dispatch.TrainOptions{}, &eventRecorder{})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		assert.Need(t, err == nil, "%s: %v", name, err)
 		assert.Equal(t, report.WeightsDigest, test.want, "%s: digest", name)
 	}
 }

@@ -136,9 +136,8 @@ func TestChainLearnsNewClasses(t *testing.T) {
 		if last := versions[len(versions)-1]; len(last.Labels) != test.classes || full != test.full {
 			t.Errorf("%s: classes %q after %d full runs, expected %d after %d", test.do, last.Labels, full, test.classes, test.full)
 		}
-		if quarantined := readTopic(t, log, job.Name+".quarantine"); len(quarantined) == 0 {
-			t.Errorf("%s: nothing is in quarantine", test.do)
-		}
+		quarantined := readTopic(t, log, job.Name+".quarantine")
+		assert.True(t, len(quarantined) != 0, "%s: nothing is in quarantine", test.do)
 	}
 	job.Retrain.OnNewClass = topics.NewClassStop
 	assert.MustFail(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t, new(*newClassError))
@@ -268,9 +267,7 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 	}
 	few, many := left(3200), left(6400)
 	for topic, n := range few {
-		if n == 0 || many[topic] > n+n/10 {
-			t.Errorf("%s: %d messages after 32 increments, %d after 64", topic, n, many[topic])
-		}
+		assert.True(t, n != 0 && many[topic] <= n+n/10, "%s: %d messages after 32 increments, %d after 64", topic, n, many[topic])
 	}
 }
 
@@ -283,9 +280,8 @@ func TestReportOfAChain(t *testing.T) {
 	var spans coverage.Spans
 	rows, wrong := int64(0), 0.0
 	for _, u := range r.Updates {
-		if spans, err = spans.Union(u.Spans); err != nil {
-			t.Fatalf("version %d has %v again: %v", u.Version, u.Spans, err)
-		}
+		spans, err = spans.Union(u.Spans)
+		assert.Need(t, err == nil, "version %d has %v again: %v", u.Version, u.Spans, err)
 		if u.Rows > 0 && (u.From <= 0 || u.Until < u.From || len(u.Spans) == 0) || u.Rows == 0 && u.From != 0 {
 			t.Errorf("version %d: %d rows of %v, written from %d to %d", u.Version, u.Rows, u.Spans, u.From, u.Until)
 		}
@@ -294,18 +290,15 @@ func TestReportOfAChain(t *testing.T) {
 		}
 		rows += u.Rows
 		wrong += float64(u.Rows) * *u.PrequentialError / 100
-		if *u.PrequentialLogLoss <= 0 || *u.PrequentialBrier <= 0 || *u.PrequentialECE <= 0 || u.Curve != nil {
-			t.Errorf("%+v", *u)
-		}
+		assert.True(t, *u.PrequentialLogLoss > 0 && *u.PrequentialBrier > 0 && *u.PrequentialECE > 0 && u.Curve == nil, "%+v", *u)
 	}
 	p := topics.OpenFor(log, job, nil)
 	all := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
 	assert.Equal(t, spans.Hulls(), coverage.Spans(all), "what runs added")
 	check := func(what string, gotRows int64, gotWrong float64) {
 		t.Helper()
-		if gotRows != rows || math.Abs(gotWrong-wrong) > 1e-6 {
-			t.Errorf("%s: %d rows, %g of them wrong, expected %d and %g", what, gotRows, gotWrong, rows, wrong)
-		}
+		assert.True(t, gotRows == rows && math.Abs(gotWrong-wrong) <= 1e-6,
+			"%s: %d rows, %g of them wrong, expected %d and %g", what, gotRows, gotWrong, rows, wrong)
 	}
 	inCurve, wrongInCurve := int64(0), 0.0
 	for _, b := range r.Curve {
@@ -330,9 +323,8 @@ func TestConfusionOfMoreClasses(t *testing.T) {
 	r.addConfusion([]string{"b", "d"}, [][]int64{{1, 2}, {3, 4}})
 	r.addConfusion([]string{"b", "d"}, nil) // too many classes for a matrix
 	r.addConfusion([]string{"a", "b", "c", "d"}, [][]int64{{1, 0, 0, 5}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}})
-	if want := [][]int64{{1, 0, 0, 5}, {0, 2, 0, 2}, {0, 0, 1, 0}, {0, 3, 0, 5}}; !reflect.DeepEqual(r.Confusion, want) || len(r.Labels) != 4 {
-		t.Errorf("%v of %q, expected %v", r.Confusion, r.Labels, want)
-	}
+	want := [][]int64{{1, 0, 0, 5}, {0, 2, 0, 2}, {0, 0, 1, 0}, {0, 3, 0, 5}}
+	assert.True(t, reflect.DeepEqual(r.Confusion, want) && len(r.Labels) == 4, "%v of %q, expected %v", r.Confusion, r.Labels, want)
 }
 
 // The updates of a chain say how often what was served was wrong, by the versions that answered, as a naive count does, however little
@@ -383,9 +375,7 @@ func TestServedErrors(t *testing.T) {
 				}
 				assert.Equal(t, r.Served, reports, "what version %d says of its answers", r.Version)
 			}))
-			if err != nil || versions != len(want) {
-				t.Fatalf("%d versions, %v", versions, err)
-			}
+			assert.Need(t, err == nil && versions == len(want), "%d versions, %v", versions, err)
 		})
 	}
 }
@@ -521,10 +511,9 @@ func TestWindowOfTimeOfATopic(t *testing.T) {
 			for _, job := range jobs {
 				report, _ := retrainToEnd(t, log, job)
 				last := report.Updates[len(report.Updates)-1]
-				if report.Rows != days*aDay || last.WindowRows > 3*aDay || last.Until < time.Now().Add(-24*time.Hour).UnixMilli() {
-					t.Errorf("%s: %d of %d rows are learnt, and the last window has %d of %d a day until %v", job.Name, report.Rows, days*aDay,
-						last.WindowRows, aDay, time.UnixMilli(last.Until))
-				}
+				assert.True(t, report.Rows == days*aDay && last.WindowRows <= 3*aDay && last.Until >= time.Now().Add(-24*time.Hour).UnixMilli(),
+					"%s: %d of %d rows are learnt, and the last window has %d of %d a day until %v", job.Name, report.Rows, days*aDay, last.WindowRows,
+					aDay, time.UnixMilli(last.Until))
 			}
 		})
 	}
@@ -695,9 +684,8 @@ func TestWindowKeepsRowsUntilOthersCome(t *testing.T) {
 		rows.Weights = weights
 		produce(t, log, job, 0, exampleMessage(t, rows))
 		made := retrain()
-		if want := []int64{100, 200, 100}[i]; len(made) != 1 || made[0].WindowRows != want {
-			t.Errorf("%+v, expected one version whose window has %d rows", made, want)
-		}
+		want := []int64{100, 200, 100}[i]
+		assert.True(t, len(made) == 1 && made[0].WindowRows == want, "%+v, expected one version whose window has %d rows", made, want)
 	}
 }
 
@@ -764,9 +752,7 @@ func backlogOf(topic *fakeTopic) *backlog {
 func cutAll(t *testing.T, b *backlog) coverage.Spans {
 	t.Helper()
 	increment, err := b.cut(t.Context(), 1, false, nil)
-	if err != nil || increment.rows != 0 || increment.whole {
-		t.Fatalf("cut %+v, %v", increment, err)
-	}
+	assert.Need(t, err == nil && increment.rows == 0 && !increment.whole, "cut %+v, %v", increment, err)
 	return increment.spans
 }
 
@@ -963,9 +949,7 @@ func TestChainOutlivesLosses(t *testing.T) {
 			test.lose(t, log, job)
 			report, rec := retrainToEnd(t, log, job)
 			expect(t, "after the loss", report, test.want...)
-			if !said(rec, test.says) {
-				t.Errorf("nothing says %q: %+v", test.says, rec.events)
-			}
+			assert.True(t, said(rec, test.says), "nothing says %q: %+v", test.says, rec.events)
 			offered := report.Updates[len(report.Updates)-1]
 			m := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 			if m.Version != test.latest || offered.Offered && m.WindowRows != offered.WindowRows {
@@ -1028,9 +1012,8 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 	}
 	r.pause = func(context.Context, time.Duration) error { return nil }
 	for range 4 * maxFailures {
-		if err := r.execute(t.Context(), &schemas.Plan{Chain: &schemas.Chain{}}, nil); err != nil {
-			t.Fatalf("after %d failures since the last version: %v", r.failures, err)
-		}
+		err := r.execute(t.Context(), &schemas.Plan{Chain: &schemas.Chain{}}, nil)
+		assert.Need(t, err == nil, "after %d failures since the last version: %v", r.failures, err)
 	}
 }
 
@@ -1083,12 +1066,10 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 			Spans: coverage.Spans{{Partition: 0, From: 0, To: to}}, Chain: &schemas.Chain{Number: 1},
 		}
 	}
-	if err := r.submit(t.Context(), plan(25*schemas.MaxSegments)); !errors.Is(err, context.Canceled) || worked == nil {
-		t.Fatalf("%v: the run is not made", err)
-	}
-	if worked.Segment != 48 || worked.Run() != r.made || !noticed(rec, "segments of 48 messages") {
-		t.Errorf("segments of %d messages, notices %v; expected 48", worked.Segment, eventsOf[event.Noticed](rec))
-	}
+	err := r.submit(t.Context(), plan(25*schemas.MaxSegments))
+	assert.Need(t, errors.Is(err, context.Canceled) && worked != nil, "%v: the run is not made", err)
+	assert.True(t, worked.Segment == 48 && worked.Run() == r.made && noticed(rec, "segments of 48 messages"),
+		"segments of %d messages, notices %v; expected 48", worked.Segment, eventsOf[event.Noticed](rec))
 	end := &schemas.End{Run: worked.Run(), State: schemas.Failed, Reason: "a test"}
 	noError(t, dispatch.End(t.Context(), p, end))
 	worked = nil
@@ -1103,9 +1084,8 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 		"segments of nothing": func(p *schemas.Plan) { p.Segment = 0 },
 	} {
 		before, wrong := len(readTopic(t, log, p.Topics.Plans)), plan(4)
-		if spoil(wrong); r.submit(t.Context(), wrong) == nil {
-			t.Errorf("a plan with %s is no error", what)
-		}
+		spoil(wrong)
+		assert.True(t, r.submit(t.Context(), wrong) != nil, "a plan with %s is no error", what)
 		assert.Equal(t, len(readTopic(t, log, p.Topics.Plans)), before, "messages on the topic, without the plan with %s", what)
 	}
 }
@@ -1230,9 +1210,8 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 		assert.Equal(t, made.Kind, schemas.RunFull, "the kind of the version, of what is left and the new rows")
 		assert.Equal(t, made.WindowRows, (8-3)*40, "the rows of its window")
 		last := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
-		if len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
-			t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
-		}
+		assert.True(t, len(last.Labels) >= 2 && len(last.Plan.Forgotten) != 0,
+			"the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
 	})
 }
 
@@ -1267,9 +1246,8 @@ func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
 				recorder := &eventRecorder{}
 				report := must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
 				for i, u := range report.Updates {
-					if full := fullFirst && i == 0; full != (u.Kind == schemas.RunFull) {
-						t.Errorf("with classes %q version %d is by %s", classes, u.Version, u.Kind)
-					}
+					full := fullFirst && i == 0
+					assert.True(t, full == (u.Kind == schemas.RunFull), "with classes %q version %d is by %s", classes, u.Version, u.Kind)
 				}
 				for _, e := range eventsOf[event.Ended](recorder) {
 					assert.Equal(t, e.State, schemas.Done, "with classes %q: the state", classes)
@@ -1356,9 +1334,8 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 			}
 			report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 			m := must(topics.Open(log, job.Name, nil).Model(t.Context(), "latest"))(t)
-			if !slices.Contains(m.Labels(), "late") {
-				t.Errorf("subscribers get version %d of %d, which knows %q", m.Manifest.Version, len(report.Updates), m.Labels())
-			}
+			assert.True(t, slices.Contains(m.Labels(), "late"),
+				"subscribers get version %d of %d, which knows %q", m.Manifest.Version, len(report.Updates), m.Labels())
 			withheld := 0
 			for _, u := range report.Updates {
 				if len(u.Spans) > 0 && u.Spans[0].From > appears && !u.Offered {

@@ -66,9 +66,8 @@ func TestExpiredSourceIsListed(t *testing.T) {
 	expect := func(state string, left int64) string {
 		t.Helper()
 		s := sourcesOf(t, log, files.Name)
-		if len(s) != 1 || s[0].State != state || s[0].Rows != 640 || s[0].Messages != 10 || s[0].Left != left {
-			t.Fatalf("%+v, expected one that is %s, with %d of 10 messages", s, state, left)
-		}
+		assert.Need(t, len(s) == 1 && s[0].State == state && s[0].Rows == 640 && s[0].Messages == 10 && s[0].Left == left,
+			"%+v, expected one that is %s, with %d of 10 messages", s, state, left)
 		return s[0].ID
 	}
 	id := expect(source.Sealed, 7)
@@ -96,16 +95,14 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 	written := int64(len(readTopic(t, log, protocol.TopicsOf(files.Name).Examples)))
 	noError(t, log.Create(t.Context(), topics.Topics(files)...))
 	s := sourcesOf(t, log, files.Name)
-	if len(s) != 1 || s[0].State != source.Unfinished || s[0].Rows != -1 || s[0].Messages != written || s[0].Left != written ||
-		time.Since(s[0].Since) > time.Hour {
-		t.Fatalf("%+v, expected an unfinished source of %d messages", s, written)
-	}
+	assert.Need(t, len(s) == 1 && s[0].State == source.Unfinished && s[0].Rows == -1 && s[0].Messages == written && s[0].Left == written &&
+		time.Since(s[0].Since) <= time.Hour,
+		"%+v, expected an unfinished source of %d messages", s, written)
 	assert.MustFail(source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}))(t,
 		"there is no source "+strconv.Quote(s[0].ID))
 	train(t, log, files)
-	if s := sourcesOf(t, log, files.Name); len(s) != 1 || s[0].State != source.Sealed || s[0].Messages != 100 {
-		t.Errorf("%+v, expected a sealed source of 100 messages", s)
-	}
+	s = sourcesOf(t, log, files.Name)
+	assert.True(t, len(s) == 1 && s[0].State == source.Sealed && s[0].Messages == 100, "%+v, expected a sealed source of 100 messages", s)
 }
 
 // The content of a file counts once: however it is cut into messages, whatever it is called, and whichever classes are allowed.
@@ -171,10 +168,9 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 		t.Helper()
 		want, _ := train(t, log, topic)
 		report, _ := train(t, log, reader)
-		if report.WeightsDigest != want.WeightsDigest || report.Rows != rows || !maps.Equal(report.PassedOver, passedOver) {
-			t.Errorf("%d rows, passed over %v, digest %s; expected %d, %v, %s", report.Rows, report.PassedOver, report.WeightsDigest, rows,
-				passedOver, want.WeightsDigest)
-		}
+		assert.True(t, report.WeightsDigest == want.WeightsDigest && report.Rows == rows && maps.Equal(report.PassedOver, passedOver),
+			"%d rows, passed over %v, digest %s; expected %d, %v, %s", report.Rows, report.PassedOver, report.WeightsDigest, rows, passedOver,
+			want.WeightsDigest)
 	}
 	same(768, nil)
 	states := sourcesOf(t, log, owner.Name)
@@ -184,9 +180,8 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
 	same(576, coverage.PassedOver{coverage.Removed: 2, coverage.ForgottenRow: 64})
 	versions, err := topics.Open(log, reader.Name, nil).Versions(t.Context())
-	if err != nil || len(versions) != 1 {
-		t.Errorf("%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
-	}
+	assert.True(t, err == nil && len(versions) == 1,
+		"%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
 	must(replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}))(t)
 	own := reader
 	own.Examples.Topic = ""
@@ -316,10 +311,9 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	for _, job := range []topics.Job{readerOf(topic, "second"), topic} {
 		must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		if chains[job.Name] = digests(t, log, job.Name); job.Name == "second" {
-			if settingsAfter, after := topicsOf(t, log, owner.Name+"."); len(after) != len(before) || !maps.EqualFunc(settings,
-				settingsAfter, maps.Equal) {
-				t.Errorf("a chain has changed topics of the owner: %v, %v", settings, settingsAfter)
-			}
+			settingsAfter, after := topicsOf(t, log, owner.Name+".")
+			assert.True(t, len(after) == len(before) && maps.EqualFunc(settings, settingsAfter, maps.Equal),
+				"a chain has changed topics of the owner: %v, %v", settings, settingsAfter)
 		}
 	}
 	assert.Equal(t, chains["second"], chains[owner.Name], "versions, and those of the owner")
@@ -441,9 +435,8 @@ func TestFollowQuarantines(t *testing.T) {
 	var reasons []string
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine) {
 		bad := protocol.FromKafka(m)
-		if bad.Get("topic") != "clicks" || bad.Get("partition") != "3" || !strings.HasPrefix(bad.Key, "clicks/3/") {
-			t.Errorf("a message in quarantine has the key %s and the headers %v", bad.Key, bad.Headers)
-		}
+		assert.True(t, bad.Get("topic") == "clicks" && bad.Get("partition") == "3" && strings.HasPrefix(bad.Key, "clicks/3/"),
+			"a message in quarantine has the key %s and the headers %v", bad.Key, bad.Headers)
 		assert.Equal(t, bad.Get("traceparent"), map[bool]string{true: trace}[bad.Get("key") == "k"], "traceparent")
 		reasons = append(reasons, bad.Get("reason"))
 	}
@@ -451,9 +444,8 @@ func TestFollowQuarantines(t *testing.T) {
 		"examples.missing_values lists the words for a missing value",
 		"an empty value: expected one example a line, without a header"},
 		"reasons of quarantine")
-	if events := eventsOf[event.Quarantined](recorder); len(events) != 2 || events[0].Topic != "clicks" {
-		t.Errorf("recorded %v", events)
-	}
+	events := eventsOf[event.Quarantined](recorder)
+	assert.True(t, len(events) == 2 && events[0].Topic == "clicks", "recorded %v", events)
 }
 
 // upTo returns the numbers from from to to (excluded).
@@ -644,9 +636,8 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			if got, want := digests(t, log, job.Name), digests(t, twin, job.Name); !slices.Equal(got, want) || len(got) != 7 {
 				t.Errorf("the versions are\n%s\nexpected seven as without the change\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
-			if bad := readTopic(t, log, job.Name+".quarantine"); len(bad) > 0 {
-				t.Errorf("%d messages are in quarantine", len(bad))
-			}
+			bad := readTopic(t, log, job.Name+".quarantine")
+			assert.True(t, len(bad) == 0, "%d messages are in quarantine", len(bad))
 		})
 	}
 }
@@ -685,13 +676,11 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 	}
 	noError(t, f.Run(t.Context()))
 	checkCounted(t, log, job, 40)
-	if quarantined := eventsOf[event.Quarantined](recorder); len(quarantined) > 0 {
-		t.Errorf("%v in quarantine", quarantined)
-	}
-	if !noticed(recorder, "waits for the schema registry; no message is skipped") || !noticed(recorder, "answers 503") ||
-		!noticed(recorder, "answers again") {
-		t.Errorf("notices %v", eventsOf[event.Noticed](recorder))
-	}
+	quarantined := eventsOf[event.Quarantined](recorder)
+	assert.True(t, len(quarantined) == 0, "%v in quarantine", quarantined)
+	assert.True(t, noticed(recorder, "waits for the schema registry; no message is skipped") && noticed(recorder, "answers 503") &&
+		noticed(recorder, "answers again"),
+		"notices %v", eventsOf[event.Noticed](recorder))
 }
 
 // The words of a categorical column are those that a topic has when it is followed first. Later rows have the same
@@ -847,9 +836,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 					t.Errorf("in quarantine is %+v, %v", q, err)
 				}
 			}
-			if len(test.optional) > 0 && test.bad == 0 && lacking == 0 {
-				t.Error("no version reports the column")
-			}
+			assert.True(t, len(test.optional) == 0 || test.bad != 0 || lacking != 0, "no version reports the column")
 			if len(bad) != test.bad || drifts > 0 && test.lost != "" {
 				t.Errorf("%d messages are in quarantine, expected %d; %d alarms", len(bad), test.bad, drifts)
 			}
@@ -892,9 +879,8 @@ func viewJobOf(t *testing.T, log *kafkalog.Log, prefix string, rowPartitions, ou
 	o.Outcome = ingest.Defaults().Outcome
 	o.Outcome.Topic, o.Outcome.Label, o.Outcome.Absent = prefix+buys, "kind", []string{"none"}
 	o.Outcome.Within, o.Outcome.Early, o.Outcome.Grace = time.Minute, 5*time.Second, 10*time.Second
-	if problems := o.Check(); len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	problems := o.Check()
+	assert.Need(t, len(problems) == 0, "%v", problems)
 	for topic, partitions := range map[string]int{prefix + views: rowPartitions, prefix + buys: outcomePartitions} {
 		noError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: partitions}))
 	}
@@ -938,13 +924,11 @@ func TestOutcomesThatCannotBeUsed(t *testing.T) {
 	p := topics.Open(log, job.Name, nil)
 	noError(t, topics.Create(t.Context(), p, &job))
 	err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{})
-	if nothing, ok := errors.AsType[*source.NothingUsableError](err); !ok || nothing.Topic != buys || nothing.Messages != 1 {
-		t.Errorf("no outcome can be used: got error %v", err)
-	}
+	nothing, ok := errors.AsType[*source.NothingUsableError](err)
+	assert.True(t, ok && nothing.Topic == buys && nothing.Messages == 1, "no outcome can be used: got error %v", err)
 	send(t, log, buy(0, "b", "book", 2000), timed{buys, 0, "", `{"kind": "film"}`, 2500})
-	if err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); err != nil {
-		t.Errorf("one outcome can be used, and the row waits: got error %v", err)
-	}
+	err = source.FollowTopic(t.Context(), p, job, true, event.Ignore{})
+	assert.True(t, err == nil, "one outcome can be used, and the row waits: got error %v", err)
 }
 
 // Rows find outcomes whose keys have another encoding, in whatever partition. If most outcomes find none, no version is offered, and both
@@ -996,11 +980,10 @@ func TestKeysOfOutcomes(t *testing.T) {
 			noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
 			report, rec := retrainToEnd(t, log, job)
 			last := report.Updates[len(report.Updates)-1]
-			if o := last.Outcomes; o == nil || o.Rows != 400 || o.Outcomes != 200 || o.Alone != test.alone || o.Late != test.come ||
-				o.Absent != 200+test.alone+test.come ||
-				last.Offered != (2*test.alone <= 200) {
-				t.Fatalf("offered %v with %+v, expected %d outcomes without a row", last.Offered, o, test.alone)
-			}
+			o := last.Outcomes
+			assert.Need(t, o != nil && o.Rows == 400 && o.Outcomes == 200 && o.Alone == test.alone && o.Late == test.come &&
+				o.Absent == 200+test.alone+test.come && last.Offered == (2*test.alone <= 200),
+				"offered %v with %+v, expected %d outcomes without a row", last.Offered, o, test.alone)
 			joined := eventsOf[event.Joined](rec)
 			if c := joined[len(joined)-1].Counts; c.Outcomes != 200 || c.Alone() != test.alone {
 				t.Errorf("ingest has counted %+v", c)
@@ -1043,9 +1026,8 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 		"quarantine": "-1"}
 	for _, topic := range topics.Topics(job) {
 		name := strings.TrimPrefix(topic.Name, job.Name+".")
-		if topic.Replication != 2 || topic.Config["segment.bytes"] != "8388608" || topic.Config["segment.ms"] != "120000" {
-			t.Errorf("%s: %+v", name, topic)
-		}
+		assert.True(t, topic.Replication == 2 && topic.Config["segment.bytes"] == "8388608" && topic.Config["segment.ms"] == "120000",
+			"%s: %+v", name, topic)
 		if topic.Compact {
 			if lag := topic.Config["min.compaction.lag.ms"]; name == "plans" && lag != "25200000" || name != "plans" && lag != "" {
 				t.Errorf("%s: messages are compacted after %q ms", name, lag)
@@ -1055,9 +1037,8 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 			}
 			continue
 		}
-		if topic.Config["cleanup.policy"] != "delete" || topic.Config["retention.ms"] != want[name] || want[name] == "" {
-			t.Errorf("%s: %+v, expected retention %s", name, topic, want[name])
-		}
+		assert.True(t, topic.Config["cleanup.policy"] == "delete" && topic.Config["retention.ms"] == want[name] && want[name] != "",
+			"%s: %+v, expected retention %s", name, topic, want[name])
 	}
 	log := openEmbedded(t)
 	zero := newMultiStageJob(t)

@@ -85,12 +85,9 @@ func TestRunLearns(t *testing.T) {
 				job.Prepare = c.prepare
 			}
 			report, model := train(t, log, job)
-			if report.Rows != 900 || report.Splits["test"].Rows != 300 || report.Classes != 3 {
-				t.Errorf("%d training rows, %d test rows, %d classes; expected 900, 300, 3", report.Rows, report.Splits["test"].Rows, report.Classes)
-			}
-			if *report.TestError > c.maxError {
-				t.Errorf("test error %.2f %%, expected at most %g", *report.TestError, c.maxError)
-			}
+			assert.True(t, report.Rows == 900 && report.Splits["test"].Rows == 300 && report.Classes == 3,
+				"%d training rows, %d test rows, %d classes; expected 900, 300, 3", report.Rows, report.Splits["test"].Rows, report.Classes)
+			assert.True(t, *report.TestError <= c.maxError, "test error %.2f %%, expected at most %g", *report.TestError, c.maxError)
 			p, wrong, loss := probabilities(t, model, test), 0, 0.0
 			for i, label := range test.labels {
 				best, sum := 0, 0.0
@@ -212,13 +209,10 @@ func TestOddData(t *testing.T) {
 					job.Examples.Classes = []string{data.labels[0], "another"}
 				}
 				report, model := train(t, openEmbedded(t), job)
-				if report.TestError != nil || report.Rows != int64(len(data.rows)) {
-					t.Errorf("test error %v and %d rows, expected none and %d", report.TestError, report.Rows, len(data.rows))
-				}
+				assert.True(t, report.TestError == nil && report.Rows == int64(len(data.rows)),
+					"test error %v and %d rows, expected none and %d", report.TestError, report.Rows, len(data.rows))
 				for i, v := range probabilities(t, model, data).Data {
-					if v != v || v < 0 || v > 1.00001 {
-						t.Fatalf("probability %d is %g, expected a number from 0 to 1", i, v)
-					}
+					assert.Need(t, v == v && v >= 0 && v <= 1.00001, "probability %d is %g, expected a number from 0 to 1", i, v)
 				}
 			})
 		}
@@ -282,9 +276,7 @@ func TestConstantFeatures(t *testing.T) {
 					produce(t, log, job, 0, exampleMessage(t, rings(200, 4, 3, uint64(2+i)).exampleRows()))
 				}
 				report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-				if err != nil || report.Updates[len(report.Updates)-1].WindowRows != 800 {
-					t.Errorf("report %+v, error %v", report, err)
-				}
+				assert.True(t, err == nil && report.Updates[len(report.Updates)-1].WindowRows == 800, "report %+v, error %v", report, err)
 			})
 		}
 	}
@@ -432,12 +424,9 @@ func TestTrainChoosesStages(t *testing.T) {
 			}
 			assert.Equal(t, report.Rows, int64(test.rows), "rows that the version learnt")
 			assert.Equal(t, plan.Holdout, 0, "the share that it holds out")
-			if few := len(plan.Stages) == 1; test.rows < 500 && !few {
-				t.Errorf("%d stages were chosen by few rows", len(plan.Stages))
-			}
-			if !noticed(told, "stages: ") {
-				t.Errorf("nothing is said of the choice: %+v", told.events)
-			}
+			few := len(plan.Stages) == 1
+			assert.True(t, test.rows >= 500 || few, "%d stages were chosen by few rows", len(plan.Stages))
+			assert.True(t, noticed(told, "stages: "), "nothing is said of the choice: %+v", told.events)
 			listed := job
 			listed.Stages, listed.Prepare = plan.Stages, plan.Prepare
 			again, _ := train(t, openEmbedded(t), listed)
@@ -466,9 +455,8 @@ func TestStopEndsStages(t *testing.T) {
 	job := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 12)...)
 	report, m := train(t, openEmbedded(t), job)
 	plan := m.Manifest.Plan
-	if n := len(plan.Stages); n < 1 || n == 12 || report.Rows != 300 {
-		t.Fatalf("%d stages from %d rows, expected fewer than 12 from 300", n, report.Rows)
-	}
+	n := len(plan.Stages)
+	assert.Need(t, n >= 1 && n != 12 && report.Rows == 300, "%d stages from %d rows, expected fewer than 12 from 300", n, report.Rows)
 	searched := job
 	searched.Examples.Holdout = 0.25
 	for i := range searched.Stages {
@@ -483,13 +471,11 @@ func TestStopEndsStages(t *testing.T) {
 	for losses[last] > 1.02*slices.Min(losses) {
 		last--
 	}
-	if last+1 != len(plan.Stages) {
-		t.Fatalf("%d stages, expected %d by the losses of held-out rows: %v", len(plan.Stages), last+1, losses)
-	}
+	assert.Need(t, last+1 == len(plan.Stages),
+		"%d stages, expected %d by the losses of held-out rows: %v", len(plan.Stages), last+1, losses)
 	want := held.Stages[last].Tempered
-	if want.Temperature <= 1 || report.Temperature != want.Temperature || plan.Stages[last].Temperature != want.Temperature {
-		t.Errorf("temperature %g, in the plan %g, expected %+v, above 1", report.Temperature, plan.Stages[last].Temperature, want)
-	}
+	assert.True(t, want.Temperature > 1 && report.Temperature == want.Temperature && plan.Stages[last].Temperature == want.Temperature,
+		"temperature %g, in the plan %g, expected %+v, above 1", report.Temperature, plan.Stages[last].Temperature, want)
 	if slices.ContainsFunc(plan.Stages[:last], func(s schemas.Stage) bool { return s.Temperature != 0 }) || report.Stages[last].Tempered != nil {
 		t.Errorf("stages %+v, tempered %+v", plan.Stages, report.Stages[last].Tempered)
 	}
@@ -587,9 +573,7 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 				assert.Equal(t, c.Plan.Prepare, m.Manifest.Plan.Prepare, "the preparation of a search")
 				return c.Err
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			assert.Fails(t, err, nil)
 		})
 	}
 }
@@ -615,9 +599,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 	job.Retrain.Rows, job.Retrain.Window.Increments, job.Retrain.Full.Every = 400, 0, 2
 	log, told := openEmbedded(t), &eventRecorder{}
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, told)
-	if err != nil || len(report.Updates) < 4 {
-		t.Fatalf("%v, updates %+v", err, report)
-	}
+	assert.Need(t, err == nil && len(report.Updates) >= 4, "%v, updates %+v", err, report)
 	assert.Equal(t, tried(told), 3, "preparations that were tried")
 	p := topics.Open(log, job.Name, nil)
 	first := must(p.Version(t.Context(), "1"))(t)
@@ -631,10 +613,8 @@ func TestChainChoosesPreparation(t *testing.T) {
 		t.Fatalf("%v, updates %+v, %d preparations were tried", err, report, tried(later))
 	}
 	last, err := p.Version(t.Context(), protocol.Latest)
-	if err != nil || !reflect.DeepEqual(last.Plan.Stages, first.Plan.Stages) || last.Plan.Prepare != first.Plan.Prepare {
-		t.Errorf("%v: the first version has %+v, %+v, the last %+v, %+v", err, first.Plan.Stages, first.Plan.Prepare, last.Plan.Stages,
-			last.Plan.Prepare)
-	}
+	assert.True(t, err == nil && reflect.DeepEqual(last.Plan.Stages, first.Plan.Stages) && last.Plan.Prepare == first.Plan.Prepare,
+		"%v: the first version has %+v, %+v, the last %+v, %+v", err, first.Plan.Stages, first.Plan.Prepare, last.Plan.Stages, last.Plan.Prepare)
 }
 
 // An auto ridge of the columns of sparse rows is one that held-out rows choose: the version learns from all rows, and is that of a job with
@@ -706,9 +686,8 @@ func TestTemperatureOfVersion(t *testing.T) {
 				t.Errorf("digest %s, error %g, loss %g; without a temperature %s, %g, %g", tempered.WeightsDigest, *tempered.TestError,
 					tempered.Splits["test"].Loss, plain.WeightsDigest, *plain.TestError, plain.Splits["test"].Loss)
 			}
-			if math.Abs(temperedLoss-loss) < 1e-3 || unchanged != loss {
-				t.Errorf("log loss %g at temperature 1, %g at 3, %g with 3 in the first stage", loss, temperedLoss, unchanged)
-			}
+			assert.True(t, math.Abs(temperedLoss-loss) >= 1e-3 && unchanged == loss,
+				"log loss %g at temperature 1, %g at 3, %g with 3 in the first stage", loss, temperedLoss, unchanged)
 		})
 	}
 }
@@ -744,9 +723,8 @@ func TestTemperatureInChain(t *testing.T) {
 	}
 	plain, digests := run(0)
 	tempered, same := run(2.5)
-	if !slices.Equal(digests, same) || len(plain) != len(tempered) || len(plain) < 3 {
-		t.Fatalf("%d versions %v, with a temperature %d %v", len(plain), digests, len(tempered), same)
-	}
+	assert.Need(t, slices.Equal(digests, same) && len(plain) == len(tempered) && len(plain) >= 3,
+		"%d versions %v, with a temperature %d %v", len(plain), digests, len(tempered), same)
 	for i, u := range tempered {
 		want := plain[i]
 		if (u.PrequentialError == nil) != (want.PrequentialError == nil) || !reflect.DeepEqual(u.Gate, want.Gate) || u.Offered != want.Offered {
@@ -755,11 +733,10 @@ func TestTemperatureInChain(t *testing.T) {
 		if u.PrequentialError == nil {
 			continue
 		}
-		if *u.PrequentialError != *want.PrequentialError || *u.PrequentialLoss != *want.PrequentialLoss ||
-			math.Abs(*u.PrequentialLogLoss-*want.PrequentialLogLoss) < 1e-3 {
-			t.Errorf("version %d: error %g, loss %g, log loss %g, without a temperature %g, %g, %g", u.Version, *u.PrequentialError,
-				*u.PrequentialLoss, *u.PrequentialLogLoss, *want.PrequentialError, *want.PrequentialLoss, *want.PrequentialLogLoss)
-		}
+		assert.True(t, *u.PrequentialError == *want.PrequentialError && *u.PrequentialLoss == *want.PrequentialLoss &&
+			math.Abs(*u.PrequentialLogLoss-*want.PrequentialLogLoss) >= 1e-3,
+			"version %d: error %g, loss %g, log loss %g, without a temperature %g, %g, %g", u.Version, *u.PrequentialError, *u.PrequentialLoss,
+			*u.PrequentialLogLoss, *want.PrequentialError, *want.PrequentialLoss, *want.PrequentialLogLoss)
 	}
 }
 
@@ -778,10 +755,8 @@ func TestWarmStart(t *testing.T) {
 	first := eventsOf[event.Passed](recorder)[0]
 	assert.Near(t, first.Metrics[examples.Train].Loss, cold.Stages[0].TrainLoss, 1e-4,
 		"the loss of the first pass, and of the end of the earlier version")
-	if warm.Stages[1].TrainLoss > cold.Stages[1].TrainLoss+1e-4 {
-		t.Errorf("the warm start ends with loss %g, expected at most the %g of the earlier version", warm.Stages[1].TrainLoss,
-			cold.Stages[1].TrainLoss)
-	}
+	assert.True(t, warm.Stages[1].TrainLoss <= cold.Stages[1].TrainLoss+1e-4,
+		"the warm start ends with loss %g, expected at most the %g of the earlier version", warm.Stages[1].TrainLoss, cold.Stages[1].TrainLoss)
 
 	for want, change := range map[string]func(*topics.Job){
 		"examples.classes are not those": func(j *topics.Job) { j.Examples.Classes = []string{"ring2", "ring1", "ring0"} },
@@ -790,9 +765,8 @@ func TestWarmStart(t *testing.T) {
 		},
 	} {
 		other := job
-		if change(&other); !strings.Contains(trainError(t, log, other).Error(), want) {
-			t.Errorf("expected an error with %q", want)
-		}
+		change(&other)
+		assert.True(t, strings.Contains(trainError(t, log, other).Error(), want), "expected an error with %q", want)
 	}
 	more := rings(100, 3, 4, 3)
 	job.Examples.Train = append(job.Examples.Train, more.writeCSV(t, t.TempDir(), "more.csv"))
@@ -814,9 +788,8 @@ func TestSurveyOfAWarmStart(t *testing.T) {
 	assert.Equal(t, warm.Rows, cold.Rows, "rows of the warm start")
 	assert.Equal(t, warm.Splits["test"].Rows, cold.Splits["test"].Rows, "test rows of the warm start")
 	for _, part := range []string{"sample", "gram", statistics.FieldSums, statistics.FieldSquares, statistics.FieldPresent} {
-		if !sent[part] || sentWarm[part] {
-			t.Errorf("%s: the first run sends it, %v, the warm start sends it, %v; expected true and false", part, sent[part], sentWarm[part])
-		}
+		assert.True(t, sent[part] && !sentWarm[part],
+			"%s: the first run sends it, %v, the warm start sends it, %v; expected true and false", part, sent[part], sentWarm[part])
 	}
 	for _, part := range []string{"visit", statistics.FieldSplits, statistics.FieldLabels} {
 		assert.True(t, sentWarm[part], "the warm start does not send %s", part)
@@ -938,27 +911,21 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 					assert.Equal(t, first, want, "the first member's weights of stage %d, and of the run alone", s)
 					assert.Equal(t, second, want, "the second member's weights of stage %d, and of the run alone", s)
 				}
-				if len(together.Stages) != 2*n {
-					t.Fatalf("%d stages are reported of two members of %d", len(together.Stages), n)
-				}
+				assert.Need(t, len(together.Stages) == 2*n, "%d stages are reported of two members of %d", len(together.Stages), n)
 				for s, r := range together.Stages {
 					want := alone.Stages[s%n]
-					if r.TrainError != want.TrainError || r.TrainLoss != want.TrainLoss || r.Ridge != want.Ridge || r.Passes != want.Passes ||
-						r.Member != 1+s/n || (r.Average != nil) != (s%n == n-1) {
-						t.Errorf("stage %d is reported as %+v, alone %+v", s, r, want)
-					}
+					assert.True(t, r.TrainError == want.TrainError && r.TrainLoss == want.TrainLoss && r.Ridge == want.Ridge && r.Passes == want.Passes &&
+						r.Member == 1+s/n && (r.Average != nil) == (s%n == n-1),
+						"stage %d is reported as %+v, alone %+v", s, r, want)
 				}
-				if a := together.Stages[2*n-1].Average; a.Members != 2 || a.TrainError != together.TrainError ||
-					a.TrainLoss != together.Splits["train"].Loss {
-					t.Errorf("the report has the average %+v, and train error %g", a, together.TrainError)
-				}
+				a := together.Stages[2*n-1].Average
+				assert.True(t, a.Members == 2 && a.TrainError == together.TrainError && a.TrainLoss == together.Splits["train"].Loss,
+					"the report has the average %+v, and train error %g", a, together.TrainError)
 				assert.Equal(t, together.TrainError, alone.TrainError, "train error, and alone")
 				assert.Equal(t, fmt.Sprint(together.Thresholds), fmt.Sprint(alone.Thresholds), "thresholds, and alone")
 				for split, want := range alone.Splits {
 					got := together.Splits[split]
-					if !c.clipped && math.Abs(got.Loss-want.Loss) > 1e-5*want.Loss {
-						t.Errorf("%s rows: loss %g, alone %g", split, got.Loss, want.Loss)
-					}
+					assert.True(t, c.clipped || math.Abs(got.Loss-want.Loss) <= 1e-5*want.Loss, "%s rows: loss %g, alone %g", split, got.Loss, want.Loss)
 					got.Loss, want.Loss = 0, 0
 					assert.Equal(t, got, want, "%s rows, and alone", split)
 				}
@@ -999,9 +966,8 @@ func TestWarmStartOfMembers(t *testing.T) {
 				cold.Stages[p.Stage].TrainLoss)
 		}
 	}
-	if a := warm.Stages[5].Average; a == nil || a.Members != 3 {
-		t.Errorf("the last stage has average %+v", a)
-	}
+	a := warm.Stages[5].Average
+	assert.True(t, a != nil && a.Members == 3, "the last stage has average %+v", a)
 	for _, average := range []int{0, 2} {
 		job.Average, job.Stages = average, job.Stages[:1]
 		assert.Fails(t, trainError(t, log, job), "a warm start needs members with as many stages")
@@ -1044,9 +1010,7 @@ func checkReported(t *testing.T, report *Retraining, rec *eventRecorder) {
 	for _, e := range eventsOf[event.Retrained](rec) {
 		got := e.RetrainReport
 		i := slices.IndexFunc(report.Updates, func(u *schemas.RetrainReport) bool { return u.Version == got.Version })
-		if i < 0 {
-			t.Fatalf("version %d is not one of the chain", got.Version)
-		}
+		assert.Need(t, i >= 0, "version %d is not one of the chain", got.Version)
 		want := *report.Updates[i]
 		want.Seconds, got.Curve = got.Seconds, nil // the report has no curves of versions
 		if !reflect.DeepEqual(got, want) {
@@ -1107,9 +1071,7 @@ func TestVerify(t *testing.T) {
 			}
 		}
 		for key, stays := range live {
-			if !stays || len(live) != last {
-				t.Fatalf("%s stays: %v; %d plans of %d versions", key, stays, len(live), last)
-			}
+			assert.Need(t, stays && len(live) == last, "%s stays: %v; %d plans of %d versions", key, stays, len(live), last)
 		}
 		checkReported(t, report, checkVerified(t, log, job, "latest", last-1, last))
 	})
@@ -1135,10 +1097,9 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, 1, 3)
 		err := verify(log)
 		missing, ok := errors.AsType[*replay.MissingExamplesError](err)
-		if want := (coverage.Spans{{Partition: 1, From: 0, To: 3}}); !ok || !slices.Equal(missing.Spans, want) ||
-			!strings.Contains(err.Error(), "test.examples[1]@0–3") {
-			t.Errorf("got %v, expected that %v are gone", err, want)
-		}
+		want := coverage.Spans{{Partition: 1, From: 0, To: 3}}
+		assert.True(t, ok && slices.Equal(missing.Spans, want) && strings.Contains(err.Error(), "test.examples[1]@0–3"),
+			"got %v, expected that %v are gone", err, want)
 	})
 	t.Run("other examples", func(t *testing.T) {
 		log := openEmbedded(t)
@@ -1156,9 +1117,8 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		}
 		err := verify(log)
 		differs, ok := errors.AsType[*replay.DigestError](err)
-		if !ok || differs.Got == differs.Want || len(differs.Changed) != 1 || differs.Changed[0].Partition != 1 {
-			t.Errorf("got %v, expected other weights of other examples in partition 1", err)
-		}
+		assert.True(t, ok && differs.Got != differs.Want && len(differs.Changed) == 1 && differs.Changed[0].Partition == 1,
+			"got %v, expected other weights of other examples in partition 1", err)
 	})
 	t.Run("a plan", func(t *testing.T) {
 		log, first := openEmbedded(t), job
@@ -1242,21 +1202,16 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 			}
 			ended := 0
 			err := Search(t.Context(), log, openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
-				if c.Err != nil || c.Report.WeightsDigest != alone[i] {
-					t.Errorf("candidate %d: %v, expected digest %s in %+v", i, c.Err, alone[i], c.Report)
-				}
+				assert.True(t, c.Err == nil && c.Report.WeightsDigest == alone[i],
+					"candidate %d: %v, expected digest %s in %+v", i, c.Err, alone[i], c.Report)
 				ended++
 				return nil
 			})
-			if err != nil || ended != len(jobs) {
-				t.Fatalf("%v after %d of %d runs", err, ended, len(jobs))
-			}
+			assert.Need(t, err == nil && ended == len(jobs), "%v after %d of %d runs", err, ended, len(jobs))
 		})
 	}
 	left, err := log.Topics(t.Context(), job.Name+".search-")
-	if err != nil || len(left) > 0 {
-		t.Errorf("%v are still there, %v", replay.Names(left), err)
-	}
+	assert.True(t, err == nil && len(left) == 0, "%v are still there, %v", replay.Names(left), err)
 }
 
 // Of each job of a search with folds a run holds out each fold: together all training rows, each once, and test rows never. Whatever runs
@@ -1286,16 +1241,14 @@ func TestSearchWithFolds(t *testing.T) {
 		for _, c := range runs {
 			splits := c.Report.Splits
 			train, holdout, test := splits["train"].Rows, splits["holdout"].Rows, splits["test"].Rows
-			if train+holdout != rows || test != 80 || holdout < rows/folds*7/10 || holdout > rows/folds*13/10 {
-				t.Errorf("job %d, fold %+v: %d, %d and %d rows", i, c.Plan.Fold, train, holdout, test)
-			}
+			assert.True(t, train+holdout == rows && test == 80 && holdout >= rows/folds*7/10 && holdout <= rows/folds*13/10,
+				"job %d, fold %+v: %d, %d and %d rows", i, c.Plan.Fold, train, holdout, test)
 			held += holdout
 			seen[c.Report.WeightsDigest] = true
 			digests[c.Plan.Fold] = append(digests[c.Plan.Fold], c.Report.WeightsDigest)
 		}
-		if held != rows || len(runs) != folds || len(seen) != folds {
-			t.Errorf("job %d: %d runs, %d different, hold out %d rows", i, len(runs), len(seen), held)
-		}
+		assert.True(t, held == rows && len(runs) == folds && len(seen) == folds,
+			"job %d: %d runs, %d different, hold out %d rows", i, len(runs), len(seen), held)
 	}
 	for i, runs := range search(other) {
 		for _, c := range runs {
@@ -1334,9 +1287,7 @@ func FuzzLedger(f *testing.F) {
 			headers = append(headers, wire.Header{Key: number, Value: "0"})
 		}
 		err = l.Add(protocol.Message{Message: wire.Message{Value: value, Headers: headers}})
-		if err != nil && !errors.Is(err, wire.ErrDamaged) {
-			t.Error(err)
-		}
+		assert.True(t, err == nil || errors.Is(err, wire.ErrDamaged), "%v", err)
 		for _, p := range l.Unfinished() {
 			p.Content()
 			dispatch.Narrow(p.Spans, dispatch.Remaining(l, p.Spans))
@@ -1406,9 +1357,8 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 		plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, files.Retention)
 		noError(t, err)
 		plan.Trigger = trigger
-		if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, event.Ignore{}); err != nil {
-			t.Fatal(err)
-		}
+		plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, event.Ignore{})
+		assert.NoError(t, err)
 		submitted = append(submitted, plan.Run())
 	}
 	var unfinished []string
@@ -1450,10 +1400,9 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	<-over
 	cancel()
 	assert.Fails(t, <-ended, context.Canceled)
-	if aside := eventsOf[event.StoodAside](recorder); len(aside) == 0 || aside[0].Run != plan.Run() || aside[0].Over ||
-		!strings.Contains(aside[0].Why, "its arithmetic differs") {
-		t.Errorf("%+v, expected first of all that it stands aside", aside)
-	}
+	aside := eventsOf[event.StoodAside](recorder)
+	assert.True(t, len(aside) != 0 && aside[0].Run == plan.Run() && !aside[0].Over && strings.Contains(aside[0].Why, "its arithmetic differs"),
+		"%+v, expected first of all that it stands aside", aside)
 }
 
 // With arithmetic: any, machines of any kind work on a run together, and the version says so.
@@ -1478,9 +1427,7 @@ func TestAnyArithmetic(t *testing.T) {
 	solving := newSoleMembers(t, p, job, event.Ignore{})
 	solving.Works = protocol.NewSoleOwner(0)
 	report, err := solving.Execute(t.Context(), plan, readLedger(t, p))
-	if err != nil || len(report.Stages) != len(job.Stages) {
-		t.Fatalf("report %+v, %v", report, err)
-	}
+	assert.Need(t, err == nil && len(report.Stages) == len(job.Stages), "report %+v, %v", report, err)
 	stop()
 	for range 2 {
 		assert.Fails(t, <-halves, context.Canceled)
@@ -1530,15 +1477,11 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 			}
 			recorder := &eventRecorder{}
 			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
-			if err != nil || len(report.Updates) == 0 {
-				t.Fatalf("%d versions, error %v", len(report.Updates), err)
-			}
-			if end := readLedger(t, p).End(plan.Run()); end == nil || end.State != schemas.Cancelled {
-				t.Errorf("the run of another arithmetic has the end %+v", end)
-			}
-			if want := "run " + plan.Run() + " is cancelled: its arithmetic differs: blas another"; !noticed(recorder, want) {
-				t.Errorf("there is no notice %q: %+v", want, eventsOf[event.Noticed](recorder))
-			}
+			assert.Need(t, err == nil && len(report.Updates) != 0, "%d versions, error %v", len(report.Updates), err)
+			end := readLedger(t, p).End(plan.Run())
+			assert.True(t, end != nil && end.State == schemas.Cancelled, "the run of another arithmetic has the end %+v", end)
+			want := "run " + plan.Run() + " is cancelled: its arithmetic differs: blas another"
+			assert.True(t, noticed(recorder, want), "there is no notice %q: %+v", want, eventsOf[event.Noticed](recorder))
 			made := must(p.Versions(t.Context()))(t)
 			for _, m := range made {
 				assert.Equal(t, m.Plan.Arithmetic, here, "the arithmetic of version %d", m.Version)

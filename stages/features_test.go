@@ -409,10 +409,9 @@ func TestStreamIsAsDocumented(t *testing.T) {
 			for _, purpose := range []uint64{drawDirections, drawOffsets, drawDirections + 16*7} {
 				s, w := NewStream(seed, stage, purpose), stream(seed, uint64(stage), purpose)
 				for _, i := range []uint64{0, 1, 2, 3, 1001, 1 << 40} {
-					if s.Word(i) != w.word(i) || s.Uniform(i) != w.uniform(i) || s.Normal(i) != w.normal(i) {
-						t.Fatalf("draw %d of (%d, %d, %d) is %x, %v, %v, documented %x, %v, %v", i, seed, stage, purpose,
-							s.Word(i), s.Uniform(i), s.Normal(i), w.word(i), w.uniform(i), w.normal(i))
-					}
+					assert.Need(t, s.Word(i) == w.word(i) && s.Uniform(i) == w.uniform(i) && s.Normal(i) == w.normal(i),
+						"draw %d of (%d, %d, %d) is %x, %v, %v, documented %x, %v, %v", i, seed, stage, purpose, s.Word(i), s.Uniform(i), s.Normal(i),
+						w.word(i), w.uniform(i), w.normal(i))
 					assert.Equal(t, s.Below(i, 10), int(w.uniform(i)*10), "draw %d below 10", i)
 				}
 			}

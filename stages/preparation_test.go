@@ -256,10 +256,9 @@ func TestInputsThatOverflow(t *testing.T) {
 		wire.Vector(statistics.TensorFactors, []float32{1, 1e10}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}))(t)
 	rows, sparse := examples.SparseRows{Ends: []int{1, 3}, Indices: []int32{0, 0, 1}, Values: []float32{7, 1, 1e7}}, kernel.Sparse{}
-	if overflowed := p.ApplySparse(&sparse, &rows); !slices.Equal(overflowed, []int{1}) || sparse.Rows != 2 ||
-		!slices.Equal(sparse.Values, []float32{7}) {
-		t.Errorf("inputs %+v, of which %v overflow", sparse, overflowed)
-	}
+	overflowed = p.ApplySparse(&sparse, &rows)
+	assert.True(t, slices.Equal(overflowed, []int{1}) && sparse.Rows == 2 && slices.Equal(sparse.Values, []float32{7}),
+		"inputs %+v, of which %v overflow", sparse, overflowed)
 }
 
 // rankedPreparation returns the preparation by ranks of a sample with columns, and its tensors.

@@ -46,10 +46,9 @@ func TestStructureIsTheForest(t *testing.T) {
 		for _, trees := range []int{1, 7} {
 			want := mixed(random).Forest(random, leaves, trees)
 			got, err := forestOf(StructureOf(want), leaves, trees)
-			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%d trees of %d leaves: trees of sizes %v that cut at %v, expected %v and %v, %v", trees, leaves, got.Sizes, got.Cuts,
-					want.Sizes, want.Cuts, err)
-			}
+			assert.True(t, err == nil && reflect.DeepEqual(got, want),
+				"%d trees of %d leaves: trees of sizes %v that cut at %v, expected %v and %v, %v", trees, leaves, got.Sizes, got.Cuts, want.Sizes,
+				want.Cuts, err)
 		}
 	}
 }

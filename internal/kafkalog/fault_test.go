@@ -312,9 +312,8 @@ func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
 		return answer, nil, true
 	})
 	configs, err := l.Configs(ctx, "t")
-	if noError(t, err); asked != 4 || configs["t"]["cleanup.policy"] == "" {
-		t.Errorf("settings %v after %d requests, expected 4", configs["t"], asked)
-	}
+	noError(t, err)
+	assert.True(t, asked == 4 && configs["t"]["cleanup.policy"] != "", "settings %v after %d requests, expected 4", configs["t"], asked)
 }
 
 // A failed write returns the file error, not a Kafka error code. When the cause is gone, writes succeed again, and nothing
@@ -331,10 +330,9 @@ func TestRefusedWrite(t *testing.T) {
 	noError(t, os.MkdirAll(filepath.Dir(folder), 0o755))
 	noError(t, os.WriteFile(folder, nil, 0o644))
 	_, err = l.Append(ctx, "x", 0, numbered(0, 10))
-	if !errors.Is(err, syscall.ENOTDIR) || !strings.HasPrefix(err.Error(), "append to x[0]: the embedded broker could not write to "+
-		folder+": not a directory; ") {
-		t.Errorf("error %v", err)
-	}
+	assert.True(t, errors.Is(err, syscall.ENOTDIR) &&
+		strings.HasPrefix(err.Error(), "append to x[0]: the embedded broker could not write to "+folder+": not a directory; "),
+		"error %v", err)
 	noError(t, os.Remove(folder))
 	assert.Equal(t, must(l.Append(ctx, "x", 0, numbered(0, 10)))(t), 0, "the offset of the next message")
 }

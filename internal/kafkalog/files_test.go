@@ -490,10 +490,9 @@ func TestDamagedIndex(t *testing.T) {
 	assert.NoError(t, l.open())
 	whole := allFiles(t, l)
 	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
-	if !strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") || strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix],
-		"\x01") {
-		t.Errorf("%q", whole)
-	}
+	assert.True(t, strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") &&
+		!strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix], "\x01"),
+		"%q", whole)
 	for at := range 3 * entryBytes {
 		for _, bits := range []byte{1, 0x80, 0xff} {
 			damage(t, path, at, bits)
@@ -672,9 +671,8 @@ func TestCleanWhileInUse(t *testing.T) {
 		for i := range n {
 			base, err := l.Append(ctx, "t", 0, numbered(i, 1000))
 			assert.True(t, base == int64(i) && err == nil, "append %d: %d, %v", i, base, err)
-			if base, err := l.Append(ctx, "compacted", 0, keyed(fmt.Sprint(i%keys), i, 1000)); base != int64(i) || err != nil {
-				t.Errorf("append %d: %d, %v", i, base, err)
-			}
+			base, err = l.Append(ctx, "compacted", 0, keyed(fmt.Sprint(i%keys), i, 1000))
+			assert.True(t, base == int64(i) && err == nil, "append %d: %d, %v", i, base, err)
 		}
 	})
 	for _, reader := range []*Log{l, connect(t, l.Addr())} {

@@ -91,9 +91,8 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	until(t, "three share", divided(5, a, b, c), a, b, c)
 
 	hosts, err := l.Members(testContext(t), topic)
-	if noError(t, err); len(hosts) != 3 || net.ParseIP(hosts[0]) == nil {
-		t.Errorf("members at %v, expected three addresses", hosts)
-	}
+	noError(t, err)
+	assert.True(t, len(hosts) == 3 && net.ParseIP(hosts[0]) != nil, "members at %v, expected three addresses", hosts)
 	owners := must(l.Owners(testContext(t), topic))(t)
 	var owned [][]int
 	for _, o := range owners {
@@ -448,9 +447,8 @@ func TestAssignGroups(t *testing.T) {
 			most := c.partitions/c.members + c.size
 			assert.True(t, len(share) <= most, "%+v: %s has %d partitions, expected at most %d", c, m, len(share), most)
 		}
-		if slices.Sort(all); !slices.Equal(all, upTo(c.partitions)) {
-			t.Errorf("%+v: %v", c, shares)
-		}
+		slices.Sort(all)
+		assert.True(t, slices.Equal(all, upTo(c.partitions)), "%+v: %v", c, shares)
 		again := assign(c.partitions, c.size, claims)
 		assert.True(t, maps.EqualFunc(again, shares, slices.Equal), "%+v: %v, then %v", c, shares, again)
 		delete(claims, "m0")

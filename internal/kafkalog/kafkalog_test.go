@@ -275,10 +275,9 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 		want := sent[i%4]
 		assert.Equal(t, got.Partition, 2, "the partition of message %d", i)
 		assert.Equal(t, got.Offset, int64(i), "the offset of message %d", i)
-		if !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Value, want.Value) ||
-			(got.Key == nil) != (want.Key == nil) || (got.Value == nil) != (want.Value == nil) {
-			t.Errorf("message %d: %q: %q, want %q: %q", i, got.Key, got.Value, want.Key, want.Value)
-		}
+		assert.True(t, bytes.Equal(got.Key, want.Key) && bytes.Equal(got.Value, want.Value) && (got.Key == nil) == (want.Key == nil) &&
+			(got.Value == nil) == (want.Value == nil),
+			"message %d: %q: %q, want %q: %q", i, got.Key, got.Value, want.Key, want.Value)
 		same := func(a, b Header) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) }
 		assert.True(t, slices.EqualFunc(got.Headers, want.Headers, same), "message %d: headers %v, want %v", i, got.Headers, want.Headers)
 	}
@@ -522,9 +521,8 @@ func testFollow(t *testing.T, l *Log, topic string) {
 		m, err := f.Next(ended)
 		assert.Need(t, err != nil, "before message %d: %v", i, number(m))
 		must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
-		if m, err := f.Next(ctx); err != nil || m.Offset != int64(i) || number(m) != fmt.Sprint(i) {
-			t.Fatalf("message %d: %s@%d, %v", i, number(m), m.Offset, err)
-		}
+		m, err = f.Next(ctx)
+		assert.Need(t, err == nil && m.Offset == int64(i) && number(m) == fmt.Sprint(i), "message %d: %s@%d, %v", i, number(m), m.Offset, err)
 	}
 	noError(t, f.Close())
 	assert.MustFail(f.Next(ctx))(t, ErrClosed)
@@ -575,10 +573,9 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	assert.True(t, config["retention.ms"] == "3600000" && config["cleanup.policy"] == "delete" && config["max.message.bytes"] != "",
 		"configuration %v", config)
 	topics := must(l.Topics(ctx, topic+"."))(t)
-	if len(topics) != 2 || topics[0].Name != plain.Name || topics[0].Partitions != 4 || topics[0].Compact ||
-		topics[0].Config["retention.ms"] != "3600000" || topics[1].Name != compacted.Name || !topics[1].Compact {
-		t.Errorf("topics %+v", topics)
-	}
+	assert.True(t, len(topics) == 2 && topics[0].Name == plain.Name && topics[0].Partitions == 4 && !topics[0].Compact &&
+		topics[0].Config["retention.ms"] == "3600000" && topics[1].Name == compacted.Name && topics[1].Compact,
+		"topics %+v", topics)
 
 	must(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t)
 	noError(t, l.Delete(ctx, plain.Name, topic+".never"))

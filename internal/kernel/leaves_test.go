@@ -36,9 +36,8 @@ func TestAddLeafRows(t *testing.T) {
 							}
 						}
 					}
-					if AddLeafRows(scores[:n*k], leaves, w, n, each, k); !slices.Equal(scores, want) {
-						t.Fatalf("%d rows, %d classes, %d trees of %d leaves: other scores", n, k, trees, each)
-					}
+					AddLeafRows(scores[:n*k], leaves, w, n, each, k)
+					assert.Need(t, slices.Equal(scores, want), "%d rows, %d classes, %d trees of %d leaves: other scores", n, k, trees, each)
 				}
 			}
 		}
@@ -80,9 +79,8 @@ func TestAddLeafResiduals(t *testing.T) {
 							}
 						}
 					}
-					if AddLeafResiduals(sums[:size], leaves, residuals, n, each, k); !slices.Equal(sums, want) {
-						t.Fatalf("%d rows, %d classes, %d trees of %d leaves: other sums", n, k, trees, each)
-					}
+					AddLeafResiduals(sums[:size], leaves, residuals, n, each, k)
+					assert.Need(t, slices.Equal(sums, want), "%d rows, %d classes, %d trees of %d leaves: other sums", n, k, trees, each)
 				}
 			}
 		}

@@ -346,11 +346,9 @@ func TestChanges(t *testing.T) {
 		}
 		c.Forget(v)
 		changes, err := c.Changes(stage, 0)
-		if err != nil || changes.Since != since || len(changes.By) != step.changes || len(changes.Names) != step.changes ||
-			(changes.Whole.W.Rows > 0) != (i >= 2) {
-			t.Fatalf("record %d: %d changes since %s, %v; expected %d since %s", i, len(changes.By), changes.Since.Short(), err,
-				step.changes, since.Short())
-		}
+		assert.Need(t, err == nil && changes.Since == since && len(changes.By) == step.changes && len(changes.Names) == step.changes &&
+			(changes.Whole.W.Rows > 0) == (i >= 2),
+			"record %d: %d changes since %s, %v; expected %d since %s", i, len(changes.By), changes.Since.Short(), err, step.changes, since.Short())
 		for j, w := range changes.By {
 			assert.True(t, w.Tensors != nil && changes.Names[j] == wire.RecordOf[float32](w).Digest(),
 				"record %d: change %d is %v, named %s", i, j, w, changes.Names[j].Short())
@@ -500,9 +498,8 @@ func TestWarmStart(t *testing.T) {
 	assert.Equal(t, assert.Must(c.Fitted(s, 1))(t).W.Data[0], 4, "stage 1 before its first weights")
 	plan.Warm.Manifest = "other"
 	assert.MustFail(NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client))(t, "names other")
-	if earlier, err := NewChain(testPlan(1), client.Memory, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
-		t.Errorf("no warm start: %v, %v", earlier, err)
-	}
+	earlier, err = NewChain(testPlan(1), client.Memory, event.Ignore{}).Warm(t.Context(), client)
+	assert.True(t, earlier == nil && err == nil, "no warm start: %v, %v", earlier, err)
 }
 
 // Plans and manifests round-trip, with the run id. Invalid ones are reported as damaged.

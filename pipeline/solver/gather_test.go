@@ -485,12 +485,10 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 		if isSingle(id) {
 			wrong, right = right, wrong
 		}
-		if wrong(); s.inbox.holds(id) || s.said != 1 {
-			t.Errorf("%v: in the wrong precision it counts, or nobody is told: %d notices", id, s.said)
-		}
-		if right(); !s.inbox.holds(id) || s.said != 1 {
-			t.Errorf("%v: in the right precision it does not count: %d notices", id, s.said)
-		}
+		wrong()
+		assert.True(t, !s.inbox.holds(id) && s.said == 1, "%v: in the wrong precision it counts, or nobody is told: %d notices", id, s.said)
+		right()
+		assert.True(t, s.inbox.holds(id) && s.said == 1, "%v: in the right precision it does not count: %d notices", id, s.said)
 		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
 			t.Errorf("%v: it is not there in the precision that is asked for", id)
 		}
@@ -530,9 +528,8 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	s.inbox.Begin(1)
 	assert.True(t, !s.inbox.holds(visit(0, 0)) && s.inbox.holds(visit(1, 0)),
 		"stage 1 begins: the inbox must keep what is of stage 1, and nothing else")
-	if deliver(t, s, &wire.Record[float64]{Identity: visit(0, 0)}); s.inbox.holds(visit(0, 0)) {
-		t.Error("a record of stage 0 is kept while stage 1 is solved")
-	}
+	deliver(t, s, &wire.Record[float64]{Identity: visit(0, 0)})
+	assert.True(t, !s.inbox.holds(visit(0, 0)), "a record of stage 0 is kept while stage 1 is solved")
 }
 
 // After the seal of a later stage, missing records of earlier stages are considered deleted, even if no later visit is

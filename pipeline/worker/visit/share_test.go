@@ -60,9 +60,8 @@ func TestReserve(t *testing.T) {
 	assert.True(t, b.Reserve(400) && left(b) == 200, "%d bytes left, expected 200 without what was idle", left(b))
 	assert.True(t, b.Gram(0, "a") == nil, "what was idle is still there")
 	assert.True(t, !b.Reserve(201) && !b.tryReserve(1) && !b.Has(0), "a cache gives more than it has")
-	if b.Give(1001); left(b) != 1000 || !b.tryReserve(1000) {
-		t.Errorf("%d bytes left after all were given back, expected 1000", left(b))
-	}
+	b.Give(1001)
+	assert.True(t, left(b) == 1000 && b.tryReserve(1000), "%d bytes left after all were given back, expected 1000", left(b))
 }
 
 // Whatever a partition stores, in any order, with any amount of memory: it never exceeds the budget, its reported memory
@@ -226,13 +225,11 @@ func TestIdleGoes(t *testing.T) {
 		assert.Equal(t, comesBack(cache, int64(offset)), want, "the batch at offset %d is stored", offset)
 	}
 	cache.Drop(0)
-	if cache.Give(1); comesBack(cache, 3) || !cache.Has(n*bytes) || cache.Has(n*bytes+1) {
-		t.Error("the cache has not its bytes")
-	}
+	cache.Give(1)
+	assert.True(t, !comesBack(cache, 3) && cache.Has(n*bytes) && !cache.Has(n*bytes+1), "the cache has not its bytes")
 	single := NewRunCache(bytes)
-	if leave(single, 0); comesBack(single, 0) || !single.Has(bytes) {
-		t.Error("what a single run no longer uses is kept")
-	}
+	leave(single, 0)
+	assert.True(t, !comesBack(single, 0) && single.Has(bytes), "what a single run no longer uses is kept")
 }
 
 // recordOf returns the record of a matrix that takes so many bytes.
@@ -254,7 +251,6 @@ func TestGramMatricesStay(t *testing.T) {
 	cache.Drop(1)
 	assert.True(t, cache.Gram(1, "b") == nil && cache.Has(40), "expected no matrix of a partition that was dropped")
 	once := NewRunCache(100)
-	if once.KeepGram(1, "a", record); once.Gram(1, "a") != nil || !once.Has(100) {
-		t.Error("expected no matrix of a run that is the only one")
-	}
+	once.KeepGram(1, "a", record)
+	assert.True(t, once.Gram(1, "a") == nil && once.Has(100), "expected no matrix of a run that is the only one")
 }
