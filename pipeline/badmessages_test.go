@@ -604,21 +604,9 @@ func TestManyRuns(t *testing.T) {
 		assert.Equal(t, v.Version, runs-keep+1+i, "a version that stays")
 		must(topics.Open(log, job.Name, nil).Model(t.Context(), v.Run))(t)
 	}
-	live := func(topic string) (n int) { // messages that compaction does not remove
-		keys := map[string]bool{}
-		for _, m := range readTopic(t, log, topic) {
-			keys[string(m.Key)] = m.Value != nil
-		}
-		for _, is := range keys {
-			if is {
-				n++
-			}
-		}
-		return n
-	}
-	n := live(p.Topics.Versions)
+	n := len(live(t, log, p.Topics.Versions))
 	assert.True(t, n%keep == 0 && n/keep <= 4, "%d messages of the versions topic stay, expected those of %d versions", n, keep)
-	n = live(p.Topics.Plans)
+	n = len(live(t, log, p.Topics.Plans))
 	assert.True(t, n <= 3*64+2, "%d messages of the plans topic stay, expected a plan, an end and a removal of 64 runs", n)
 	job.Warm = "1"
 	assert.Fails(t, trainError(t, log, job), new(*protocol.NoVersionError))

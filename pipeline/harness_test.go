@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -311,6 +312,17 @@ func readTopic(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkal
 		r.Close()
 	}
 	return messages
+}
+
+// live returns the messages of a topic that compaction does not remove, by their keys.
+func live(t *testing.T, log *kafkalog.Log, topic string) map[string]kafkalog.Message {
+	t.Helper()
+	last := map[string]kafkalog.Message{}
+	for _, m := range readTopic(t, log, topic) {
+		last[string(m.Key)] = m
+	}
+	maps.DeleteFunc(last, func(_ string, m kafkalog.Message) bool { return m.Value == nil })
+	return last
 }
 
 // probabilities returns the probabilities that a model predicts for a table, a row each.

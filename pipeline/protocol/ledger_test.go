@@ -64,6 +64,28 @@ func unfinished(l *Ledger) (runs []string) {
 	return runs
 }
 
+// sweptAtEachStep writes messages to the plans topic of a new log, which is swept after the first n of them, for each n, and calls check
+// with what was done and the ledger: as the messages were written, compacted, swept again, and compacted again.
+func sweptAtEachStep(t *testing.T, messages []wire.Message, check func(what string, l *Ledger)) {
+	t.Helper()
+	for step := range len(messages) + 1 {
+		client := newTestClient()
+		log := client.Log.(memoryLog)
+		log[client.Topics.Examples] = make([]wire.Message, 1) // so that nothing has expired
+		write(t, client, messages[:step]...)
+		sweepAll(t, client)
+		write(t, client, messages[step:]...)
+		for i, state := range []string{"as it was written", "compacted", "swept", "swept and compacted"} {
+			if i == 2 {
+				sweepAll(t, client)
+			} else if i > 0 {
+				compact(log, client.Topics.Plans)
+			}
+			check(fmt.Sprintf("swept after %d messages, %s", step, state), assert.Must(client.ReadLedger(t.Context()))(t))
+		}
+	}
+}
+
 // Of the seal and the removal of a source the later counts, also after compaction. A source
 // without a valid seal does not exist, and a restored one is the last.
 func TestRemovedSources(t *testing.T) {
@@ -91,36 +113,23 @@ func TestRemovedSources(t *testing.T) {
 		"not of its ledger": {[]wire.Message{removal("s/a")}, "", "", "s/a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for step := range len(test.messages) + 1 { // when the topic is swept
-				client := newTestClient()
-				log := client.Log.(memoryLog)
-				log[client.Topics.Examples] = make([]wire.Message, 1) // so that nothing has expired
-				write(t, client, test.messages[:step]...)
-				sweepAll(t, client)
-				write(t, client, test.messages[step:]...)
-				check := func(what string) {
-					l := assert.Must(client.ReadLedger(t.Context()))(t)
-					var counts, removed []string
-					for id := range l.Sources() {
-						for _, s := range l.Seals(id) {
-							counts = append(counts, s.Name())
-						}
-					}
-					for _, s := range l.Removed() {
-						removed = append(removed, s.Name())
-					}
-					got := []string{strings.Join(slices.Collect(l.Sources()), " "), strings.Join(counts, " "), strings.Join(removed, " ")}
-					assert.Equal(t, got, []string{test.sources, test.counts, test.removed},
-						"swept after %d messages, %s: sources, those that count, and those that are removed", step, what)
-					for name := range seals {
-						assert.Equal(t, l.Sealed(name), slices.Contains(counts, name) || slices.Contains(removed, name),
-							"%s is sealed", name)
+			sweptAtEachStep(t, test.messages, func(what string, l *Ledger) {
+				var counts, removed []string
+				for id := range l.Sources() {
+					for _, s := range l.Seals(id) {
+						counts = append(counts, s.Name())
 					}
 				}
-				check("as it was written")
-				compact(log, client.Topics.Plans)
-				check("compacted")
-			}
+				for _, s := range l.Removed() {
+					removed = append(removed, s.Name())
+				}
+				got := []string{strings.Join(slices.Collect(l.Sources()), " "), strings.Join(counts, " "), strings.Join(removed, " ")}
+				assert.Equal(t, got, []string{test.sources, test.counts, test.removed},
+					"%s: sources, those that count, and those that are removed", what)
+				for name := range seals {
+					assert.Equal(t, l.Sealed(name), slices.Contains(counts, name) || slices.Contains(removed, name), "%s is sealed", name)
+				}
+			})
 		})
 	}
 }
@@ -134,15 +143,10 @@ func TestDivisionOfATopic(t *testing.T) {
 		divisions[i].Writer = fmt.Sprint("writer ", i)
 		messages = append(messages, divisions[i].Message())
 	}
-	for step := range len(messages) + 1 { // when the topic is swept
-		client := newTestClient()
-		write(t, client, messages[:step]...)
-		sweepAll(t, client)
-		write(t, client, messages[step:]...)
-		l := assert.Must(client.ReadLedger(t.Context()))(t)
+	sweptAtEachStep(t, messages, func(what string, l *Ledger) {
 		got := []int{l.Division("a", 1), l.Division("a", 2), l.Division("b", 1), l.Division("c", 1)}
-		assert.Equal(t, got, []int{0, 5, 4, 0}, "swept after %d messages: divisions", step)
-	}
+		assert.Equal(t, got, []int{0, 5, 4, 0}, "%s: divisions", what)
+	})
 }
 
 // The latest version is the pinned one, or else the newest that is not withheld, also after a sweep and after
@@ -180,27 +184,11 @@ func TestLatest(t *testing.T) {
 		"the offered one was removed": {[]wire.Message{made(1), withheld(2), made(3), removal(3)}, 1, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for step := range len(test.messages) + 1 { // when the topic is swept
-				client := newTestClient()
-				log := client.Log.(memoryLog)
-				write(t, client, test.messages[:step]...)
-				sweepAll(t, client)
-				write(t, client, test.messages[step:]...)
-				check := func(what string) {
-					l := assert.Must(client.ReadLedger(t.Context()))(t)
-					latest, _ := l.Find(Latest)
-					got := []int{latest.Version, number(l.Offered()), number(l.Pinned())}
-					assert.Equal(t, got, []int{test.latest, test.offered, test.pinned},
-						"swept after %d messages, %s: latest, offered and pinned", step, what)
-				}
-				check("as it was written")
-				compact(log, client.Topics.Plans)
-				check("compacted")
-				sweepAll(t, client)
-				check("swept")
-				compact(log, client.Topics.Plans)
-				check("swept and compacted")
-			}
+			sweptAtEachStep(t, test.messages, func(what string, l *Ledger) {
+				latest, _ := l.Find(Latest)
+				got := []int{latest.Version, number(l.Offered()), number(l.Pinned())}
+				assert.Equal(t, got, []int{test.latest, test.offered, test.pinned}, "%s: latest, offered and pinned", what)
+			})
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"testing"
 	"time"
@@ -66,6 +67,16 @@ func (l memoryLog) Range(topic string, _ int, from, to int64) Reader {
 
 func (l memoryLog) Subscribe(context.Context, <-chan struct{}, ...Position) Subscription {
 	panic("a memoryLog can't be followed")
+}
+
+// live returns the messages of a topic that compaction does not remove, by their keys.
+func (l memoryLog) live(topic string) map[string]wire.Message {
+	last := map[string]wire.Message{}
+	for _, m := range l[topic] {
+		last[m.Key] = m
+	}
+	maps.DeleteFunc(last, func(_ string, m wire.Message) bool { return m.Value == nil })
+	return last
 }
 
 // gappedLog is a Log of one topic, which is only read. Its partitions begin at an offset, and some of their offsets may have no message.

@@ -49,30 +49,24 @@ func TestSourcesGoWithTheirMessages(t *testing.T) {
 	removed := &schemas.SourceSeal{ID: "removed", Attempt: "a", Partitions: 1, Spans: coverage.Spans{{From: 1, To: 2}}}
 	write(t, client, sealed.Message(), removed.Message(), (&schemas.SourceRemoval{Seal: *removed}).Message())
 	live := func() (keys []string) {
-		values := map[string]bool{}
-		for _, m := range log[client.Topics.Plans] {
-			values[m.Key] = m.Value != nil
-		}
-		for _, key := range []string{"source/sealed/a", "source/removed/a"} {
-			if values[key] {
+		for key := range log.live(client.Topics.Plans) {
+			if strings.HasPrefix(key, "source/") {
 				keys = append(keys, key)
 			}
 		}
 		return keys
 	}
-	prune := func() { sweepAll(t, client) }
 	for range 2 {
-		if prune(); len(live()) != 2 {
-			t.Fatalf("%q stay, expected both", live())
-		}
+		sweepAll(t, client)
+		assert.Need(t, len(live()) == 2, "%q stay, expected both", live())
 	}
 	log[client.Topics.Examples] = nil
-	prune()
+	sweepAll(t, client)
 	l, err := client.ReadLedger(t.Context())
 	assert.True(t, err == nil && len(live()) == 0 && len(l.Seals("sealed"))+len(l.Removed()) == 0,
 		"%q stay, the ledger has %v and %v, %v; expected nothing", live(), l.Seals("sealed"), l.Removed(), err)
 	size := len(log[client.Topics.Plans])
-	prune()
+	sweepAll(t, client)
 	for _, m := range log[client.Topics.Plans][size:] {
 		assert.True(t, m.Value != nil || !strings.HasPrefix(m.Key, "source/"), "another tombstone of %s", m.Key)
 	}
@@ -130,13 +124,11 @@ func TestPlansOfAChainStay(t *testing.T) {
 		assert.NoError(t, client.Prune(t.Context(), 2))
 		oldest := max(n-1, 1)
 		last := (oldest - 1) / 3 * 3 // its full run
-		gone := map[string]bool{}
-		for _, m := range log[plans] {
-			gone[m.Key] = m.Value == nil
-		}
+		live := log.live(plans)
 		for i, key := range keys {
-			assert.True(t, !gone[key] || i < last, "after %d runs the plan of run %d is gone, expected those from %d on", n, i+1, last+1)
-			assert.True(t, gone[key] || n != 9 || i >= 3, "the plan of run %d stays, which no version needs", i+1)
+			_, stays := live[key]
+			assert.True(t, stays || i < last, "after %d runs the plan of run %d is gone, expected those from %d on", n, i+1, last+1)
+			assert.True(t, !stays || n != 9 || i >= 3, "the plan of run %d stays, which no version needs", i+1)
 		}
 	}
 }
@@ -148,17 +140,11 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	client.KeepRuns = 1
 	log, versions := client.Log.(memoryLog), client.Topics.Versions
 	live := func() (runs []string) {
-		last := map[string]wire.Message{}
-		for _, m := range log[versions] {
-			last[m.Key] = m
-		}
-		for _, m := range last {
-			if m.Value != nil && !slices.Contains(runs, m.Run()) {
-				runs = append(runs, m.Run())
-			}
+		for _, m := range log.live(versions) {
+			runs = append(runs, m.Run())
 		}
 		slices.Sort(runs)
-		return runs
+		return slices.Compact(runs)
 	}
 	counts, cancelled, goesOn := finished(t, client, testPlan(1), 1), testPlan(2), testPlan(3)
 	for _, plan := range []*schemas.Plan{cancelled, goesOn} {
@@ -192,9 +178,8 @@ func TestVersionOfAnotherProcessStays(t *testing.T) {
 			made = finished(t, client, testPlan(1), 1)
 		}
 	}}
-	if sweepAll(t, client); made == nil {
-		t.Fatal("Prune has not looked for old messages")
-	}
+	sweepAll(t, client)
+	assert.Need(t, made != nil, "Prune has not looked for old messages")
 	for _, m := range log[client.Topics.Versions] {
 		assert.True(t, m.Value != nil, "a tombstone of %s", m.Key)
 	}
@@ -232,15 +217,8 @@ func TestInterruptedPrune(t *testing.T) {
 		for seed := range uint64(3) {
 			assert.NoError(t, prune(20+seed))
 		}
-		live := map[string]bool{}
-		for _, m := range log[client.Topics.Plans] {
-			if live[m.Key] = m.Value != nil; m.Value == nil {
-				delete(live, m.Key)
-			}
-		}
-		if len(live) > 6 { // the last runs
-			t.Errorf("interrupted at write %d: %d messages stay", fails, len(live))
-		}
+		live := log.live(client.Topics.Plans)
+		assert.True(t, len(live) <= 6, "interrupted at write %d: %d messages stay, expected those of the last runs", fails, len(live))
 	}
 }
 
