@@ -76,9 +76,7 @@ func readAs(t *testing.T, name string, content []byte, change func(*Options)) (r
 		columns = sources[0].Columns.Text()
 		rows, sizes, err = readRows(sources[0].batches(t.Context(), nil))
 	}
-	if err != nil && !errors.As(err, new(*input.Error)) {
-		t.Errorf("%v is no *input.Error", err)
-	}
+	assert.True(t, err == nil || errors.As(err, new(*input.Error)), "%v is no *input.Error", err)
 	return rows, sizes, columns, f.text(err)
 }
 
@@ -111,10 +109,9 @@ func TestArrowBatches(t *testing.T) {
 				for _, compressed := range codecs {
 					content := arrowContent(t, record, size, asFile, compressed...)
 					got, sizes, names, problem := readAs(t, "table", content, nil) // the format is recognised by the first bytes
-					if problem != "" || fmt.Sprint(sizes) != "[64 64 2]" || names != `["x","n","yes"]` ||
-						fmt.Sprint(got.Floats) != fmt.Sprint(want) || !slices.Equal(got.Words, labels) {
-						t.Fatalf("%v in batches of %d, file %v: %s, batches %v, columns %s", label, size, asFile, problem, sizes, names)
-					}
+					assert.Need(t, problem == "" && fmt.Sprint(sizes) == "[64 64 2]" && names == `["x","n","yes"]` &&
+						fmt.Sprint(got.Floats) == fmt.Sprint(want) && slices.Equal(got.Words, labels),
+						"%v in batches of %d, file %v: %s, batches %v, columns %s", label, size, asFile, problem, sizes, names)
 				}
 			}
 		}
@@ -128,9 +125,8 @@ func TestArrowLists(t *testing.T) {
 		record := arrowRows(t, `[{"features":[1,2],"label":7},{"features":[3,null],"label":8}]`, nullable("features", list),
 			nullable("label", arrow.PrimitiveTypes.Uint8))
 		got, _, names, problem := readAs(t, "a.arrow", arrowContent(t, record, 1, true), nil)
-		if problem != "" || fmt.Sprint(got.Floats, got.Numbers) != "[1 2 3 NaN] [7 8]" || names != "" {
-			t.Errorf("%v: %v, %v, columns %s, %s", list, got.Floats, got.Numbers, names, problem)
-		}
+		assert.True(t, problem == "" && fmt.Sprint(got.Floats, got.Numbers) == "[1 2 3 NaN] [7 8]" && names == "",
+			"%v: %v, %v, columns %s, %s", list, got.Floats, got.Numbers, names, problem)
 	}
 }
 
@@ -166,9 +162,8 @@ func TestArrowErrors(t *testing.T) {
 		{[]byte("ARROW1\x00\x00hello, world"), nil, "a.arrow: damaged or foreign bytes: arrow/ipc: could not read message schema: the file does not begin with its schema: " +
 			"write it as Parquet, or as a stream (in Polars write_parquet, or write_ipc_stream with compat_level=CompatLevel.oldest())"},
 	} {
-		if _, _, _, got := readAs(t, "a.arrow", test.Content, test.change); got != test.want {
-			t.Errorf("%s\nexpected %s", got, test.want)
-		}
+		_, _, _, got := readAs(t, "a.arrow", test.Content, test.change)
+		assert.True(t, got == test.want, "%s\nexpected %s", got, test.want)
 	}
 }
 
@@ -218,11 +213,10 @@ func TestParquetBatches(t *testing.T) {
 			}
 			// The format is recognised by the first bytes.
 			got, sizes, names, problem := readAs(t, "table", b.parquet(t, options...), func(o *Options) { o.Weight = "weight" })
-			if problem != "" || fmt.Sprint(sizes) != "[64 64 2]" || fmt.Sprint(got.Floats) != fmt.Sprint(want.Floats) ||
-				!slices.Equal(got.Numbers, want.Numbers) || !slices.Equal(got.Weights, want.Weights) ||
-				names != `["yes","small","large","single","double"]` {
-				t.Errorf("row groups of %d, %v: batches of %v rows, columns %s, %s", groupRows, codec, sizes, names, problem)
-			}
+			assert.True(t, problem == "" && fmt.Sprint(sizes) == "[64 64 2]" && fmt.Sprint(got.Floats) == fmt.Sprint(want.Floats) &&
+				slices.Equal(got.Numbers, want.Numbers) && slices.Equal(got.Weights, want.Weights) &&
+				names == `["yes","small","large","single","double"]`,
+				"row groups of %d, %v: batches of %v rows, columns %s, %s", groupRows, codec, sizes, names, problem)
 		}
 	}
 }
@@ -254,9 +248,8 @@ func TestParquetLists(t *testing.T) {
 	label, number := parquet.ValueOf("a").Level(0, 0, 1), func(v any, starts, defined int) parquet.Value { return parquet.ValueOf(v).Level(starts, defined, 0) }
 	must(w.WriteRows([]parquet.Row{{number(1.0, 0, 3), number(2.0, 1, 3), label}, {number(3.0, 0, 3), number(nil, 1, 2), label}}))(t)
 	noError(t, w.Close())
-	if rows, _, _, problem := readAs(t, "a.parquet", content.Bytes(), nil); fmt.Sprint(rows.Floats) != "[1 2 3 NaN]" {
-		t.Errorf("a null in a list: %v %s", rows.Floats, problem)
-	}
+	rows, _, _, problem := readAs(t, "a.parquet", content.Bytes(), nil)
+	assert.True(t, fmt.Sprint(rows.Floats) == "[1 2 3 NaN]", "a null in a list: %v %s", rows.Floats, problem)
 }
 
 // A column whose name has a dot is a column, whatever others the options name.
@@ -264,9 +257,7 @@ func TestParquetNamesWithDots(t *testing.T) {
 	b := table{fields: []arrow.Field{{Name: "user.age", Type: arrow.PrimitiveTypes.Float64}, {Name: "user.city", Type: arrow.BinaryTypes.String},
 		{Name: "label", Type: arrow.BinaryTypes.String}}, rows: []string{`{"user.age":1,"user.city":"x","label":"a"}`, `{"user.age":2,"user.city":"y","label":"b"}`}}
 	_, _, names, problem := readAs(t, "a.parquet", b.parquet(t), func(o *Options) { o.Categorical = []string{"user.city"} })
-	if problem != "" || !strings.Contains(names, "user.age") {
-		t.Errorf("columns %s, %s; expected user.age too", names, problem)
-	}
+	assert.True(t, problem == "" && strings.Contains(names, "user.age"), "columns %s, %s; expected user.age too", names, problem)
 }
 
 // Files that are damaged, without rows, or compressed in another way are errors, and give no numbers. Other errors are those of Arrow,
@@ -280,9 +271,8 @@ func TestParquetErrors(t *testing.T) {
 		`a.parquet, column 0 ("x"): compressed with LZ4_RAW: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed`: two.parquet(t,
 			parquet.Compression(&parquet.Lz4Raw)),
 	} {
-		if _, _, _, got := readAs(t, "a.parquet", content, nil); got != want {
-			t.Errorf("%s, expected %s", got, want)
-		}
+		_, _, _, got := readAs(t, "a.parquet", content, nil)
+		assert.Equal(t, got, want, "")
 	}
 }
 
@@ -303,9 +293,8 @@ func TestDamagedParquet(t *testing.T) {
 				rows += batch.NumRows()
 			}
 		}
-		if err == io.EOF && rows != 20 {
-			t.Fatalf("with bit %d of byte %d of %d changed there are %d rows, without an error", bit%8, bit/8, len(content), rows)
-		}
+		assert.Need(t, err != io.EOF || rows == 20,
+			"with bit %d of byte %d of %d changed there are %d rows, without an error", bit%8, bit/8, len(content), rows)
 		content[bit/8] ^= 1 << (bit % 8)
 	}
 }
@@ -317,21 +306,18 @@ func TestPandasFrame(t *testing.T) {
 	o.Train, o.Weight, o.Missing.Mode = []string{name}, "weight", layout.MissingMean
 	sources := must(Sources(t.Context(), o))(t)
 	got, _, err := readRows(sources[0].batches(t.Context(), nil))
-	if err != nil || fmt.Sprint(got.Floats, got.Words, got.Weights) != "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1] [a b a b] [1 2 0.5 0]" {
-		t.Errorf("%v %v %v, error %v", got.Floats, got.Words, got.Weights, err)
-	}
+	assert.True(t, err == nil &&
+		fmt.Sprint(got.Floats, got.Words, got.Weights) == "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1] [a b a b] [1 2 0.5 0]",
+		"%v %v %v, error %v", got.Floats, got.Words, got.Weights, err)
 	got, _, err = readRows(File(t.Context(), name, o, layout.Features{Width: 3}))
-	if err != nil || fmt.Sprint(got.Floats) != "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1]" || got.Words != nil || got.Weights != nil {
-		t.Errorf("to predict: %v, error %v", got.Floats, err)
-	}
+	assert.True(t, err == nil && fmt.Sprint(got.Floats) == "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1]" && got.Words == nil && got.Weights == nil,
+		"to predict: %v, error %v", got.Floats, err)
 	o.Label, o.Weight = "3", "4"
-	if _, _, err = readRows(File(t.Context(), name, o, layout.Features{Width: 3})); err != nil {
-		t.Errorf("columns by number: %v", err)
-	}
-	if _, _, err = readRows(File(t.Context(), name, o, layout.Features{Width: 7})); err == nil || !strings.Contains(err.Error(),
-		"5 columns: expected 7 features, with or without the label") {
-		t.Errorf("to predict 7 features: %v", err)
-	}
+	_, _, err = readRows(File(t.Context(), name, o, layout.Features{Width: 3}))
+	assert.True(t, err == nil, "columns by number: %v", err)
+	_, _, err = readRows(File(t.Context(), name, o, layout.Features{Width: 7}))
+	assert.True(t, err != nil && strings.Contains(err.Error(), "5 columns: expected 7 features, with or without the label"),
+		"to predict 7 features: %v", err)
 	byName := func(names ...string) (columns examples.Columns) {
 		for _, name := range names {
 			columns = append(columns, examples.Column{Name: name})
@@ -339,18 +325,13 @@ func TestPandasFrame(t *testing.T) {
 		return columns
 	}
 	got, _, err = readRows(File(t.Context(), name, Defaults(), layout.Features{Width: 2, Columns: byName("n", "yes")}))
-	if err != nil || fmt.Sprint(got.Floats) != "[1 1 2 0 3 1 40000 1]" {
-		t.Errorf("by name: %v, error %v", got.Floats, err)
-	}
+	assert.True(t, err == nil && fmt.Sprint(got.Floats) == "[1 1 2 0 3 1 40000 1]", "by name: %v, error %v", got.Floats, err)
 	_, _, err = readRows(File(t.Context(), name, Defaults(), layout.Features{Width: 3, Columns: byName("n", "y", "z")}))
-	if got := f.text(err); got != `frame.parquet: missing columns that the model needs: "y" and "z"` {
-		t.Error(got)
-	}
+	assert.Equal(t, f.text(err), `frame.parquet: missing columns that the model needs: "y" and "z"`, "")
 	chosen := o
 	chosen.Weight, chosen.Columns.Use, chosen.Columns.Drop = "", []string{"yes", "n", "x"}, []string{"1"}
-	if sources, err = Sources(t.Context(), chosen); err != nil || sources[0].Columns.Text() != `["x","yes"]` {
-		t.Errorf("chosen columns: %v, error %v", sources, err)
-	}
+	sources, err = Sources(t.Context(), chosen)
+	assert.True(t, err == nil && sources[0].Columns.Text() == `["x","yes"]`, "chosen columns: %v, error %v", sources, err)
 	packed := f.write(t, "frame.parquet.gz", []byte(gzipped(t, string(pandasFrame(t)))))
 	o.Train = []string{packed}
 	assert.MustFail(Sources(t.Context(), o))(t, "a Parquet file compressed with gzip")

@@ -19,6 +19,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -80,9 +81,8 @@ func TestContent(t *testing.T) {
 		"begins like bzip2":  {[]byte("BZh1,2,3\n"), "BZh1,2,3\n"},
 	} {
 		for _, from := range []io.Reader{bytes.NewReader(test.file), iotest.OneByteReader(bytes.NewReader(test.file))} {
-			if got, err := readContent(from); err != nil || got != test.want {
-				t.Errorf("%s: %d bytes, %v", name, len(got), err)
-			}
+			got, err := readContent(from)
+			assert.True(t, err == nil && got == test.want, "%s: %d bytes, %v", name, len(got), err)
 		}
 	}
 }
@@ -95,17 +95,14 @@ func TestContentCutOff(t *testing.T) {
 		for n := magic; n < len(file); n++ {
 			_, err := readContent(bytes.NewReader(file[:n]))
 			want := fmt.Sprintf("file: offset %d: the %s stream is cut off: unexpected EOF", n, kind)
-			if err == nil || err.Error() != want || !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("%d bytes of %s: %v", n, kind, err)
-			}
+			assert.True(t, err != nil && err.Error() == want && errors.Is(err, io.ErrUnexpectedEOF), "%d bytes of %s: %v", n, kind, err)
 		}
 		f := newFolder(t)
 		o := Defaults()
 		for n := range file {
 			o.Train = []string{f.write(t, "a.csv", file[:n])}
-			if rows, err := readSources(o); !isFileError(err) {
-				t.Errorf("%d bytes of %s: %v, %v", n, kind, rows, err)
-			}
+			rows, err := readSources(o)
+			assert.True(t, isFileError(err), "%d bytes of %s: %v, %v", n, kind, rows, err)
 		}
 	}
 	// the checksums at the end of both files of an idx pair are verified too
@@ -121,9 +118,8 @@ func TestContentCutOff(t *testing.T) {
 		o := Defaults()
 		o.Train = []string{f.write(t, "images-ubyte.gz", a), f.write(t, "labels-ubyte.gz", b)}
 		_, err := readSources(o)
-		if err == nil || !strings.HasPrefix(f.text(err), cut+"-ubyte.gz: offset ") || !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%s cut off: %v", cut, err)
-		}
+		assert.True(t, err != nil && strings.HasPrefix(f.text(err), cut+"-ubyte.gz: offset ") && errors.Is(err, io.ErrUnexpectedEOF),
+			"%s cut off: %v", cut, err)
 	}
 }
 
@@ -132,27 +128,21 @@ func TestContentDamaged(t *testing.T) {
 	file[len(file)-5] ^= 1 // in the length: RFC 1952, 2.3
 	file[len(file)-6] ^= 1 // in the checksum
 	_, err := readContent(bytes.NewReader(file))
-	if want := fmt.Sprintf("file: offset %d: the gzip stream is damaged: gzip: invalid checksum", len(file)); err == nil ||
-		err.Error() != want {
-		t.Errorf("checksum: %v, expected %s", err, want)
-	}
+	want := fmt.Sprintf("file: offset %d: the gzip stream is damaged: gzip: invalid checksum", len(file))
+	assert.Equal(t, fmt.Sprint(err), want, "checksum")
 	bz := bzipped(t, bzip2Rows)
 	bz[12] ^= 1
-	if _, err = readContent(bytes.NewReader(bz)); !isFileError(err) || !strings.Contains(err.Error(), "the bzip2 stream is damaged: ") {
-		t.Errorf("bzip2: %v", err)
-	}
+	_, err = readContent(bytes.NewReader(bz))
+	assert.True(t, isFileError(err) && strings.Contains(err.Error(), "the bzip2 stream is damaged: "), "bzip2: %v", err)
 	_, err = readContent(bytes.NewReader(append(gzipped(t, plainRows), "rest"...)))
-	if !isFileError(err) {
-		t.Errorf("bytes after the stream: %v", err)
-	}
+	assert.True(t, isFileError(err), "bytes after the stream: %v", err)
 	// flipped bits cause no panic
 	for i := range file {
 		for bit := range 8 {
 			damaged := gzipped(t, plainRows)
 			damaged[i] ^= 1 << bit
-			if text, err := readContent(bytes.NewReader(damaged)); err != nil && !isFileError(err) {
-				t.Errorf("%T: %v after %q", err, err, text)
-			}
+			text, err := readContent(bytes.NewReader(damaged))
+			assert.True(t, err == nil || isFileError(err), "%T: %v after %q", err, err, text)
 		}
 	}
 }
@@ -207,9 +197,9 @@ func TestFilesWithoutRows(t *testing.T) {
 			for _, content := range []string{content, string(gzipped(t, content))} {
 				o := Defaults()
 				o.Train, o.Label = []string{f.write(t, name, []byte(content))}, "kind"
-				if _, err := readSources(o); !errors.As(err, new(*input.Error)) || !strings.HasPrefix(f.text(err), name+": "+want) {
-					t.Errorf("%s: %s, expected %s", name, f.text(err), want)
-				}
+				_, err := readSources(o)
+				assert.True(t, errors.As(err, new(*input.Error)) && strings.HasPrefix(f.text(err), name+": "+want),
+					"%s: %s, expected %s", name, f.text(err), want)
 			}
 		}
 	}
@@ -218,9 +208,8 @@ func TestFilesWithoutRows(t *testing.T) {
 		"set examples.format: jsonl"} {
 		o := Defaults()
 		o.Train, o.Label = []string{f.write(t, name, []byte(lines))}, "kind"
-		if _, err := readSources(o); f.text(err) != want {
-			t.Errorf("%s: %v, expected %q", name, err, want)
-		}
+		_, err := readSources(o)
+		assert.Equal(t, f.text(err), want, "%s", name)
 	}
 }
 
@@ -262,9 +251,8 @@ func TestValuesOfOtherForms(t *testing.T) {
 			})
 			for range 2 { // the columns of CSV are known from the first value
 				v := valuesOf(t, o)
-				if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)}); err == nil || !strings.HasPrefix(err.Error(), test.want) {
-					t.Errorf("%s %q: %v, expected %s", format, test.value, err, test.want)
-				}
+				_, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)})
+				assert.True(t, err != nil && strings.HasPrefix(err.Error(), test.want), "%s %q: %v, expected %s", format, test.value, err, test.want)
 			}
 		}
 	}
@@ -278,9 +266,8 @@ func TestValuesOfOtherForms(t *testing.T) {
 		inUTF16(object):            "text in UTF-16: let the producer write UTF-8",
 		"\x02a\x00\x00\x80\x3f":    "binary data: set examples.outcome.format to what the producer writes: arrow, avro or protobuf",
 	} {
-		if _, err := outcomes.Read(t.Context(), TopicMessage{Value: []byte(value)}); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, expected %s", value, err, want)
-		}
+		_, err := outcomes.Read(t.Context(), TopicMessage{Value: []byte(value)})
+		assert.Equal(t, fmt.Sprint(err), want, "%q", value)
 	}
 }
 
@@ -311,19 +298,16 @@ func TestWordsInColumnsOfNumbers(t *testing.T) {
 				t.Errorf("%s: %s, expected %s", name, f.text(err), want)
 			}
 			_, _, err := readRows(File(t.Context(), o.Train[0], Defaults(), layout.Features{Width: 1, Columns: examples.Columns{{Name: "x"}}}))
-			if strings.Contains(f.text(err), "examples.") || err == nil {
-				t.Errorf("%s to predict: %v", name, err)
-			}
+			assert.True(t, !strings.Contains(f.text(err), "examples.") && err != nil, "%s to predict: %v", name, err)
 		}
 		o := Defaults()
 		o.Train, o.Label = []string{f.write(t, "mixed.jsonl", []byte("{\"x\":1,\"label\":\"a\"}\n"+rest.String()))}, "label"
 		want = "type whole number and string: features are numbers, booleans, or one list of numbers: "
-		if _, err := readSources(o); !strings.Contains(f.text(err), want) || !strings.HasSuffix(f.text(err), missing+", if "+string(quoted)+" is one") {
-			t.Errorf("%v, expected %s", err, want)
-		}
+		_, err := readSources(o)
+		assert.True(t, strings.Contains(f.text(err), want) && strings.HasSuffix(f.text(err), missing+", if "+string(quoted)+" is one"),
+			"%v, expected %s", err, want)
 	}
 	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
-	if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(`a,1,\N`)}); err == nil || err.Error() != `column 2: "\\N" is not a number: `+missing+", "+drop {
-		t.Error(err)
-	}
+	_, err := v.Add(t.Context(), TopicMessage{Value: []byte(`a,1,\N`)})
+	assert.Equal(t, fmt.Sprint(err), `column 2: "\\N" is not a number: `+missing+", "+drop, "")
 }

@@ -155,14 +155,11 @@ func TestTextsOfCSV(t *testing.T) {
 					counts[index] = values[at]
 				}
 				words := strings.Fields(strings.Trim(strings.Split(strings.Split(test.want, " [")[i], "]")[0], "["))
-				if !maps.Equal(counts, oracle.HashedColumns(1<<18, words...)) {
-					t.Errorf("row %d: %v, expected the words %q", i, counts, words)
-				}
+				assert.True(t, maps.Equal(counts, oracle.HashedColumns(1<<18, words...)), "row %d: %v, expected the words %q", i, counts, words)
 				got = append(got, fmt.Sprintf("%v%s", words, all.Words[i]))
 			}
-			if text := strings.Join(got, " "); text != test.want || all.Floats != nil {
-				t.Errorf("%s, expected %s", text, test.want)
-			}
+			text := strings.Join(got, " ")
+			assert.True(t, text == test.want && all.Floats == nil, "%s, expected %s", text, test.want)
 		})
 	}
 }
@@ -175,35 +172,26 @@ func TestTextsToPredict(t *testing.T) {
 	want := layout.Features{Width: 1 << 18, Sparse: true}
 	for _, content := range []string{"kind,message\nspam,Buy now\n", "message,id\nbuy now,7\n", "message\nbuy NOW\n", "buy now\n"} {
 		rows, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
-		if err != nil || rows.Rows != 1 || len(rows.Sparse.Values) != 2 {
-			t.Errorf("%q: %d rows: %v", content, rows.Rows, err)
-		}
+		assert.True(t, err == nil && rows.Rows == 1 && len(rows.Sparse.Values) == 2, "%q: %d rows: %v", content, rows.Rows, err)
 	}
 	for content, wrong := range map[string]string{
 		"text\nbuy now\n":           `rows.csv: line 1: "text" may be a header or a text: set --header or --header=false, or call the column "message"`,
 		"kind,text\nspam,Buy now\n": `rows.csv: line 1: the first row does not name the columns that the model needs: expected a header with "message"`,
 	} {
 		_, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
-		if err == nil || f.text(err) != wrong {
-			t.Errorf("%q: %v, expected %s", content, err, wrong)
-		}
+		assert.True(t, err != nil && f.text(err) == wrong, "%q: %v, expected %s", content, err, wrong)
 	}
 	for content, rows := range map[string]int{"spam\nham\n": 2, "Buy now!\nham\n": 2} {
 		found, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
-		if err != nil || found.Rows != rows {
-			t.Errorf("%q: %d rows: %v", content, found.Rows, err)
-		}
+		assert.True(t, err == nil && found.Rows == rows, "%q: %d rows: %v", content, found.Rows, err)
 	}
 	name := f.write(t, "rows.csv", []byte("buy now\n"))
-	if _, _, err := readRows(File(context.Background(), name, o, layout.Features{Width: 3})); err == nil ||
-		f.text(err) != "rows.csv: line 1: texts: the model was trained on rows of 3 features" {
-		t.Errorf("%v", err)
-	}
+	_, _, err := readRows(File(context.Background(), name, o, layout.Features{Width: 3}))
+	assert.True(t, err != nil && f.text(err) == "rows.csv: line 1: texts: the model was trained on rows of 3 features", "%v", err)
 	rows := f.write(t, "rows.libsvm", []byte("1 1:1\n"))
-	if _, _, err := readRows(File(context.Background(), rows, o, want)); err == nil ||
-		f.text(err) != "rows.libsvm: format libsvm: expected csv, arrow, parquet or jsonl, as the model was trained on texts" {
-		t.Errorf("%v", err)
-	}
+	_, _, err = readRows(File(context.Background(), rows, o, want))
+	assert.True(t, err != nil &&
+		f.text(err) == "rows.libsvm: format libsvm: expected csv, arrow, parquet or jsonl, as the model was trained on texts", "%v", err)
 }
 
 // At the end of a topic of few rows, the columns are absent of which no message has the name, and the nearest name that messages have is
@@ -245,22 +233,17 @@ func TestAbsentColumns(t *testing.T) {
 				}))
 				_, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)})
 				if missing == layout.MissingError {
-					if test.instead != "" && (err == nil || !strings.HasSuffix(err.Error(), "; "+test.instead)) {
-						t.Errorf("got %v, expected %s", err, test.instead)
-					}
+					assert.True(t, test.instead == "" || err != nil && strings.HasSuffix(err.Error(), "; "+test.instead),
+						"got %v, expected %s", err, test.instead)
 					continue
 				}
 				noError(t, err)
-				if early := v.Absent(false); len(early) > 0 {
-					t.Errorf("before the end %v are absent", early)
-				}
+				early := v.Absent(false)
+				assert.True(t, len(early) == 0, "before the end %v are absent", early)
 				absent := v.Absent(true)
-				if strings.Join(absent, ",") != test.absent {
-					t.Errorf("%q are absent, expected %s", absent, test.absent)
-				}
-				if slices.Contains(absent, test.absent) && v.Instead(test.absent) != test.instead {
-					t.Errorf("instead of %s: %s, expected %s", test.absent, v.Instead(test.absent), test.instead)
-				}
+				assert.True(t, strings.Join(absent, ",") == test.absent, "%q are absent, expected %s", absent, test.absent)
+				assert.True(t, !slices.Contains(absent, test.absent) || v.Instead(test.absent) == test.instead,
+					"instead of %s: %s, expected %s", test.absent, v.Instead(test.absent), test.instead)
 			}
 		})
 	}
@@ -280,9 +263,8 @@ func TestHalvesThatMeanMissing(t *testing.T) {
 		messages = append(messages, string(b.message(t, "arrow", row)))
 	}
 	for way, rows := range map[string]*examples.Rows{"file": &file, "topic": addAll(t, ofTopic("arrow", change), messages...)} {
-		if got, want := fmt.Sprint(rows.Floats), "[NaN -10000 -9992 NaN NaN -99.875]"; got != want || problem != "" {
-			t.Errorf("%s: %s %s, expected %s", way, got, problem, want)
-		}
+		got, want := fmt.Sprint(rows.Floats), "[NaN -10000 -9992 NaN NaN -99.875]"
+		assert.True(t, got == want && problem == "", "%s: %s %s, expected %s", way, got, problem, want)
 	}
 	lists := arrowContent(t, arrowRows(t, `[{"f":[1,-10000],"label":"a"},{"f":[-99.875,2],"label":"b"}]`,
 		nullable("f", arrow.ListOf(arrow.FixedWidthTypes.Float16)), nullable("label", arrow.BinaryTypes.String)), 2, true)
@@ -290,9 +272,8 @@ func TestHalvesThatMeanMissing(t *testing.T) {
 		change(o)
 		o.Columns.Use = nil
 	})
-	if got, want := fmt.Sprint(rows.Floats), "[1 NaN NaN 2]"; got != want {
-		t.Errorf("lists: %s %s, expected %s", got, problem, want)
-	}
+	got, want := fmt.Sprint(rows.Floats), "[1 NaN NaN 2]"
+	assert.True(t, got == want, "lists: %s %s, expected %s", got, problem, want)
 }
 
 // A number that means a missing value does so whatever its type and spelling. A boolean is no such number.
@@ -311,9 +292,7 @@ func TestNumbersThatMeanMissing(t *testing.T) {
 		b.inEveryWay(t, func(o *Options) {
 			o.Label, o.MissingValues, o.Columns.Use = "label", numbers, []string{"x", "y", "z"}
 		}, func(way string, rows *examples.Rows) {
-			if got, want := fmt.Sprint(rows.Floats), "[NaN 1.5 1 7 NaN 0 NaN 2.5 1]"; got != want {
-				t.Errorf("%s of %v: %s, expected %s", way, b.fields[0].Type, got, want)
-			}
+			assert.Equal(t, fmt.Sprint(rows.Floats), "[NaN 1.5 1 7 NaN 0 NaN 2.5 1]", "%s of %v", way, b.fields[0].Type)
 		})
 	}
 	for name, test := range map[string]struct {
@@ -330,9 +309,7 @@ func TestNumbersThatMeanMissing(t *testing.T) {
 		if got == "" {
 			got = fmt.Sprint(rows.Floats)
 		}
-		if !strings.HasPrefix(got, test.want) {
-			t.Errorf("%s: %s, expected %s", name, got, test.want)
-		}
+		assert.True(t, strings.HasPrefix(got, test.want), "%s: %s, expected %s", name, got, test.want)
 	}
 }
 
@@ -363,16 +340,12 @@ func TestOffsets(t *testing.T) {
 		found := layout.Spreads{}
 		l.Examine(&b, found)
 		offset := found.Offsets(1)["x"]
-		if (offset != 0) != test.needs {
-			t.Errorf("%s: offset %v, needs one: %v", name, offset, test.needs)
-		}
+		assert.True(t, (offset != 0) == test.needs, "%s: offset %v, needs one: %v", name, offset, test.needs)
 		different := map[float32]bool{}
 		exact := map[float64]bool{}
 		for i := range 4000 {
 			different[float32(test.value(i)-offset)], exact[test.value(i)] = true, true
 		}
-		if test.needs && len(different) != len(exact) {
-			t.Errorf("%s: %d values became %d", name, len(exact), len(different))
-		}
+		assert.True(t, !test.needs || len(different) == len(exact), "%s: %d values became %d", name, len(exact), len(different))
 	}
 }

@@ -68,19 +68,14 @@ func TestFolderOfTables(t *testing.T) {
 		assert.Equal(t, f.expanded(t, name), want, "%s", name)
 	}
 	_, err := Files([]string{f.path("parts-in-csv")})
-	if want := `parts-in-csv: folders such as kind=x hold the values of the column "kind", which only Parquet and Arrow support: write the table without partitions`; f.text(err) != want {
-		t.Errorf("%v, expected %s", err, want)
-	}
+	want := `parts-in-csv: folders such as kind=x hold the values of the column "kind", which only Parquet and Arrow support: write the table without partitions`
+	assert.True(t, f.text(err) == want, "%v, expected %s", err, want)
 	o := Defaults()
 	o.Train, o.Label = []string{f.path("csv")}, "label"
 	rows, err := readSources(o)
-	if err != nil || len(rows) != 3 || rows[0].Words[0] != "y" || rows[2].Words[0] != "x" {
-		t.Errorf("%v: %+v", err, rows)
-	}
+	assert.True(t, err == nil && len(rows) == 3 && rows[0].Words[0] == "y" && rows[2].Words[0] == "x", "%v: %+v", err, rows)
 	o.Train = []string{f.path("json")}
-	if rows, err := readSources(o); err != nil || len(rows) != 1 {
-		t.Errorf("%v: %+v", err, rows)
-	}
+	assert.Equal(t, len(must(readSources(o))(t)), 1, "")
 }
 
 // Directories have partition values, as in Hive: integers if all values are, otherwise texts, or null. The column may be
@@ -95,26 +90,19 @@ func TestPartitionedTable(t *testing.T) {
 	o := Defaults()
 	o.Train, o.Label, o.Missing.Mode, o.Columns.Use = []string{f.path("flowers")}, "kind", layout.MissingMean, []string{"n", "year"}
 	rows, err := readSources(o)
-	if err != nil || len(rows) != 4 {
-		t.Fatalf("%v: %d sources", err, len(rows))
-	}
+	assert.Need(t, err == nil && len(rows) == 4, "%v: %d sources", err, len(rows))
 	var got []string
 	for _, r := range rows {
 		got = append(got, fmt.Sprintf("%s %v %v", r.Words[3], r.Floats[6], r.Floats[7]))
 	}
-	if want := []string{"007 40000 NaN", "a/b 40000 2025", "iris 40000 2024", "iris 40000 2025"}; !slices.Equal(got, want) {
-		t.Errorf("the last rows are %q, expected %q", got, want)
-	}
+	assert.Equal(t, got, []string{"007 40000 NaN", "a/b 40000 2025", "iris 40000 2024", "iris 40000 2025"}, "the last rows")
 	o.Label, o.Columns.Use, o.Categorical = "label", []string{"n", "kind"}, []string{"kind"}
-	if rows, err := readSources(o); err != nil || rows[2].Cols != 5 || !slices.Equal(rows[2].Floats[:5], []float32{1, 0, 0, 1, 0}) {
-		t.Errorf("%v: %+v", err, rows)
-	}
+	rows, err = readSources(o)
+	assert.True(t, err == nil && rows[2].Cols == 5 && slices.Equal(rows[2].Floats[:5], []float32{1, 0, 0, 1, 0}), "%v: %+v", err, rows)
 	want := layout.Features{Width: 2, Columns: examples.Columns{{Name: "year"}, {Name: "n"}}}
 	o.Missing.Mode = layout.MissingMean
 	predicted, _, err := readRows(File(t.Context(), f.path("flowers"), o, want))
-	if err != nil || predicted.Rows != 16 || predicted.Floats[30] != 2025 {
-		t.Errorf("%v: %v", err, predicted.Floats)
-	}
+	assert.True(t, err == nil && predicted.Rows == 16 && predicted.Floats[30] == 2025, "%v: %v", err, predicted.Floats)
 }
 
 // The folders of sinks say where and when rows were stored: their columns are features only if an option names them. Other
@@ -161,14 +149,11 @@ func TestFoldersOfSinks(t *testing.T) {
 			continue
 		}
 		features, stored := sources[0].FolderColumns()
-		if !slices.Equal(features, c.features) || !slices.Equal(stored, c.stored) {
-			t.Errorf("%s: features %q, stored %q, expected %q, %q", c.name, features, stored, c.features, c.stored)
-		}
+		assert.True(t, slices.Equal(features, c.features) && slices.Equal(stored, c.stored),
+			"%s: features %q, stored %q, expected %q, %q", c.name, features, stored, c.features, c.stored)
 		for _, name := range slices.Concat(c.features, c.stored, c.use) {
 			is := slices.ContainsFunc(sources[0].Columns, func(column examples.Column) bool { return column.Name == name })
-			if is == slices.Contains(c.stored, name) {
-				t.Errorf("%s: %s is a feature: %v", c.name, name, is)
-			}
+			assert.True(t, is != slices.Contains(c.stored, name), "%s: %s is a feature: %v", c.name, name, is)
 		}
 	}
 }
@@ -181,26 +166,18 @@ func TestEmptyParts(t *testing.T) {
 	o := Defaults()
 	o.Train, o.Label = []string{f.path("csv")}, "label"
 	rows, err := readSources(o)
-	if err != nil || len(rows) != 2 || rows[0].Rows+rows[1].Rows != 3 {
-		t.Errorf("%v: %+v", err, rows)
-	}
+	assert.True(t, err == nil && len(rows) == 2 && rows[0].Rows+rows[1].Rows == 3, "%v: %+v", err, rows)
 	o.Categorical = []string{"a"}
-	if rows, err := readSources(o); err != nil || len(rows) != 2 {
-		t.Errorf("%v: %+v", err, rows)
-	}
+	assert.Equal(t, len(must(readSources(o))(t)), 2, "")
 	o.Categorical = nil
 	o.Train = []string{f.path("none")}
-	if _, err := readSources(o); f.text(err) != "none/a.csv: no rows in this part or any other" {
-		t.Error(err)
-	}
+	_, err = readSources(o)
+	assert.Equal(t, f.text(err), "none/a.csv: no rows in this part or any other", "")
 	o.Train = []string{f.path("csv/*.csv")} // named files must have rows
-	if _, err := readSources(o); err == nil {
-		t.Error("an empty file is passed over")
-	}
+	_, err = readSources(o)
+	assert.True(t, err != nil, "an empty file is passed over")
 	predicted, _, err := readRows(File(t.Context(), f.path("csv"), o, layout.Features{Width: 1, Columns: examples.Columns{{Name: "a"}}}))
-	if err != nil || !slices.Equal(predicted.Floats, []float32{1, 2, 3}) {
-		t.Errorf("%v: %v", err, predicted.Floats)
-	}
+	assert.True(t, err == nil && slices.Equal(predicted.Floats, []float32{1, 2, 3}), "%v: %v", err, predicted.Floats)
 }
 
 // Classes may be links to directories. Cyclic links end.
@@ -218,9 +195,8 @@ func TestLinkedClasses(t *testing.T) {
 	o := Defaults()
 	o.Train = []string{pets}
 	rows := must(readSources(o))(t)[0]
-	if slices.Sort(rows.Words); !slices.Equal(rows.Words, []string{"cat", "cat", "cat", "dog"}) {
-		t.Errorf("the labels are %q", rows.Words)
-	}
+	slices.Sort(rows.Words)
+	assert.Equal(t, rows.Words, []string{"cat", "cat", "cat", "dog"}, "the labels")
 }
 
 // Durations are seconds, and all encodings of floating-point numbers are read.
@@ -229,9 +205,8 @@ func TestParquetOfOtherWriters(t *testing.T) {
 	for file, want := range map[string]string{"split.parquet": "[1.5 2.5 3.5]", "durations.parquet": "[1.5 0 2.5 1 3.5 2]"} {
 		o := Defaults()
 		o.Train = []string{filepath.Join("testdata", file)}
-		if rows, err := readSources(o); err != nil || fmt.Sprint(rows[0].Floats) != want {
-			t.Errorf("%s: %v, expected %s: %v", file, rows, want, err)
-		}
+		rows, err := readSources(o)
+		assert.True(t, err == nil && fmt.Sprint(rows[0].Floats) == want, "%s: %v, expected %s: %v", file, rows, want, err)
 	}
 }
 
@@ -312,9 +287,8 @@ func TestPartsThatDiffer(t *testing.T) {
 		if test.change != nil {
 			test.change(&o)
 		}
-		if _, err := readSources(o); f.text(err) != test.want {
-			t.Errorf("%s: %s\nexpected %s", name, f.text(err), test.want)
-		}
+		_, err := readSources(o)
+		assert.True(t, f.text(err) == test.want, "%s: %s\nexpected %s", name, f.text(err), test.want)
 	}
 }
 
@@ -362,9 +336,7 @@ func TestFiles(t *testing.T) {
 		"./[y]/*":       "y/1.csv",
 	} {
 		got, err := Files(strings.Fields(names))
-		if err != nil || !slices.Equal(got, strings.Fields(want)) {
-			t.Errorf("%s: %q, %v; expected %s", names, got, err, want)
-		}
+		assert.True(t, err == nil && slices.Equal(got, strings.Fields(want)), "%s: %q, %v; expected %s", names, got, err, want)
 	}
 	for name, want := range map[string]string{
 		"*.txt":  "*.txt: no file matches this pattern",
@@ -421,10 +393,9 @@ func TestColumnsThatLaterRowsOfFilesLack(t *testing.T) {
 			o.Train = []string{f.write(t, "rows.jsonl", content.Bytes())}
 			found := must(Sources(t.Context(), o))(t)
 			topic, lost := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}, map[string]int64(nil)
-			if _, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
-				func(int64) {}, func(columns map[string]int64) { lost = columns }); err != nil || !maps.Equal(lost, test.want) {
-				t.Errorf("lost are %v, %v, expected %v", lost, err, test.want)
-			}
+			_, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
+				func(int64) {}, func(columns map[string]int64) { lost = columns })
+			assert.True(t, err == nil && maps.Equal(lost, test.want), "lost are %v, %v, expected %v", lost, err, test.want)
 		})
 	}
 }
@@ -437,17 +408,16 @@ func TestRowsWithoutTheirList(t *testing.T) {
 	} {
 		o := ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing.Mode = []string{"v"}, layout.MissingMean })
 		v := valuesOf(t, o)
-		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(first)}); err != nil {
-			t.Fatalf("%s: %v", first, err)
-		}
+		_, err := v.Add(t.Context(), TopicMessage{Value: []byte(first)})
+		assert.Need(t, err == nil, "%s: %v", first, err)
 		assert.MustFail(v.Add(t.Context(), TopicMessage{Value: []byte(later)}))(t, `column "v"`)
 		f := newFolder(t)
 		o = Defaults()
 		o.Columns.Use, o.Missing.Mode = []string{"v"}, layout.MissingMean
 		o.Train = []string{f.write(t, "rows.jsonl", []byte(strings.Repeat(first+"\n", 2000)+later+"\n"))}
-		if _, err := readSources(o); err == nil || !strings.Contains(err.Error(), `("v")`) || !strings.Contains(err.Error(), "line 2001") {
-			t.Errorf("%s in a file: %v", later, err)
-		}
+		_, err = readSources(o)
+		assert.True(t, err != nil && strings.Contains(err.Error(), `("v")`) && strings.Contains(err.Error(), "line 2001"),
+			"%s in a file: %v", later, err)
 	}
 }
 
@@ -522,9 +492,7 @@ func TestRowsTogether(t *testing.T) {
 				}
 				take()
 			}
-			if !slices.Equal(results[0], results[1]) {
-				t.Errorf("%s, batches of %d: %v, expected %v", missing, most, results[1], results[0])
-			}
+			assert.Equal(t, results[0], results[1], "%s, batches of %d", missing, most)
 		}
 	}
 }
@@ -573,14 +541,11 @@ func TestPack(t *testing.T) {
 					offset++
 				}
 				if plain.Full() {
-					if got, want := plain.Take(), packed.Take(); show(*got) != show(*want) || got.SourceKeys[0] != "k" {
-						t.Fatalf("%s, expected %s", show(*got), show(*want))
-					}
+					got, want := plain.Take(), packed.Take()
+					assert.Need(t, show(*got) == show(*want) && got.SourceKeys[0] == "k", "%s, expected %s", show(*got), show(*want))
 				}
 			}
-			if blocks != test.blocks {
-				t.Errorf("read in blocks: %t", blocks)
-			}
+			assert.True(t, blocks == test.blocks, "read in blocks: %t", blocks)
 		})
 	}
 }

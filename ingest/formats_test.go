@@ -89,14 +89,10 @@ func TestLIBSVMToPredict(t *testing.T) {
 	for content, want := range map[string]string{"7 1:1\n8 2:2\n": "2 × 0 [1]:[1] [2]:[2]", "1:1\n2:2\n": "2 × 0 [1]:[1] [2]:[2]"} {
 		name := f.write(t, "rows.svm", []byte(content))
 		rows, _, err := readRows(File(context.Background(), name, Defaults(), layout.Features{Width: 3, Sparse: true}))
-		if err != nil || show(rows) != want {
-			t.Errorf("%s, expected %s: %v", show(rows), want, err)
-		}
+		assert.True(t, err == nil && show(rows) == want, "%s, expected %s: %v", show(rows), want, err)
 		_, _, err = readRows(File(context.Background(), name, Defaults(), layout.Features{Width: 3}))
-		if want := "rows.svm: sparse rows: the model was trained on dense rows of 3 features"; err == nil ||
-			f.text(err) != want {
-			t.Errorf("%v, expected %s", err, want)
-		}
+		want := "rows.svm: sparse rows: the model was trained on dense rows of 3 features"
+		assert.True(t, err != nil && f.text(err) == want, "%v, expected %s", err, want)
 	}
 }
 
@@ -107,9 +103,8 @@ func TestSparseRowsOfPyarrow(t *testing.T) {
 	want := messages(t, "rows.libsvm", []byte("a 2:1 9:-2.5\nb\na 0:3\nb 8:0.5"))
 	for _, name := range []string{"sparse", "maps"} {
 		content := must(os.ReadFile("testdata/" + name + ".parquet"))(t)
-		if got := messages(t, "rows.parquet", content); len(got) != 1 || !bytes.Equal(got[0], want[0]) {
-			t.Errorf("%s: other messages than those of LIBSVM", name)
-		}
+		got := messages(t, "rows.parquet", content)
+		assert.True(t, len(got) == 1 && bytes.Equal(got[0], want[0]), "%s: other messages than those of LIBSVM", name)
 	}
 }
 
@@ -162,13 +157,9 @@ func TestSparseRowsOfArrow(t *testing.T) {
 		record := arrowRows(t, "["+strings.Join(test.rows, ",")+"]", nullable("label", arrow.BinaryTypes.String), nullable("features", test.typ))
 		for _, size := range []int64{1, 63, 64, 65, count} {
 			got := messages(t, "rows.arrow", arrowContent(t, record, size, size == 64))
-			if len(got) != len(want) {
-				t.Fatalf("%v: %d messages, expected %d", test.typ, len(got), len(want))
-			}
+			assert.Need(t, len(got) == len(want), "%v: %d messages, expected %d", test.typ, len(got), len(want))
 			for i := range want {
-				if !bytes.Equal(got[i], want[i]) {
-					t.Errorf("%v in batches of %d: message %d differs from that of LIBSVM", test.typ, size, i)
-				}
+				assert.True(t, bytes.Equal(got[i], want[i]), "%v in batches of %d: message %d differs from that of LIBSVM", test.typ, size, i)
 			}
 		}
 	}
@@ -190,16 +181,14 @@ func TestBadSparseRowsOfArrow(t *testing.T) {
 		rows := `[{"label":"a","x":[{"index":1,"value":1}]},{"label":"b","x":` + entries + `}]`
 		record := arrowRows(t, rows, nullable("label", arrow.BinaryTypes.String), nullable("x", sparseLike(arrow.PrimitiveTypes.Int64,
 			arrow.PrimitiveTypes.Float64)))
-		if _, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil); got != want {
-			t.Errorf("%s: %s, expected %s", entries, got, want)
-		}
+		_, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil)
+		assert.Equal(t, got, want, "%s", entries)
 	}
 	record := arrowRows(t, `[{"label":"a","x":[{"index":1,"value":1}],"y":2}]`, nullable("label", arrow.BinaryTypes.String),
 		nullable("x", sparseLike(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64)), nullable("y", arrow.PrimitiveTypes.Float64))
 	want := `rows.arrow, column 1 ("x"): sparse rows and 1 other columns: exclude those with examples.columns.drop, or list only this one under examples.columns.use`
-	if _, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil); got != want {
-		t.Errorf("%s, expected %s", got, want)
-	}
+	_, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil)
+	assert.Equal(t, got, want, "")
 }
 
 func TestIDX(t *testing.T) {
@@ -263,24 +252,20 @@ func TestIDXAllocation(t *testing.T) {
 		f.write(t, "a.idx", append(idxFile(8, []uint32{rows, 3}), make([]byte, 3*rows)...)),
 		f.write(t, "b.idx", append(idxFile(11, []uint32{rows}), make([]byte, 2*rows)...)),
 	}
-	found, err := Sources(context.Background(), o)
-	noError(t, err)
+	found := must(Sources(context.Background(), o))(t)
 	allocations := testing.AllocsPerRun(1, func() {
 		for _, err := range found[0].batches(context.Background(), nil) {
 			noError(t, err)
 		}
 	})
-	if allocations > 100 {
-		t.Errorf("%v allocations for %d rows", allocations, rows)
-	}
+	assert.True(t, allocations <= 100, "%v allocations for %d rows", allocations, rows)
 	f.write(t, "claims.idx", idxFile(14, []uint32{math.MaxUint32, 100_000}))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, _, err = readRows(File(context.Background(), f.path("claims.idx"), o, layout.Features{Width: 100_000}))
+	_, _, err := readRows(File(context.Background(), f.path("claims.idx"), o, layout.Features{Width: 100_000}))
 	runtime.ReadMemStats(&after)
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 4*wire.MaxMessage || err == nil {
-		t.Errorf("%d bytes allocated for a claim; %v", allocated, err)
-	}
+	allocated := after.TotalAlloc - before.TotalAlloc
+	assert.True(t, allocated <= 4*wire.MaxMessage && err != nil, "%d bytes allocated for a claim; %v", allocated, err)
 }
 
 func TestBadJSONLines(t *testing.T) {
@@ -318,9 +303,8 @@ func TestBadJSONLines(t *testing.T) {
 		{strings.Repeat(`{"label":"a","x":1}`+"\n", 1024) + `{"label":"b","x":"one"}`, `rows.jsonl: line 1025, column 1 ("x"): "one" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, examples.missing_values lists the words for a missing value`, nil},
 		{`{"label":"` + strings.Repeat("a", 4194304) + `"}`, "rows.jsonl: line 1: a line of more than 4 MiB", nil},
 	} {
-		if _, _, _, got := readAs(t, "rows.jsonl", []byte(test.lines), test.change); got != test.want {
-			t.Errorf("%.100q:\n%s, expected\n%s", test.lines, got, test.want)
-		}
+		_, _, _, got := readAs(t, "rows.jsonl", []byte(test.lines), test.change)
+		assert.Equal(t, got, test.want, "%.100q", test.lines)
 	}
 }
 
@@ -330,7 +314,6 @@ func TestJSONLinesToPredict(t *testing.T) {
 	want := layout.Features{Width: 4, Columns: examples.Columns{{Name: "x"}, {Name: "s", Categories: []string{"red", "green"}}}}
 	name := f.write(t, "new.jsonl", []byte(strings.Repeat(`{"s":"green","x":1,"z":[{}]}`+"\n", 1024)+`{"more":1,"x":2,"s":"blue"}`))
 	rows, _, err := readRows(File(t.Context(), name, o, want))
-	if err != nil || rows.Rows != 1024+1 || fmt.Sprint(rows.Floats[4*1024-4:]) != "[1 0 1 0 2 0 0 1]" {
-		t.Errorf("%v: %d rows that end with %v", err, rows.Rows, rows.Floats[max(0, len(rows.Floats)-8):])
-	}
+	assert.True(t, err == nil && rows.Rows == 1024+1 && fmt.Sprint(rows.Floats[4*1024-4:]) == "[1 0 1 0 2 0 0 1]",
+		"%v: %d rows that end with %v", err, rows.Rows, rows.Floats[max(0, len(rows.Floats)-8):])
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -63,25 +64,19 @@ func checkFuzzed(t *testing.T, files []string, rows *examples.Rows, err error) {
 	cols := rows.Cols
 	if rows.Sparse != nil {
 		values, cols = rows.Rows, 1
-		if len(rows.Sparse.Ends) != rows.Rows || len(rows.Floats) > 0 {
-			t.Fatalf("%d rows, %d of them sparse, and %d values beside", rows.Rows, len(rows.Sparse.Ends), len(rows.Floats))
-		}
+		assert.Need(t, len(rows.Sparse.Ends) == rows.Rows && len(rows.Floats) == 0,
+			"%d rows, %d of them sparse, and %d values beside", rows.Rows, len(rows.Sparse.Ends), len(rows.Floats))
 		for row := range rows.Rows {
 			indices, values := rows.Sparse.Row(row)
 			for i, v := range values { // ascending indices, finite nonzero values
-				if v == 0 || v-v != 0 || indices[i] < 0 || i > 0 && indices[i] <= indices[i-1] {
-					t.Fatalf("row %d: %v, %v", row, indices, values)
-				}
+				assert.Need(t, v != 0 && v-v == 0 && indices[i] >= 0 && (i == 0 || indices[i] > indices[i-1]), "row %d: %v, %v", row, indices, values)
 			}
 		}
 	}
-	if rows.Rows < 1 || rows.Rows > 2 || cols < 1 || values != rows.Rows*cols || rows.Floats != nil && rows.Bytes != nil {
-		t.Fatalf("%d × %d: %d values", rows.Rows, cols, values)
-	}
+	assert.Need(t, rows.Rows >= 1 && rows.Rows <= 2 && cols >= 1 && values == rows.Rows*cols && (rows.Floats == nil || rows.Bytes == nil),
+		"%d × %d: %d values", rows.Rows, cols, values)
 	for _, n := range []int{len(rows.Words), len(rows.Numbers), len(rows.Weights), len(rows.LabelLists)} {
-		if n != 0 && n != rows.Rows {
-			t.Fatalf("%d rows, %d in a column", rows.Rows, n)
-		}
+		assert.Need(t, n == 0 || n == rows.Rows, "%d rows, %d in a column", rows.Rows, n)
 	}
 }
 
@@ -89,9 +84,8 @@ func checkFuzzed(t *testing.T, files []string, rows *examples.Rows, err error) {
 func checkFuzzError(t *testing.T, files []string, err error) {
 	t.Helper()
 	of, ok := errors.AsType[*input.Error](err)
-	if !ok || of.Err == nil || !slices.ContainsFunc(files, func(file string) bool { return strings.HasPrefix(of.File, file) }) {
-		t.Fatalf("%T: %v", err, err)
-	}
+	assert.Need(t, ok && of.Err != nil && slices.ContainsFunc(files, func(file string) bool { return strings.HasPrefix(of.File, file) }),
+		"%T: %v", err, err)
 }
 
 // fuzz fuzzes files with a name.
@@ -149,9 +143,8 @@ func FuzzLinesToPredict(f *testing.F) {
 			return
 		}
 		plain := !bytes.ContainsAny(content, "\",;\t|\r") && !bytes.HasPrefix(content, []byte("\ufeff"))
-		if lines := bytes.Count(append(bytes.TrimSuffix(content, []byte("\n")), '\n'), []byte("\n")); plain && len(content) > 0 && rows.Rows != lines {
-			t.Fatalf("%q: %d rows, expected %d", content, rows.Rows, lines)
-		}
+		lines := bytes.Count(append(bytes.TrimSuffix(content, []byte("\n")), '\n'), []byte("\n"))
+		assert.Need(t, !plain || len(content) == 0 || rows.Rows == lines, "%q: %d rows, expected %d", content, rows.Rows, lines)
 	})
 }
 
@@ -176,9 +169,7 @@ func FuzzArrow(f *testing.F) {
 	seeds := slices.Concat(flipped(arrowContent(f, record, 1, false), 20), flipped(arrowContent(f, record, 1, true), 20),
 		flipped(arrowContent(f, record, 2, false, ipc.WithZstd()), 20))
 	hostile, err := filepath.Glob("../schemas/stream/testdata/hostile/*.arrow")
-	if err != nil || len(hostile) < 40 {
-		f.Fatal(hostile, err)
-	}
+	assert.Need(f, err == nil && len(hostile) >= 40, "%v %v", hostile, err)
 	for _, name := range hostile {
 		seeds = append(seeds, must(os.ReadFile(name))(f))
 	}

@@ -46,23 +46,18 @@ func TestImages(t *testing.T) {
 	o.BatchRows = 4
 	o.Train = []string{f.writeAll(t, "pets", files)}
 	rows := must(readSources(o))(t)[0]
-	if rows.Image != (examples.Image{1, 2, 1}) {
-		t.Errorf("the images are %v", rows.Image)
-	}
+	assert.True(t, rows.Image == (examples.Image{1, 2, 1}), "the images are %v", rows.Image)
 	for i, label := range rows.Words {
 		first := int(rows.Bytes[2*i])
-		if label != []string{"cat", "dog", "eel"}[first%3] || int(rows.Bytes[2*i+1]) != 10*first {
-			t.Errorf("row %d is of class %s, its pixels are %v", i, label, rows.Bytes[2*i:2*i+2])
-		}
+		assert.True(t, label == []string{"cat", "dog", "eel"}[first%3] && int(rows.Bytes[2*i+1]) == 10*first,
+			"row %d is of class %s, its pixels are %v", i, label, rows.Bytes[2*i:2*i+2])
 	}
-	if rows.Rows != 9 || slices.IsSorted(rows.Words) {
-		t.Errorf("%d rows of the classes %v: expected 9, mixed", rows.Rows, rows.Words)
-	}
+	assert.True(t, rows.Rows == 9 && !slices.IsSorted(rows.Words), "%d rows of the classes %v: expected 9, mixed", rows.Rows, rows.Words)
 	archive := tarOf(t, files, append(hidden, "dog/b.png", "cat/a.png")...)
 	o.Train = []string{f.write(t, "pets.tar.gz", gzipped(t, string(archive)))}
-	if rows := must(readSources(o))(t)[0]; !slices.Equal(rows.Words, []string{"dog", "cat"}) || !bytes.Equal(rows.Bytes, []byte{1, 10, 0, 0}) {
-		t.Errorf("the archive has the classes %v, the pixels %v", rows.Words, rows.Bytes)
-	}
+	rows = must(readSources(o))(t)[0]
+	assert.True(t, slices.Equal(rows.Words, []string{"dog", "cat"}) && bytes.Equal(rows.Bytes, []byte{1, 10, 0, 0}),
+		"the archive has the classes %v, the pixels %v", rows.Words, rows.Bytes)
 }
 
 func TestImagesHaveColours(t *testing.T) {
@@ -77,14 +72,12 @@ func TestImagesHaveColours(t *testing.T) {
 	o.Image = []string{"1", "2", "3"}
 	rows := must(readSources(o))(t)[0]
 	for _, want := range [][]byte{{200, 100, 50, 0, 0, 0}, {9, 9, 9, 9, 9, 9}} {
-		if !bytes.Contains(rows.Bytes, want) {
-			t.Errorf("pixels %v: expected %v among them", rows.Bytes, want)
-		}
+		assert.True(t, bytes.Contains(rows.Bytes, want), "pixels %v: expected %v among them", rows.Bytes, want)
 	}
 	o.Image = []string{"1", "2"}
-	if rows := must(readSources(o))(t)[0]; !bytes.Contains(rows.Bytes, []byte{124, 0}) || len(rows.Bytes) != 4 {
-		t.Errorf("without colours: %v, expected 0.299 · 200 + 0.587 · 100 + 0.114 · 50 and 0 among them", rows.Bytes)
-	}
+	rows = must(readSources(o))(t)[0]
+	assert.True(t, bytes.Contains(rows.Bytes, []byte{124, 0}) && len(rows.Bytes) == 4,
+		"without colours: %v, expected 0.299 · 200 + 0.587 · 100 + 0.114 · 50 and 0 among them", rows.Bytes)
 }
 
 func TestImagesThatAreWrong(t *testing.T) {
@@ -145,10 +138,8 @@ func TestImagesOfWhichSomeHaveColours(t *testing.T) {
 			break
 		}
 	}
-	if want := "a color image, but 1.png is grayscale: set examples.image to [1, 2, 1] or [1, 2, 3]"; err == nil ||
-		!strings.Contains(err.Error(), want) {
-		t.Errorf("%v: expected %q", err, want)
-	}
+	want := "a color image, but 1.png is grayscale: set examples.image to [1, 2, 1] or [1, 2, 3]"
+	assert.True(t, err != nil && strings.Contains(err.Error(), want), "%v: expected %q", err, want)
 }
 
 // tarOf returns a tar of files with these names, in their order.

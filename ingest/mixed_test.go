@@ -86,12 +86,10 @@ func TestMixedRows(t *testing.T) {
 	}
 	check := func(what string, rows *examples.Rows) {
 		t.Helper()
-		if got := show(examples.Rows{Rows: rows.Rows, Sparse: rows.Sparse}); !strings.HasSuffix(got, want) {
-			t.Errorf("%s: %s\nexpected %s", what, got, want)
-		}
-		if got := rows.Columns.Text(); rows.Columns != nil && got != `["age","price"]` {
-			t.Errorf("%s: columns %s", what, got)
-		}
+		got := show(examples.Rows{Rows: rows.Rows, Sparse: rows.Sparse})
+		assert.True(t, strings.HasSuffix(got, want), "%s: %s\nexpected %s", what, got, want)
+		got = rows.Columns.Text()
+		assert.True(t, rows.Columns == nil || got == `["age","price"]`, "%s: columns %s", what, got)
 	}
 	f := newFolder(t)
 	files := map[string]string{"csv": f.write(t, "rows.csv", []byte(csv)), "jsonl": f.write(t, "rows.jsonl", []byte(lines))}
@@ -108,22 +106,17 @@ func TestMixedRows(t *testing.T) {
 	mixedOptions(&o)
 	for name, file := range files {
 		for rows, err := range File(t.Context(), file, o, layout.Features{Sparse: true, Columns: examples.Columns{{Name: "age"}, {Name: "price"}}}) {
-			if err != nil {
-				t.Fatal(name, err)
-			}
+			assert.Need(t, err == nil, "%v %v", name, err)
 			check(name+" to predict", rows)
 		}
 	}
 	for _, err := range File(t.Context(), f.write(t, "bare.csv", []byte("3,1,a,x,buy\n")), o, layout.Features{Sparse: true}) {
 		const want = "bare.csv: line 1: the first row does not name the columns that the model needs: expected a header with "
-		if err == nil || !strings.HasPrefix(f.text(err), want) {
-			t.Errorf("%v, expected %s", err, want)
-		}
+		assert.True(t, err != nil && strings.HasPrefix(f.text(err), want), "%v, expected %s", err, want)
 	}
 	trained.Options = trained.After(&layout.Learnt{Version: 1, Sparse: true, Columns: examples.Columns{{Name: "age"}, {Name: "price", Offset: 8}}})
-	if sources, err := Sources(t.Context(), trained); err != nil || sources[0].Columns[1].Offset != 8 {
-		t.Errorf("%v: mixed rows after others have other offsets than these", err)
-	}
+	sources, err := Sources(t.Context(), trained)
+	assert.True(t, err == nil && sources[0].Columns[1].Offset == 8, "%v: mixed rows after others have other offsets than these", err)
 	var requested []map[string]tabular.Cell
 	for _, row := range rows {
 		requested = append(requested, map[string]tabular.Cell{"age": tabular.Word(fmt.Sprint(row.age)), "price": tabular.Word(fmt.Sprint(row.price)),
@@ -143,17 +136,14 @@ func rowsOfRequest(t *testing.T, o layout.Options, want layout.Features, rows []
 		cells := make([]tabular.Cell, len(r.Cells))
 		for name, cell := range row {
 			at, known := r.Find(name)
-			if !known {
-				t.Fatalf("no column %s", name)
-			}
+			assert.Need(t, known, "no column %s", name)
 			cells[at] = cell
 		}
 		b.Cells, b.Rows = append(b.Cells, cells), b.Rows+1
 	}
 	var filled examples.Rows
-	if troubles := r.Fill(&b, &filled); troubles != nil {
-		t.Fatal(troubles)
-	}
+	troubles := r.Fill(&b, &filled)
+	assert.Need(t, troubles == nil, "%v", troubles)
 	return &filled
 }
 
@@ -234,9 +224,7 @@ func TestCountedAsHashed(t *testing.T) {
 		predicts := countedOptions(1000, 2)
 		predicts.Words = predicts.Words.Counting(sources[0].Vocabulary)
 		predicted, _, err := readRows(File(context.Background(), name, predicts, layout.Features{Width: 1000, Sparse: true}))
-		if err != nil || predicted.Rows != 130 {
-			t.Fatalf("%d rows to predict, error %v", predicted.Rows, err)
-		}
+		assert.Need(t, err == nil && predicted.Rows == 130, "%d rows to predict, error %v", predicted.Rows, err)
 		for i := range counted.Rows {
 			got, again, want := map[string]float32{}, map[string]float32{}, map[int32]float32{}
 			indices, values := counted.Sparse.Row(i)
@@ -257,9 +245,7 @@ func TestCountedAsHashed(t *testing.T) {
 			for at, index := range indices {
 				found[index] = values[at]
 			}
-			if !maps.Equal(found, want) || !maps.Equal(got, again) {
-				t.Fatalf("%s, row %d: %v, hashed %v, to predict %v", name, i, got, found, again)
-			}
+			assert.Need(t, maps.Equal(found, want) && maps.Equal(got, again), "%s, row %d: %v, hashed %v, to predict %v", name, i, got, found, again)
 		}
 	}
 }
@@ -282,9 +268,7 @@ func TestBadVocabulary(t *testing.T) {
 				c.change(&o)
 			}
 			_, err := Sources(t.Context(), o)
-			if err == nil || f.text(err) != c.want {
-				t.Errorf("%v, expected %s", err, c.want)
-			}
+			assert.True(t, err != nil && f.text(err) == c.want, "%v, expected %s", err, c.want)
 		})
 	}
 }
@@ -300,10 +284,9 @@ func TestVocabularyIsPartOfTheID(t *testing.T) {
 	}
 	hashed := countedOptions(100, 1)
 	hashed.Words.Vocabulary = layout.HashedWords
-	if a, b := id(countedOptions(100, 1), rows), id(countedOptions(100, 1), rows, more); a == b || a == id(hashed, rows) {
-		t.Errorf("%s with the words of one file, %s with those of two", a, b)
-	}
-	if a, b := id(hashed, rows), id(hashed, rows, more); a != b || a != "45254c046aa0340fe63401369d9f1248633dafb0d226f3e4954b8661486aafac" {
-		t.Errorf("hashed: %s, and beside another file %s", a, b)
-	}
+	a, b := id(countedOptions(100, 1), rows), id(countedOptions(100, 1), rows, more)
+	assert.True(t, a != b && a != id(hashed, rows), "%s with the words of one file, %s with those of two", a, b)
+	a, b = id(hashed, rows), id(hashed, rows, more)
+	assert.True(t, a == b && a == "45254c046aa0340fe63401369d9f1248633dafb0d226f3e4954b8661486aafac",
+		"hashed: %s, and beside another file %s", a, b)
 }

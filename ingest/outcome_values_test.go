@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -58,43 +59,34 @@ func TestOutcomesInFormats(t *testing.T) {
 		o := Defaults()
 		o.FromTopic, o.Format, o.JoinKey, o.Schema, o.Columns.Use = "rows", name, f.id, f.schema, []string{f.x}
 		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within, o.Outcome.Absent = "outcomes", f.id, f.kind, time.Hour, []string{"none"}
-		if problems := o.Check(); len(problems) > 0 {
-			t.Fatal(problems)
-		}
+		problems := o.Check()
+		assert.Need(t, len(problems) == 0, "%v", problems)
 		keys := must(NewRowKeys(o))(t)
 		row := TopicMessage{Key: "other", Value: f.encode("a", "", 2)}
-		if key, ok, err := keys.Of(t.Context(), row); key != "a" || !ok || err != nil {
-			t.Errorf("%s: the key of a row is %q, %v, %v", name, key, ok, err)
-		}
-		if _, ok, err := keys.Of(t.Context(), TopicMessage{Key: "a"}); ok || err != nil {
-			t.Errorf("%s: a tombstone has rows: %v, %v", name, ok, err)
-		}
-		if _, _, err := keys.Of(t.Context(), TopicMessage{Value: f.encode("", "", 1)}); err == nil || !strings.Contains(err.Error(), "examples.key") {
-			t.Errorf("%s: a row without a key: %v", name, err)
-		}
+		key, ok, err := keys.Of(t.Context(), row)
+		assert.True(t, key == "a" && ok && err == nil, "%s: the key of a row is %q, %v, %v", name, key, ok, err)
+		_, ok, err = keys.Of(t.Context(), TopicMessage{Key: "a"})
+		assert.True(t, !ok && err == nil, "%s: a tombstone has rows: %v, %v", name, ok, err)
+		_, _, err = keys.Of(t.Context(), TopicMessage{Value: f.encode("", "", 1)})
+		assert.True(t, err != nil && strings.Contains(err.Error(), "examples.key"), "%s: a row without a key: %v", name, err)
 		outcomes := must(NewOutcomes(o))(t)
 		labels, err := outcomes.Read(t.Context(), TopicMessage{Value: f.encode("a", "yes", 0)})
-		if err != nil || len(labels) != 1 || labels[0].Key != "a" || content(labels[0].Label) != "yes" {
-			t.Errorf("%s: an outcome is %v, %v", name, labels, err)
-		}
-		if labels, err := outcomes.Read(t.Context(), TopicMessage{Key: "a"}); len(labels) > 0 || err != nil {
-			t.Errorf("%s: an empty value is %v, %v", name, labels, err)
-		}
+		assert.True(t, err == nil && len(labels) == 1 && labels[0].Key == "a" && content(labels[0].Label) == "yes",
+			"%s: an outcome is %v, %v", name, labels, err)
+		labels, err = outcomes.Read(t.Context(), TopicMessage{Key: "a"})
+		assert.True(t, len(labels) == 0 && err == nil, "%s: an empty value is %v, %v", name, labels, err)
 		for what, value := range map[string][]byte{"outcome.key": f.encode("", "yes", 0), "outcome.label": f.encode("a", "", 0)} {
-			if _, err := outcomes.Read(t.Context(), TopicMessage{Value: value}); err == nil || !strings.Contains(err.Error(), "examples."+what) {
-				t.Errorf("%s: without %s: %v", name, what, err)
-			}
+			_, err := outcomes.Read(t.Context(), TopicMessage{Value: value})
+			assert.True(t, err != nil && strings.Contains(err.Error(), "examples."+what), "%s: without %s: %v", name, what, err)
 		}
 		values := must(NewValues(o))(t)
 		for _, label := range []string{"yes", "none"} {
-			if full, err := values.AddLabelled(t.Context(), row, encode(tabular.Word(label))); full || err != nil {
-				t.Fatalf("%s: %v, %v", name, full, err)
-			}
+			full, err := values.AddLabelled(t.Context(), row, encode(tabular.Word(label)))
+			assert.Need(t, !full && err == nil, "%s: %v, %v", name, full, err)
 		}
 		rows := values.Take()
-		if rows.Rows != 2 || rows.Words[0] != "yes" || rows.Words[1] != "none" || rows.Floats[1] != 2 || rows.SourceKeys[0] != "other" {
-			t.Errorf("%s: the rows are %+v", name, rows)
-		}
+		assert.True(t, rows.Rows == 2 && rows.Words[0] == "yes" && rows.Words[1] == "none" && rows.Floats[1] == 2 &&
+			rows.SourceKeys[0] == "other", "%s: the rows are %+v", name, rows)
 	}
 }
 
@@ -113,23 +105,17 @@ func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
 				} else {
 					o.Targets, o.Outcome.Absent = []string{g.x}, []string{"-1"}
 				}
-				if problems := o.Check(); len(problems) > 0 {
-					t.Fatal(problems)
-				}
+				problems := o.Check()
+				assert.Need(t, len(problems) == 0, "%v", problems)
 				read := must(NewOutcomes(o))(t)
 				said, err := read.Read(t.Context(), TopicMessage{Value: g.encode("a", "yes;no", 0.1)})
-				if err != nil || len(said) != 1 || said[0].Key != "a" {
-					t.Fatalf("%s: an outcome is %v, %v", outcomes, said, err)
-				}
+				assert.Need(t, err == nil && len(said) == 1 && said[0].Key == "a", "%s: an outcome is %v, %v", outcomes, said, err)
 				absent, ok := o.WhenAbsent()
-				if !ok {
-					t.Fatal("rows without an outcome are no examples")
-				}
+				assert.Need(t, ok, "rows without an outcome are no examples")
 				values := must(NewValues(o))(t)
 				for _, says := range []string{said[0].Label, absent} {
-					if full, err := values.AddLabelled(t.Context(), TopicMessage{Value: f.encode("a", "", 2)}, says); full || err != nil {
-						t.Fatalf("%s, %s: %v, %v", rows, outcomes, full, err)
-					}
+					full, err := values.AddLabelled(t.Context(), TopicMessage{Value: f.encode("a", "", 2)}, says)
+					assert.Need(t, !full && err == nil, "%s, %s: %v, %v", rows, outcomes, full, err)
 				}
 				got := values.Take()
 				switch {
@@ -203,9 +189,9 @@ func TestContentOfOutcomes(t *testing.T) {
 		{p: numbers, a: tabular.Float(1), b: tabular.Float(1e39), err: `examples.targets: "b"`},
 	} {
 		said, err := test.p.Read(cellsAt(map[string]tabular.Cell{"a": test.a, "b": test.b, "kind": test.kind}))
-		if said = content(said); said != test.want || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
-			t.Errorf("%+v says %q, %v; expected %q, %q", test, said, err, test.want, test.err)
-		}
+		said = content(said)
+		assert.True(t, said == test.want && (err != nil) == (test.err != "") && (err == nil || strings.Contains(err.Error(), test.err)),
+			"%+v says %q, %v; expected %q, %q", test, said, err, test.want, test.err)
 	}
 }
 
@@ -227,9 +213,8 @@ func TestWhenAbsent(t *testing.T) {
 		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"skip"}, skips: true},
 	} {
 		p := predictedOf(test.rows, outcome.Options{Label: "kind", Absent: test.absent})
-		if said, ok := p.WhenAbsent(); content(said) != test.want || ok == test.skips {
-			t.Errorf("%+v: %q, %v", test, said, ok)
-		}
+		said, ok := p.WhenAbsent()
+		assert.True(t, content(said) == test.want && ok != test.skips, "%+v: %q, %v", test, said, ok)
 	}
 }
 
@@ -254,7 +239,5 @@ func TestNumbersKeepTheirBits(t *testing.T) {
 		}
 		return true
 	}, nil)
-	if err != nil {
-		t.Error(err)
-	}
+	assert.Fails(t, err, nil)
 }

@@ -114,45 +114,32 @@ func (f folder) first(t *testing.T, o Options) string {
 	if err == nil {
 		return show(rows[0])
 	}
-	if !isFileError(err) {
-		t.Fatalf("%T: %v", err, err)
-	}
+	assert.Need(t, isFileError(err), "%T: %v", err, err)
 	return f.text(err)
 }
 
 // show formats a batch in one line, without missing columns.
 func show(r examples.Rows) string {
 	text := fmt.Sprintf("%d × %d", r.Rows, r.Cols)
-	if r.Floats != nil {
-		text += fmt.Sprintf(" floats %v", r.Floats)
+	column := func(format string, has bool, values any) {
+		if has {
+			text += fmt.Sprintf(format, values)
+		}
 	}
-	if r.Bytes != nil {
-		text += fmt.Sprintf(" bytes %v", r.Bytes)
-	}
-	if r.Sparse != nil {
-		for i := range r.Rows {
+	column(" floats %v", r.Floats != nil, r.Floats)
+	column(" bytes %v", r.Bytes != nil, r.Bytes)
+	for i := range r.Rows {
+		if r.Sparse != nil {
 			indices, values := r.Sparse.Row(i)
 			text += fmt.Sprintf(" %v:%v", indices, values)
 		}
 	}
-	if r.Words != nil {
-		text += fmt.Sprintf(" words %q", r.Words)
-	}
-	if r.LabelLists != nil {
-		text += fmt.Sprintf(" lists %q", r.LabelLists)
-	}
-	if r.Numbers != nil {
-		text += fmt.Sprintf(" numbers %v", r.Numbers)
-	}
-	if r.Targets != nil {
-		text += fmt.Sprintf(" targets %v", r.Targets)
-	}
-	if r.Weights != nil {
-		text += fmt.Sprintf(" weights %v", r.Weights)
-	}
-	if r.Splits != nil {
-		text += fmt.Sprintf(" splits %v", r.Splits)
-	}
+	column(" words %q", r.Words != nil, r.Words)
+	column(" lists %q", r.LabelLists != nil, r.LabelLists)
+	column(" numbers %v", r.Numbers != nil, r.Numbers)
+	column(" targets %v", r.Targets != nil, r.Targets)
+	column(" weights %v", r.Weights != nil, r.Weights)
+	column(" splits %v", r.Splits != nil, r.Splits)
 	return text
 }
 
@@ -178,9 +165,7 @@ func TestSourcesIdentity(t *testing.T) {
 	id := func(o Options) string {
 		t.Helper()
 		found := must(Sources(context.Background(), o))(t)
-		if len(found) != 1 || found[0].Width != 1 {
-			t.Fatalf("sources %+v", found)
-		}
+		assert.Need(t, len(found) == 1 && found[0].Width == 1, "sources %+v", found)
 		return found[0].ID
 	}
 	want := id(base)
@@ -201,9 +186,7 @@ func TestSourcesIdentity(t *testing.T) {
 		} {
 			o := base
 			change(&o)
-			if got := id(o); got != want {
-				t.Errorf("%s: another identity", name)
-			}
+			assert.Equal(t, id(o), want, "%s: another identity", name)
 		}
 	})
 	t.Run("different", func(t *testing.T) {
@@ -216,9 +199,8 @@ func TestSourcesIdentity(t *testing.T) {
 			o := base
 			change(&o)
 			got := id(o)
-			if other, same := seen[got]; same {
-				t.Errorf("%s: the identity of %s", name, other)
-			}
+			other, same := seen[got]
+			assert.True(t, !same, "%s: the identity of %s", name, other)
 			seen[got] = name
 		}
 	})
@@ -236,9 +218,8 @@ func TestSourcesIdentity(t *testing.T) {
 			o := o
 			change(&o)
 			found := must(Sources(t.Context(), o))(t)
-			if other, same := seen[found[0].ID]; same {
-				t.Errorf("%s: the identity of %s", name, other)
-			}
+			other, same := seen[found[0].ID]
+			assert.True(t, !same, "%s: the identity of %s", name, other)
 			seen[found[0].ID] = name
 		}
 	})
@@ -247,9 +228,8 @@ func TestSourcesIdentity(t *testing.T) {
 		o.Train = []string{f.write(t, "named.csv", []byte("y,w,x\n0,1,2\n"))}
 		o.Label, o.Weight = "y", "w"
 		named := id(o)
-		if o.Header, o.Label, o.Weight = &yes, "0", "1"; id(o) != named {
-			t.Error("another identity")
-		}
+		o.Header, o.Label, o.Weight = &yes, "0", "1"
+		assert.Equal(t, id(o), named, "another identity")
 	})
 	t.Run("idx has no columns", func(t *testing.T) {
 		o := base
@@ -259,9 +239,7 @@ func TestSourcesIdentity(t *testing.T) {
 		}
 		want := id(o)
 		o.Missing.Mode, o.Header, o.Label, o.Weight = layout.MissingMean, &yes, "5", "w"
-		if id(o) != want {
-			t.Error("another identity")
-		}
+		assert.Equal(t, id(o), want, "another identity")
 	})
 }
 
@@ -330,18 +308,15 @@ func TestSourcesRefuse(t *testing.T) {
 		}
 		_, err := Sources(context.Background(), o)
 		var file *input.Error
-		if !errors.As(err, &file) || f.text(err) != test.want {
-			t.Errorf("%v %v: %q, expected %q", test.train, test.test, f.text(err), test.want)
-		}
+		assert.True(t, errors.As(err, &file) && f.text(err) == test.want, "%v %v: %q, expected %q", test.train, test.test, f.text(err), test.want)
 	}
 	o := Defaults()
 	o.Train = []string{f.path("none.csv")}
 	assert.MustFail(Sources(context.Background(), o))(t, fs.ErrNotExist)
 	o.BatchRows = 0
 	_, err := Sources(context.Background(), o)
-	if want := (option.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"}); err != want {
-		t.Errorf("error %v, expected %v", err, want)
-	}
+	want := (option.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"})
+	assert.True(t, err == want, "error %v, expected %v", err, want)
 	// an example belongs to one split only
 	o = Defaults()
 	o.Train, o.Test = []string{f.path("one.csv")}, []string{f.path("one.csv")}
@@ -373,26 +348,18 @@ func TestBatchSizes(t *testing.T) {
 		found := must(Sources(context.Background(), o))(t)
 		for range 2 { // reading twice gives the same batches
 			whole, got, err := readRows(found[0].batches(context.Background(), nil))
-			if err != nil || !slices.Equal(got, sizes) {
-				t.Fatalf("%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
-			}
-			if !bytes.Equal(whole.Bytes, images[12:]) || !slices.Equal(whole.Numbers, numbers) {
-				t.Fatalf("%d rows: other values", rows)
-			}
-			if !slices.Equal(whole.Splits, slices.Repeat([]examples.Split{examples.Test}, rows)) {
-				t.Fatalf("%d rows: splits %v", rows, whole.Splits)
-			}
+			assert.Need(t, err == nil && slices.Equal(got, sizes), "%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
+			assert.Need(t, bytes.Equal(whole.Bytes, images[12:]) && slices.Equal(whole.Numbers, numbers), "%d rows: other values", rows)
+			assert.Need(t, slices.Equal(whole.Splits, slices.Repeat([]examples.Split{examples.Test}, rows)),
+				"%d rows: splits %v", rows, whole.Splits)
 		}
 
 		o.Label, o.Train, o.Test = "0", []string{f.write(t, "a.csv", table.Bytes())}, nil
 		found = must(Sources(context.Background(), o))(t)
 		whole, got, err := readRows(found[0].batches(context.Background(), nil))
-		if err != nil || !slices.Equal(got, sizes) {
-			t.Fatalf("%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
-		}
-		if len(whole.Floats) != 2*rows || whole.Floats[2*rows-1] != float32(rows) || !slices.Equal(whole.Words, words) || whole.Splits != nil {
-			t.Fatalf("%d rows: other values", rows)
-		}
+		assert.Need(t, err == nil && slices.Equal(got, sizes), "%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
+		assert.Need(t, len(whole.Floats) == 2*rows && whole.Floats[2*rows-1] == float32(rows) && slices.Equal(whole.Words, words) &&
+			whole.Splits == nil, "%d rows: other values", rows)
 	}
 }
 
@@ -419,12 +386,8 @@ func TestBatchesFitMessages(t *testing.T) {
 			total += batch.Rows
 			largest = max(largest, encodedSize(batch))
 		}
-		if total != rows {
-			t.Errorf("%s: %d rows, expected %d", name, total, rows)
-		}
-		if largest > wire.MaxMessage || largest < fullest {
-			t.Errorf("%s: the largest message has %d bytes", name, largest)
-		}
+		assert.Equal(t, total, rows, "%s", name)
+		assert.True(t, largest <= wire.MaxMessage && largest >= fullest, "%s: the largest message has %d bytes", name, largest)
 	}
 
 	for _, cols := range []int{1, 784, 100_000, 890000 - 24} {
@@ -445,9 +408,8 @@ func TestBatchesFitMessages(t *testing.T) {
 		check(fmt.Sprintf("csv of %d", cols), rows, 500_000, o)
 	}
 	// 1024 images of 28 × 28, as in MNIST, are one message
-	if fit := 890000 / layout.ByteRowBytes(28*28); fit < Defaults().BatchRows {
-		t.Errorf("%d images fit a message", fit)
-	}
+	fit := 890000 / layout.ByteRowBytes(28*28)
+	assert.True(t, fit >= Defaults().BatchRows, "%d images fit a message", fit)
 	o := Defaults()
 	o.Train = []string{f.write(t, "long.csv", bytes.Repeat([]byte(strings.Repeat("l", examples.MaxLabel)+",1\n"), 2000))}
 	check("long labels", 2000, 850_000, o)
@@ -464,13 +426,9 @@ func TestLongNamesAndALongLabel(t *testing.T) {
 	} {
 		o.Label, o.Train = "label", []string{f.write(t, "a.csv", []byte("label,"+name+"\n"+strings.Repeat("l", length)+",1\n"))}
 		sources, err := Sources(t.Context(), o)
-		if err != nil {
-			t.Fatal(f.text(err))
-		}
+		assert.Need(t, err == nil, "%v", f.text(err))
 		for rows, err := range sources[0].batches(t.Context(), nil) {
-			if f.text(err) != want || err == nil && rows.Rows != 1 {
-				t.Fatalf("a label of %d bytes: %s\nexpected %s", length, f.text(err), want)
-			}
+			assert.Need(t, f.text(err) == want && (err != nil || rows.Rows == 1), "a label of %d bytes: %s\nexpected %s", length, f.text(err), want)
 		}
 	}
 }
@@ -489,9 +447,7 @@ func TestBatchesEndWithContext(t *testing.T) {
 		batches++
 		cancel()
 	}
-	if batches != 2 || !errors.Is(err, context.Canceled) {
-		t.Errorf("%d batches, %v", batches, err)
-	}
+	assert.True(t, batches == 2 && errors.Is(err, context.Canceled), "%d batches, %v", batches, err)
 	assert.MustFail(Sources(ctx, o))(t, context.Canceled)
 }
 
@@ -543,9 +499,8 @@ func TestFile(t *testing.T) {
 	f := newFolder(t)
 	_, _, err := readRows(File(context.Background(), f.path("none.csv"), Defaults(), layout.Features{Width: 2}))
 	assert.Fails(t, err, fs.ErrNotExist)
-	if _, _, err := readRows(File(context.Background(), f.path("none.csv"), Options{}, layout.Features{Width: 2})); err == nil {
-		t.Error("unchecked options are used")
-	}
+	_, _, err = readRows(File(context.Background(), f.path("none.csv"), Options{}, layout.Features{Width: 2}))
+	assert.True(t, err != nil, "unchecked options are used")
 }
 
 // noError ends the test if err is not nil.
@@ -577,9 +532,8 @@ func TestStandardInputIsAFile(t *testing.T) {
 		named.Train, input.Train = []string{f.write(t, "a", content)}, []string{StandardInput}
 		remove := must(input.Spool(context.Background(), bytes.NewReader(content)))(t)
 		id, rows := read(input)
-		if wantID, wantRows := read(named); id != wantID || rows != wantRows || rows == 0 {
-			t.Errorf("%s: %d rows of %s, expected %d of %s", format, rows, id, wantRows, wantID)
-		}
+		wantID, wantRows := read(named)
+		assert.True(t, id == wantID && rows == wantRows && rows != 0, "%s: %d rows of %s, expected %d of %s", format, rows, id, wantRows, wantID)
 		assert.Fails(t, remove(), nil)
 	}
 }
@@ -629,13 +583,10 @@ func TestSourceIDGolden(t *testing.T) {
 func TestFormats(t *testing.T) {
 	names := map[string]bool{}
 	for _, f := range formatsThat(format.Format.IsOfFiles) {
-		if f.Name == "" || names[f.Name] || len(f.Patterns) == 0 {
-			t.Errorf("%q: expected a name of its own, and patterns", f.Name)
-		}
+		assert.True(t, f.Name != "" && !names[f.Name] && len(f.Patterns) != 0, "%q: expected a name of its own, and patterns", f.Name)
 		names[f.Name] = true
-		if (f.Table == nil) == (f.Rows == nil) || f.Meaning == "" || f.Files < 1 || f.Files > 1 && f.WantFiles == "" {
-			t.Errorf("%s: incomplete: %+v", f.Name, f)
-		}
+		assert.True(t, (f.Table == nil) != (f.Rows == nil) && f.Meaning != "" && f.Files >= 1 && (f.Files <= 1 || f.WantFiles != ""),
+			"%s: incomplete: %+v", f.Name, f)
 	}
 	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.svm", "a.svmlight", "a.arrow", "a.arrows",
 		"a.feather", "a.parquet", "a.pq", "a.jsonl", "a.ndjson"} {
@@ -645,9 +596,7 @@ func TestFormats(t *testing.T) {
 				claims++
 			}
 		}
-		if claims != 1 {
-			t.Errorf("%s: %d formats", name, claims)
-		}
+		assert.True(t, claims == 1, "%s: %d formats", name, claims)
 	}
 }
 
@@ -679,11 +628,9 @@ func TestTroubles(t *testing.T) {
 		`rows.csv: line 2002, column 1 ("weight"): "heavy" is not a number: examples.weight names`,
 		`rows.csv: line 2502, column 4 ("b"): "word" is not a number`,
 	}
-	if len(troubles) != len(want) || slices.ContainsFunc(want, func(text string) bool {
+	assert.True(t, len(troubles) == len(want) && !slices.ContainsFunc(want, func(text string) bool {
 		return !slices.ContainsFunc(troubles, func(err error) bool { return strings.HasPrefix(f.text(err), text) })
-	}) {
-		t.Errorf("%v, expected %v", troubles, want)
-	}
+	}), "%v, expected %v", troubles, want)
 }
 
 // memoryTopic is an examples topic whose partitions start at different offsets.
@@ -738,45 +685,33 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		seen := int64(0)
 		seal, err := Publish(context.Background(), found[0], Attempt{ID: "x", Spans: spans}, topic.write, memory.DefaultAllocator,
 			func(rows int64) {
-				if rows != seen+1 {
-					t.Errorf("progress: %d rows after %d", rows, seen)
-				}
+				assert.True(t, rows == seen+1, "progress: %d rows after %d", rows, seen)
 				seen = rows
 			}, func(map[string]int64) {})
-		if !slices.Equal(spans, before) {
-			t.Errorf("spans of the caller: %v, were %v", spans, before)
-		}
+		assert.True(t, slices.Equal(spans, before), "spans of the caller: %v, were %v", spans, before)
 		return seal, err
 	}
 	whole := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: -1}
 	want := must(publish(whole))(t)
-	if want.Rows != rows || want.Messages != rows || want.ID != found[0].ID || want.Attempt != "x" {
-		t.Errorf("seal %+v", want)
-	}
+	assert.True(t, want.Rows == rows && want.Messages == rows && want.ID == found[0].ID && want.Attempt == "x", "seal %+v", want)
 	for capacity := range rows {
 		topic := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: capacity}
-		if _, err := publish(topic); !errors.Is(err, errFull) {
-			t.Fatalf("capacity for %d messages: %v", capacity, err)
-		}
+		_, err := publish(topic)
+		assert.Need(t, errors.Is(err, errFull), "capacity for %d messages: %v", capacity, err)
 		topic.capacity = -1
 		seal, err := publish(topic)
-		if err != nil || !reflect.DeepEqual(seal, want) || !reflect.DeepEqual(topic.partitions, whole.partitions) {
-			t.Errorf("interrupted after %d messages: seal %+v, expected %+v; %v", capacity, seal, want, err)
-		}
+		assert.True(t, err == nil && reflect.DeepEqual(seal, want) && reflect.DeepEqual(topic.partitions, whole.partitions),
+			"interrupted after %d messages: seal %+v, expected %+v; %v", capacity, seal, want, err)
 	}
 	for p, messages := range whole.partitions {
 		replay := protocol.NewCounting(&schemas.Plan{Sources: []schemas.SourceSeal{*want}}).Replay(coverage.Span{Partition: p})
 		for _, m := range messages {
-			if _, err := replay.Complete(); !errors.As(err, new(*protocol.IncompleteSourceError)) {
-				t.Errorf("partition %d: complete before its end", p)
-			}
-			if replay.Accept(m) != "" || replay.Accept(m) != coverage.Repeated {
-				t.Errorf("partition %d, %s: expected to count once", p, m.Key)
-			}
+			_, err := replay.Complete()
+			assert.True(t, errors.As(err, new(*protocol.IncompleteSourceError)), "partition %d: complete before its end", p)
+			assert.True(t, replay.Accept(m) == "" && replay.Accept(m) == coverage.Repeated, "partition %d, %s: expected to count once", p, m.Key)
 		}
-		if missing, err := replay.Complete(); err != nil || missing != nil {
-			t.Errorf("missing %v, %v", missing, err)
-		}
+		missing, err := replay.Complete()
+		assert.True(t, err == nil && missing == nil, "missing %v, %v", missing, err)
 	}
 }
 
@@ -790,20 +725,16 @@ func TestPublishOfChangedFile(t *testing.T) {
 	topic := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}
 	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
 		func(int64) {}, func(map[string]int64) {})
-	if want := "a.csv: the file changed while it was ingested"; seal != nil || f.text(err) != want {
-		t.Errorf("seal %v, %v, expected %s", seal, err, want)
-	}
+	want := "a.csv: the file changed while it was ingested"
+	assert.True(t, seal == nil && f.text(err) == want, "seal %v, %v, expected %s", seal, err, want)
 }
 
 // The defaults are valid, and all problems are reported at once. Package config tests each invalid combination of keys.
 func TestCheck(t *testing.T) {
 	o := Defaults()
-	if problems := o.Check(); problems != nil {
-		t.Errorf("the defaults: %v", problems)
-	}
-	if o.Holdout = math.NaN(); len(o.Check()) != 1 {
-		t.Errorf("a holdout that is no number: %v", o.Check())
-	}
+	assert.Equal(t, o.Check(), nil, "the defaults")
+	o.Holdout = math.NaN()
+	assert.Equal(t, len(o.Check()), 1, "a holdout that is no number")
 	no := false
 	// Options that are invalid for CSV are valid for a table with names, and for a file whose name does not determine its
 	// format.
@@ -813,9 +744,7 @@ func TestCheck(t *testing.T) {
 		named := o
 		named.Label, named.Header = "y", &no
 		for _, o := range []Options{o, named} {
-			if problems := o.Check(); problems != nil {
-				t.Errorf("%s: %v", name, problems)
-			}
+			assert.Equal(t, o.Check(), nil, "%s", name)
 		}
 	}
 	csv := ofTopic("csv", func(o *Options) {

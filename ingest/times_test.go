@@ -15,6 +15,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -93,12 +94,9 @@ func TestTimes(t *testing.T) {
 		`,"unit":"ms"`: d.table(arrow.PrimitiveTypes.Int64, func(at time.Time) string { return fmt.Sprint(at.UnixMilli()) }),
 	} {
 		b.inFiles(t, withTimes, func(way, columns string, rows *examples.Rows) {
-			if !near(rows.Floats, want) {
-				t.Errorf("%s: features %v, expected %v", way, rows.Floats[:9], want[:9])
-			}
-			if !strings.Contains(columns, `{"name":"at.hour","time":"hour"`+unit+`}`) || !strings.Contains(columns, `"time":"age"`) {
-				t.Errorf("%s: columns %s", way, columns)
-			}
+			assert.True(t, near(rows.Floats, want), "%s: features %v, expected %v", way, rows.Floats[:9], want[:9])
+			assert.True(t, strings.Contains(columns, `{"name":"at.hour","time":"hour"`+unit+`}`) && strings.Contains(columns, `"time":"age"`),
+				"%s: columns %s", way, columns)
 		})
 	}
 }
@@ -132,14 +130,10 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 		}
 		var got []float32
 		for rows, err := range File(t.Context(), f.write(t, name, []byte(text.String())), o, model) {
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			assert.Need(t, err == nil, "%s: %v", name, err)
 			got = append(got, rows.Floats...)
 		}
-		if !near(got, want) {
-			t.Errorf("%s: features %v, expected %v", name, got, want[:9])
-		}
+		assert.True(t, near(got, want), "%s: features %v, expected %v", name, got, want[:9])
 	}
 	o := layout.Defaults()
 	o.Missing.Mode = layout.MissingMean
@@ -151,9 +145,8 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 		}
 		rows = append(rows, row)
 	}
-	if got := rowsOfRequest(t, o, model, rows).Floats; !near(got, want) {
-		t.Errorf("features %v, expected %v", got, want[:9])
-	}
+	got := rowsOfRequest(t, o, model, rows).Floats
+	assert.True(t, near(got, want), "features %v, expected %v", got, want[:9])
 }
 
 // The parts of times use the time zone in Arrow, also in Parquet written from it, such as zoned.parquet.
@@ -168,9 +161,7 @@ func TestTimesOfZones(t *testing.T) {
 		rows, _, _, problem := readAs(t, name, content, func(o *Options) {
 			o.Times = layout.PartsOfTimes(map[string][]string{"at": {"hour", "weekday"}, "day": {"month", "weekday"}})
 		})
-		if problem != "" || !near(rows.Floats, want) {
-			t.Errorf("%s: %v %s, expected %v", name, rows.Floats, problem, want)
-		}
+		assert.True(t, problem == "" && near(rows.Floats, want), "%s: %v %s, expected %v", name, rows.Floats, problem, want)
 	}
 }
 
@@ -228,13 +219,10 @@ func TestUnitsOfATopic(t *testing.T) {
 	for _, test := range []struct{ at, problem string }{{"null", ""}, {`"2026-03-01T06:00:00"`, ""}, {"12", "in no unit"}, {"20260301000000", ""}, {"20260301", ""},
 		{"1772323200", "is no time in yyyymmdd, the unit of other rows, but 2026-03-01 in s"}} {
 		_, err := v.Add(t.Context(), message(test.at))
-		if (err != nil) != (test.problem != "") || err != nil && !strings.Contains(err.Error(), test.problem) {
-			t.Errorf("%s: %v, expected %q", test.at, err, test.problem)
-		}
+		assert.True(t, (err != nil) == (test.problem != "") && (err == nil || strings.Contains(err.Error(), test.problem)),
+			"%s: %v, expected %q", test.at, err, test.problem)
 	}
-	if got, want := fmt.Sprint(v.Take().Floats), "[NaN NaN 1 6 -20513.25 1 0 -20513 1 0 -20513 1]"; got != want {
-		t.Errorf("features %s, expected %s", got, want)
-	}
+	assert.Equal(t, fmt.Sprint(v.Take().Floats), "[NaN NaN 1 6 -20513.25 1 0 -20513 1 0 -20513 1]", "features")
 	// Another process has the unit from the rows that were on the topic before, or from the examples.
 	words := must(NewTopicWords(o))(t)
 	for _, at := range []string{"20513", "19000", "20000"} {
@@ -247,9 +235,8 @@ func TestUnitsOfATopic(t *testing.T) {
 	for _, o := range []Options{found, after} {
 		v := valuesOf(t, o)
 		must(v.Add(t.Context(), message("30")))(t)
-		if rows := v.Take(); rows.Floats[1] != -30 || rows.Columns[0].Unit != value.UnitDays {
-			t.Errorf("%v of %v", rows.Floats, rows.Columns)
-		}
+		rows := v.Take()
+		assert.True(t, rows.Floats[1] == -30 && rows.Columns[0].Unit == value.UnitDays, "%v of %v", rows.Floats, rows.Columns)
 	}
 }
 
@@ -266,17 +253,15 @@ func TestTimesOfAnotherUnit(t *testing.T) {
 		for _, at := range []string{"1772409600000", "1772409600"} {
 			_, err = v.Add(t.Context(), TopicMessage{Value: []byte(`{"label": "l", "at": ` + at + `}`)})
 		}
-		if (err == nil) != (test.problem == "") || err != nil && !strings.Contains(err.Error(), test.problem) {
-			t.Errorf("%q: %v, expected %q", test.unit, err, test.problem)
-		}
+		assert.True(t, (err == nil) == (test.problem == "") && (err == nil || strings.Contains(err.Error(), test.problem)),
+			"%q: %v, expected %q", test.unit, err, test.problem)
 		columns := must(examples.ParseColumns(v.Take().Columns.Text()))(t) // as a version has them
 		r := must(layout.NewRequest(layout.Defaults(), layout.Features{Width: 1, Columns: columns}))(t)
 		var b tabular.Block
 		b.Reset(1)
 		b.Rows, b.Cells = 1, [][]tabular.Cell{{tabular.Integer(1772409600)}}
 		troubles := r.Fill(&b, &examples.Rows{})
-		if (troubles == nil) != (test.problem == "") || troubles != nil && !strings.Contains(troubles[0].Err.Error(), test.problem) {
-			t.Errorf("%q: %v, expected %q", test.unit, troubles, test.problem)
-		}
+		assert.True(t, (troubles == nil) == (test.problem == "") && (troubles == nil || strings.Contains(troubles[0].Err.Error(), test.problem)),
+			"%q: %v, expected %q", test.unit, troubles, test.problem)
 	}
 }

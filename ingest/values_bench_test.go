@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -105,14 +106,12 @@ func BenchmarkValues(b *testing.B) {
 			b.ReportAllocs()
 			began := cpuSeconds(b)
 			for i := 0; b.Loop(); i++ {
-				if _, err := v.Add(b.Context(), TopicMessage{Offset: int64(i), Value: value(rows[i%len(rows)])}); err != nil {
-					b.Fatal(err)
-				}
+				_, err := v.Add(b.Context(), TopicMessage{Offset: int64(i), Value: value(rows[i%len(rows)])})
+				assert.Need(b, err == nil, "%v", err)
 				if v.Full() {
 					origin := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}
-					if _, err := origin.TopicMessage([]schemas.TopicPosition{{Next: 1}}, v.Take(), memory.DefaultAllocator); err != nil {
-						b.Fatal(err)
-					}
+					_, err := origin.TopicMessage([]schemas.TopicPosition{{Next: 1}}, v.Take(), memory.DefaultAllocator)
+					assert.Need(b, err == nil, "%v", err)
 				}
 			}
 			b.ReportMetric(float64(b.N)/(cpuSeconds(b)-began), "rows/cpu-s")

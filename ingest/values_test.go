@@ -82,9 +82,7 @@ func TestValues(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if problems := test.options.Check(); problems != nil {
-				t.Fatal(problems)
-			}
+			assert.Equal(t, test.options.Check(), nil, "")
 			v := valuesOf(t, test.options)
 			for i, text := range test.values {
 				m, before := TopicMessage{Partition: 3, Offset: int64(10 + i)}, v.batch.Len()
@@ -92,19 +90,16 @@ func TestValues(t *testing.T) {
 					m.Key, text = key, value
 				}
 				m.Value = []byte(text)
-				if full, err := v.Add(t.Context(), m); full || err != nil {
-					t.Fatalf("%s: %v, %v", text, full, err)
-				}
+				full, err := v.Add(t.Context(), m)
+				assert.Need(t, !full && err == nil, "%s: %v, %v", text, full, err)
 				if added := v.batch.Len() - before; added > 0 {
 					test.want.Origins = test.want.Origins.Append(3, m.Offset, added)
 				}
 			}
-			if got := v.Take(); fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", test.want) {
-				t.Errorf("got %+v\nexpected %+v", *got, test.want)
-			}
-			if again := v.Take(); again != nil {
-				t.Errorf("the batch was taken, and there is %+v", again)
-			}
+			got := v.Take()
+			assert.True(t, fmt.Sprintf("%+v", *got) == fmt.Sprintf("%+v", test.want), "got %+v\nexpected %+v", *got, test.want)
+			again := v.Take()
+			assert.True(t, again == nil, "the batch was taken, and there is %+v", again)
 		})
 	}
 }
@@ -152,19 +147,17 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 				t.Errorf("%s: %v, %v, expected %s", value, full, err, test.reason)
 			}
 		}
-		if rows := v.Take(); rows.Rows != 2 || !slices.Equal(rows.Floats, []float32{1, 2, 1, 2}) || !slices.Equal(rows.Words,
-			[]string{"a", "a"}) {
-			t.Errorf("%s: after it, the batch has %+v", test.value, rows)
-		}
+		rows := v.Take()
+		assert.True(t, rows.Rows == 2 && slices.Equal(rows.Floats, []float32{1, 2, 1, 2}) && slices.Equal(rows.Words, []string{"a", "a"}),
+			"%s: after it, the batch has %+v", test.value, rows)
 	}
 }
 
 // A message with a key and without a value is a tombstone, and has no rows.
 func TestTombstones(t *testing.T) {
 	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
-	if full, err := v.Add(t.Context(), TopicMessage{Key: "a"}); full || err != nil || v.Take() != nil {
-		t.Errorf("%v, %v", full, err)
-	}
+	full, err := v.Add(t.Context(), TopicMessage{Key: "a"})
+	assert.True(t, !full && err == nil && v.Take() == nil, "%v, %v", full, err)
 }
 
 // The first valid value determines the number of columns.
@@ -174,9 +167,8 @@ func TestFirstValues(t *testing.T) {
 		value string
 		works bool
 	}{{"a,b,c,d", false}, {"label,length,width", false}, {"a,1,2", true}, {"a,1,2,3", false}} {
-		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)}); (err == nil) != test.works {
-			t.Errorf("%s: %v", test.value, err)
-		}
+		_, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)})
+		assert.True(t, (err == nil) == test.works, "%s: %v", test.value, err)
 	}
 }
 
@@ -188,25 +180,18 @@ func TestBatchesOfValues(t *testing.T) {
 		full, over bool // before and after
 	}{{"a,1\nb,2", false, false}, {"c,3\nd,4", true, false}, {"c,3", false, true}} {
 		full, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)})
-		if full != test.full || err != nil || v.Full() != test.over {
-			t.Errorf("value %d: full %v, then %v, %v", i, full, v.Full(), err)
-		}
+		assert.True(t, full == test.full && err == nil && v.Full() == test.over, "value %d: full %v, then %v, %v", i, full, v.Full(), err)
 	}
-	if rows := v.Take(); !slices.Equal(rows.Words, []string{"a", "b", "c"}) {
-		t.Errorf("%+v", rows)
-	}
-	if _, err := v.Add(t.Context(), TopicMessage{Value: []byte("a,1\nb,2\nc,3\nd,4")}); err != nil || v.Take().Rows != 4 {
-		t.Errorf("a value with more rows than a batch: %v", err)
-	}
+	rows := v.Take()
+	assert.True(t, slices.Equal(rows.Words, []string{"a", "b", "c"}), "%+v", rows)
+	_, err := v.Add(t.Context(), TopicMessage{Value: []byte("a,1\nb,2\nc,3\nd,4")})
+	assert.True(t, err == nil && v.Take().Rows == 4, "a value with more rows than a batch: %v", err)
 	wide := valuesOf(t, ofTopic("csv", func(*Options) {}))
-	if _, err := wide.Add(t.Context(), TopicMessage{Value: []byte(strings.Repeat("a"+strings.Repeat(",1", 100_000)+"\n", 3))}); err == nil ||
-		err.Error() != "3 examples do not fit a message of 900000 bytes: send fewer in a value" {
-		t.Errorf("a value that does not fit: %v", err)
-	}
+	_, err = wide.Add(t.Context(), TopicMessage{Value: []byte(strings.Repeat("a"+strings.Repeat(",1", 100_000)+"\n", 3))})
+	assert.Equal(t, fmt.Sprint(err), "3 examples do not fit a message of 900000 bytes: send fewer in a value", "a value that does not fit")
 	for i := range 3 {
-		if full, err := wide.Add(t.Context(), TopicMessage{Value: []byte("a" + strings.Repeat(",1", 100_000))}); err != nil || full != (i == 2) {
-			t.Errorf("wide value %d: %v, %v", i, full, err)
-		}
+		full, err := wide.Add(t.Context(), TopicMessage{Value: []byte("a" + strings.Repeat(",1", 100_000))})
+		assert.True(t, err == nil && full == (i == 2), "wide value %d: %v, %v", i, full, err)
 	}
 }
 
@@ -234,9 +219,8 @@ func FuzzValues(f *testing.F) {
 			for _, value := range [][]byte{first, second, second} {
 				before := v.batch.Len()
 				full, err := v.Add(t.Context(), TopicMessage{Value: value})
-				if (full || err != nil) && v.batch.Len() != before {
-					t.Errorf("%q: full %v, %v: %d rows, before %d", value, full, err, v.batch.Len(), before)
-				}
+				assert.True(t, !full && err == nil || v.batch.Len() == before,
+					"%q: full %v, %v: %d rows, before %d", value, full, err, v.batch.Len(), before)
 			}
 			rows := v.Take()
 			if rows == nil {
@@ -245,9 +229,7 @@ func FuzzValues(f *testing.F) {
 			m := must(schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}},
 				rows, memory.DefaultAllocator))(t)
 			examples, err := examples.Decode(m.Value, memory.DefaultAllocator)
-			if err != nil || examples.Rows != rows.Rows {
-				t.Fatalf("%q, %q: %+v, %v", first, second, examples, err)
-			}
+			assert.Need(t, err == nil && examples.Rows == rows.Rows, "%q, %q: %+v, %v", first, second, examples, err)
 		}
 	})
 }
@@ -284,9 +266,8 @@ func TestArrowMessagesThatCantBeUsed(t *testing.T) {
 		assert.MustFail(valuesOf(t, o).Add(t.Context(), TopicMessage{Value: test.value}))(t, test.want)
 	}
 	o := ofTopic("arrow", func(o *Options) { o.Columns.Use, o.Registry.URL = []string{"w"}, "http://registry" })
-	if got := o.Check(); len(got) != 1 || got[0].Want != "no registry: values in arrow have no schema there" {
-		t.Errorf("%v", got)
-	}
+	got := o.Check()
+	assert.True(t, len(got) == 1 && got[0].Want == "no registry: values in arrow have no schema there", "%v", got)
 }
 
 // Any input gives rows or an error.
@@ -299,9 +280,8 @@ func FuzzArrowMessages(f *testing.F) {
 				o.Label, o.Rows, o.Columns.Use, o.Missing.Mode = "kind", rows, []string{"user.age", "items.0.price", "w"}, layout.MissingMean
 			})
 			v := valuesOf(t, o)
-			if _, err := v.Add(t.Context(), TopicMessage{Value: value}); err != nil && v.Take() != nil {
-				t.Errorf("rows of a message that can't be used: %v", err)
-			}
+			_, err := v.Add(t.Context(), TopicMessage{Value: value})
+			assert.True(t, err == nil || v.Take() == nil, "rows of a message that can't be used: %v", err)
 		}
 	})
 }
@@ -322,14 +302,11 @@ func withWords(t *testing.T, o Options, values ...string) Options {
 // addAll adds valid values, and returns the batch without the origins of its rows.
 func addAll(t *testing.T, o Options, values ...string) *examples.Rows {
 	t.Helper()
-	if problems := o.Check(); problems != nil {
-		t.Fatal(problems)
-	}
+	assert.Equal(t, o.Check(), nil, "")
 	v := valuesOf(t, withWords(t, o, values...))
 	for _, value := range values {
-		if full, err := v.Add(t.Context(), TopicMessage{Value: []byte(value)}); full || err != nil {
-			t.Fatalf("%s: %v, %v", value, full, err)
-		}
+		full, err := v.Add(t.Context(), TopicMessage{Value: []byte(value)})
+		assert.Need(t, !full && err == nil, "%s: %v, %v", value, full, err)
 	}
 	rows := v.Take()
 	if rows != nil {
@@ -402,9 +379,8 @@ func TestPathsAndRows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := addAll(t, ofTopic("json", test.change), test.values...)
-			if show(*got) != show(*want) || fmt.Sprint(got.Weights) != fmt.Sprint(want.Weights) {
-				t.Errorf("%s %v\nexpected %s %v", show(*got), got.Weights, show(*want), want.Weights)
-			}
+			assert.True(t, show(*got) == show(*want) && fmt.Sprint(got.Weights) == fmt.Sprint(want.Weights),
+				"%s %v\nexpected %s %v", show(*got), got.Weights, show(*want), want.Weights)
 		})
 	}
 }
@@ -428,9 +404,8 @@ func TestPathsThatAreNowhere(t *testing.T) {
 		{func(o *Options) { o.Columns.Use = []string{"user.age"} }, `{"label":"a","user":{"age":1,"age":2}}`, `duplicate member "age"`},
 	} {
 		o := ofTopic("json", func(o *Options) { o.Columns.Use = []string{"x"}; test.change(o) })
-		if _, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: []byte(test.value)}); err == nil || err.Error() != test.reason {
-			t.Errorf("%s: %v, expected %s", test.value, err, test.reason)
-		}
+		_, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: []byte(test.value)})
+		assert.Equal(t, fmt.Sprint(err), test.reason, "%s", test.value)
 	}
 }
 
@@ -443,9 +418,8 @@ func TestTooManyRows(t *testing.T) {
 	}
 	o := ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing.Mode = columns, layout.MissingMean })
 	want := "row 1048, counted from 0: more than 1048 rows, which do not fit a message of examples: send fewer in a value"
-	if _, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: []byte(value)}); err == nil || err.Error() != want {
-		t.Errorf("%v, expected %s", err, want)
-	}
+	_, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: []byte(value)})
+	assert.Equal(t, fmt.Sprint(err), want, "")
 }
 
 // Served predictions are read beside the features, which do not change: columns of the row take precedence over those of
@@ -461,10 +435,8 @@ func TestServedIsRead(t *testing.T) {
 		`{"features":{"age":5,"version":3,"label":"z"}}`,
 		`{"answer":{"version":9},"features":[{"age":6,"label":"a"},{"age":7,"label":"b"}],"prediction":{"label":true}}`)
 	want := []examples.Served{{Label: "y", Version: 7}, {Label: "12", Version: 8}, {}, {Label: "true", Version: 9}, {Label: "true", Version: 9}}
-	if !slices.Equal(rows.Served, want) || !slices.Equal(rows.Words, []string{"x", "y", "z", "a", "b"}) || rows.Cols != 2 ||
-		!reflect.DeepEqual(rows.Floats[:6], []float32{3, 1, 4, 2, 5, 3}) {
-		t.Errorf("%+v", rows)
-	}
+	assert.True(t, slices.Equal(rows.Served, want) && slices.Equal(rows.Words, []string{"x", "y", "z", "a", "b"}) && rows.Cols == 2 &&
+		reflect.DeepEqual(rows.Floats[:6], []float32{3, 1, 4, 2, 5, 3}), "%+v", rows)
 	v := valuesOf(t, answers)
 	for _, c := range []struct{ value, want string }{
 		{`{"answer":{"version":0},"features":{"age":1,"version":2,"label":"x"}}`, "column \"answer.version\": version \"0\": expected a whole number, from 1"},
@@ -526,10 +498,9 @@ func TestSchemasThatEvolve(t *testing.T) {
 			o.Label, o.Columns.Use, o.Missing.Mode = "kind", []string{"length", "width"}, layout.MissingMean
 			o.Registry.URL, o.Schema = registered(t, schemas...).URL(), schema
 		})
-		if got := show(*addAll(t, o, strings.Split(string(slices.Concat(values[0], []byte("|"), values[1], []byte("|"), values[2], []byte("|"),
-			values[3], []byte("|"), values[4])), "|")...)); got != want {
-			t.Errorf("%s: %s\nexpected %s", schema, got, want)
-		}
+		got := show(*addAll(t, o, strings.Split(string(slices.Concat(values[0], []byte("|"), values[1], []byte("|"), values[2], []byte("|"),
+			values[3], []byte("|"), values[4])), "|")...))
+		assert.True(t, got == want, "%s: %s\nexpected %s", schema, got, want)
 	}
 }
 
@@ -543,9 +514,7 @@ func TestSchemaIDs(t *testing.T) {
 		if !strings.HasPrefix(req.URL.Path, "/schemas/guids/") {
 			return false
 		}
-		if req.URL.Path != "/schemas/guids/30313233-3435-3637-3839-616263646566" {
-			t.Errorf("asked for %s", req.URL.Path)
-		}
+		assert.Equal(t, req.URL.Path, "/schemas/guids/30313233-3435-3637-3839-616263646566", "asked for")
 		fmt.Fprintf(w, `{"schema":%q}`, simple)
 		return true
 	})
@@ -559,20 +528,16 @@ func TestSchemaIDs(t *testing.T) {
 	}
 	v, value := of("x"), []byte{2, 'a', 14}
 	for _, m := range []TopicMessage{{Value: framed(1, value)}, {Value: value, SchemaID: "\x00\x00\x00\x00\x01"}, {Value: value, SchemaID: "\x01" + guid}} {
-		if _, err := v.Add(t.Context(), m); err != nil {
-			t.Error(err)
-		}
+		_, err := v.Add(t.Context(), m)
+		assert.True(t, err == nil, "%v", err)
 	}
-	if rows := v.Take(); !slices.Equal(rows.Floats, []float32{7, 7, 7}) {
-		t.Errorf("%+v", rows)
-	}
+	rows := v.Take()
+	assert.True(t, slices.Equal(rows.Floats, []float32{7, 7, 7}), "%+v", rows)
 	v = of("at.place.x")
-	if _, err := v.Add(t.Context(), TopicMessage{Value: framed(10, []byte{2, 'a', 18, 14})}); err != nil {
-		t.Error(err)
-	}
-	if rows := v.Take(); rows == nil || !slices.Equal(rows.Floats, []float32{9}) {
-		t.Errorf("%+v", rows)
-	}
+	_, err := v.Add(t.Context(), TopicMessage{Value: framed(10, []byte{2, 'a', 18, 14})})
+	assert.True(t, err == nil, "%v", err)
+	rows = v.Take()
+	assert.True(t, rows != nil && slices.Equal(rows.Floats, []float32{9}), "%+v", rows)
 }
 
 // Errors due to the message include the key; errors due to the registry are not attributed to the message.
@@ -614,9 +579,7 @@ func TestFramesAndRegistries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ofTopic(test.format, func(o *Options) { o.Columns.Use = []string{"x"}; test.change(o) })
-			if problems := o.Check(); problems != nil {
-				t.Fatal(problems)
-			}
+			assert.Equal(t, o.Check(), nil, "")
 			v := valuesOf(t, o)
 			for range 2 { // responses of the registry are cached
 				_, err := v.Add(t.Context(), test.m)
@@ -633,9 +596,7 @@ func TestMessageIndexes(t *testing.T) {
 	r := registered(t, sr.Schema{Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; message First { string label = 1; int32 x = 2; }
 		message Second { message Within { int32 x = 1; string label = 2; } }`})
 	o := ofTopic("protobuf", func(o *Options) { o.Registry.URL, o.Columns.Use = r.URL(), []string{"x"} })
-	if problems := o.Check(); problems != nil {
-		t.Fatal(problems)
-	}
+	assert.Equal(t, o.Check(), nil, "")
 	v := valuesOf(t, o)
 	first, within := []byte{10, 1, 'a', 16, 7}, []byte{8, 9, 18, 1, 'b'}
 	header := func(rest ...byte) string { return string(framed(1, rest)) }
@@ -653,13 +614,10 @@ func TestMessageIndexes(t *testing.T) {
 		{TopicMessage{Value: framed(1, append([]byte{2, 2}, within...))}, `no column "label": the message has no members: examples.label names the label column`},
 	} {
 		_, err := v.Add(t.Context(), test.m)
-		if (err == nil) != (test.reason == "") || err != nil && err.Error() != test.reason {
-			t.Errorf("%v: %v, expected %s", test.m, err, test.reason)
-		}
+		assert.True(t, (err == nil) == (test.reason == "") && (err == nil || err.Error() == test.reason),
+			"%v: %v, expected %s", test.m, err, test.reason)
 	}
-	if got, want := show(*v.Take()), `4 × 1 floats [7 9 7 9] words ["a" "b" "a" "b"]`; got != want {
-		t.Errorf("%s, expected %s", got, want)
-	}
+	assert.Equal(t, show(*v.Take()), `4 × 1 floats [7 9 7 9] words ["a" "b" "a" "b"]`, "")
 }
 
 // A registry without a response, or with a server error, is unavailable; one that denies access ends ingest.
@@ -681,21 +639,18 @@ func TestRegistriesThatAreAway(t *testing.T) {
 			v := valuesOf(t, ofTopic("avro", func(o *Options) { o.Registry.URL, o.Columns.Use = r.URL(), []string{"x"} }))
 			m := TopicMessage{Value: framed(1, []byte{2, 'a', 14})}
 			_, err := v.Add(t.Context(), m)
-			if unusable, away := Unusable(err); err == nil || unusable || away != test.away || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v: unusable %v, away %v", err, unusable, away)
-			}
+			unusable, away := Unusable(err)
+			assert.True(t, err != nil && !unusable && away == test.away && strings.Contains(err.Error(), test.want),
+				"%v: unusable %v, away %v", err, unusable, away)
 			r.ClearInterceptors()
-			if _, err := v.Add(t.Context(), m); err != nil {
-				t.Errorf("when it is back: %v", err)
-			}
+			_, err = v.Add(t.Context(), m)
+			assert.True(t, err == nil, "when it is back: %v", err)
 			r.Close()
 			_, err = v.Add(t.Context(), TopicMessage{Value: framed(2, []byte{2, 'a', 14})})
-			if _, away := Unusable(err); !away {
-				t.Errorf("when it is gone: %v", err)
-			}
-			if _, err := v.Add(t.Context(), m); err != nil {
-				t.Errorf("a schema that is known, when it is gone: %v", err)
-			}
+			_, away = Unusable(err)
+			assert.True(t, away, "when it is gone: %v", err)
+			_, err = v.Add(t.Context(), m)
+			assert.True(t, err == nil, "a schema that is known, when it is gone: %v", err)
 		})
 	}
 }
@@ -709,15 +664,13 @@ func TestRegistryWithUser(t *testing.T) {
 	o := ofTopic("avro", func(o *Options) {
 		o.Registry.URL, o.Registry.User, o.Registry.PasswordFile, o.Columns.Use = r.URL(), "me", password, []string{"x"}
 	})
-	if _, err := NewValues(o); err == nil || !strings.HasPrefix(err.Error(), "examples.registry.password_file: ") {
-		t.Error(err)
-	}
+	_, err := NewValues(o)
+	assert.True(t, err != nil && strings.HasPrefix(err.Error(), "examples.registry.password_file: "), "%v", err)
 	for text, works := range map[string]bool{"secret\n": true, "wrong": false} {
 		noError(t, os.WriteFile(password, []byte(text), 0o600))
 		_, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: framed(1, []byte{2, 'a', 14})})
 		secret := err != nil && strings.Contains(err.Error(), "wrong")
-		if of, is := errors.AsType[*format.RegistryError](err); (err == nil) != works || is && of.Away || is == works || secret {
-			t.Errorf("%q: %v", text, err)
-		}
+		of, is := errors.AsType[*format.RegistryError](err)
+		assert.True(t, (err == nil) == works && (!is || !of.Away) && is != works && !secret, "%q: %v", text, err)
 	}
 }

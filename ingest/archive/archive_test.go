@@ -151,18 +151,16 @@ func TestRangesFromGaps(t *testing.T) {
 			names[1]: "{\"partition\":0,\"offset\":7}\n{\"partition\":0,\"offset\":9}\n",
 		}
 		for from, want := range map[int64]string{0: "0 2 (3 to 7) 7 9", 1: "2 (3 to 7) 7 9", 3: "(3 to 7) 7 9", 5: "(5 to 7) 7 9", 7: "7 9", 8: "9"} {
-			if rows, err := read(t, o, files, from); err != nil || strings.Join(rows, " ") != want {
-				t.Errorf("%s, from %d: %v %v, expected %s", layout, from, rows, err, want)
-			}
+			rows, err := read(t, o, files, from)
+			assert.True(t, err == nil && strings.Join(rows, " ") == want, "%s, from %d: %v %v, expected %s", layout, from, rows, err, want)
 		}
 	}
 	// A sink with a folder for each hour writes an earlier hour's row after others, and the current hour goes on.
 	o, files := Options{Offset: "at"}, map[string]string{"h=2/t+0+0.json": "{\"at\":0}\n{\"at\":1}\n{\"at\":4}\n{\"at\":7}\n",
 		"h=1/t+0+2.json": "{\"at\":2}\n", "h=0/t+0+3.json": "{\"at\":3}\n", "h=1/t+0+5.json": "{\"at\":5}\n", "h=0/t+0+6.json": "{\"at\":6}\n"}
 	for from, want := range map[int64]string{0: "0 1 2 3 4 5 6 7", 3: "3 4 5 6 7", 4: "4 5 6 7", 6: "6 7", 7: "7"} {
-		if rows, err := read(t, o, files, from); err != nil || strings.Join(rows, " ") != want {
-			t.Errorf("from %d: %v %v, expected %s", from, rows, err, want)
-		}
+		rows, err := read(t, o, files, from)
+		assert.True(t, err == nil && strings.Join(rows, " ") == want, "from %d: %v %v, expected %s", from, rows, err, want)
 	}
 }
 
@@ -198,9 +196,9 @@ func TestTimes(t *testing.T) {
 		for i := int64(0); i < 1000; {
 			rows := assert.Must(r.Next(t.Context()))(t)
 			for row := range rows.Len() {
-				if at := rows.Time(row); at != first.UnixMilli()+i {
-					t.Fatalf("%s: the time of row %d is %d, expected %d", filepath.Base(rows.File), i, at, first.UnixMilli()+i)
-				}
+				at := rows.Time(row)
+				assert.Need(t, at == first.UnixMilli()+i,
+					"%s: the time of row %d is %d, expected %d", filepath.Base(rows.File), i, at, first.UnixMilli()+i)
 				i++
 			}
 		}
@@ -250,32 +248,26 @@ func TestPatterns(t *testing.T) {
 	s := assert.Must(openStore(folder+"/**", Options{}))(t)
 	checkPatterns(t, s, folder)
 	assert.NoError(t, os.Symlink("nowhere", filepath.Join(folder, "a", "link")))
-	if _, err := list(t, s, folder, "a/*"); err == nil {
-		t.Error("a listing ends before a link that leads nowhere, without an error")
-	}
+	_, err := list(t, s, folder, "a/*")
+	assert.True(t, err != nil, "a listing ends before a link that leads nowhere, without an error")
 	t.Chdir(folder)
-	if got, err := list(t, s, ".", "a/b/*"); err != nil || !slices.Equal(got, []string{"a/b/c.avro", "a/b/d.json"}) {
-		t.Error(got, err)
-	}
+	assert.Equal(t, assert.Must(list(t, s, ".", "a/b/*"))(t), []string{"a/b/c.avro", "a/b/d.json"}, "")
 }
 
 func checkPatterns(t *testing.T, s store, folder string) {
 	t.Helper()
 	for pattern, want := range patterns {
-		if got, err := list(t, s, folder, pattern); err != nil || strings.Join(got, " ") != want {
-			t.Errorf("%s: %q, %v, expected %s", pattern, got, err, want)
-		}
+		got, err := list(t, s, folder, pattern)
+		assert.True(t, err == nil && strings.Join(got, " ") == want, "%s: %q, %v, expected %s", pattern, got, err, want)
 	}
 	assert.MustFail(list(t, s, folder, "a[/*"))(t, "not a valid pattern")
 	f := assert.Must(s.Open(t.Context(), folder+"/a/b.avro"))(t)
 	content := make([]byte, f.Size())
-	if n, err := f.ReadAt(content[2:], 2); string(content) != "\x00\x00avro" || n != 4 || err != nil {
-		t.Errorf("%q, %v", content, err)
-	}
+	n, err := f.ReadAt(content[2:], 2)
+	assert.True(t, string(content) == "\x00\x00avro" && n == 4 && err == nil, "%q, %v", content, err)
 	assert.Fails(t, f.Close(), nil)
-	if _, err := s.Open(t.Context(), folder+"/none"); err == nil || !strings.HasPrefix(err.Error(), folder+"/none: ") {
-		t.Error(err)
-	}
+	_, err = s.Open(t.Context(), folder+"/none")
+	assert.True(t, err != nil && strings.HasPrefix(err.Error(), folder+"/none: "), "%v", err)
 }
 
 func write(t *testing.T, folder, file string) {
@@ -301,22 +293,17 @@ func TestTablesAreNoFiles(t *testing.T) {
 	}
 	folder := t.TempDir()
 	write(t, folder, "metadata/notes.json")
-	if got, err := list(t, store{local{}}, folder, "**"); err != nil || len(got) != 1 {
-		t.Error(got, err)
-	}
+	assert.Equal(t, len(assert.Must(list(t, store{local{}}, folder, "**"))(t)), 1, "")
 }
 
 func checkTable(t *testing.T, s store, folder, file, want string) {
 	t.Helper()
 	for _, pattern := range []string{"**", "sales/**", "sales", "sales/data", "sales/data/*.parquet", "sales/data/a.parquet"} {
-		if _, err := list(t, s, folder, pattern); err == nil || !strings.HasPrefix(err.Error(), folder+"/"+want) {
-			t.Errorf("%s: %v, expected %s", pattern, err, want)
-		}
+		_, err := list(t, s, folder, pattern)
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), folder+"/"+want), "%s: %v, expected %s", pattern, err, want)
 	}
 	for found, err := range s.Below(t.Context(), folder+"/"+filepath.ToSlash(filepath.Dir(file))) {
-		if err != nil || found != folder+"/"+file {
-			t.Error(found, err)
-		}
+		assert.True(t, err == nil && found == folder+"/"+file, "%v %v", found, err)
 	}
 }
 
@@ -333,9 +320,7 @@ func TestFirstOfManyFiles(t *testing.T) {
 		found = append(found, fmt.Sprintf("%s %v", strings.TrimPrefix(file, folder), err != nil))
 		stop() // what was not listed yet fails
 	}
-	if !slices.Equal(found, []string{"/a/a.avro false", " true"}) {
-		t.Errorf("found %q, expected one file and an error", found)
-	}
+	assert.True(t, slices.Equal(found, []string{"/a/a.avro false", " true"}), "found %q, expected one file and an error", found)
 }
 
 // row is a row of the tables of the tests.
@@ -396,9 +381,7 @@ func offsets(t *testing.T, layout, root string, at snapshotName) (offsets []int6
 			n++
 			return nil
 		})
-		if err != nil {
-			t.Fatal(f, n, err)
-		}
+		assert.Need(t, err == nil, "%v %v %v", f, n, err)
 	}
 	slices.Sort(offsets)
 	return offsets
@@ -407,9 +390,9 @@ func offsets(t *testing.T, layout, root string, at snapshotName) (offsets []int6
 // expectRefused checks that a table is refused with a text.
 func expectRefused(t *testing.T, layout, root string, at snapshotName, want string) {
 	t.Helper()
-	if files, err := live(t, layout, root, at); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), root) {
-		t.Errorf("%v, %v, expected %s", files, err, want)
-	}
+	files, err := live(t, layout, root, at)
+	assert.True(t, err != nil && strings.Contains(err.Error(), want) && strings.HasPrefix(err.Error(), root),
+		"%v, %v, expected %s", files, err, want)
 }
 
 // checkRow checks that a file has one row, which is this JSON.
@@ -420,9 +403,7 @@ func checkRow(t *testing.T, name string, columns parquetformat.Columns, want str
 		got = append(got, string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)))
 		return nil
 	}))
-	if !slices.Equal(got, []string{want}) {
-		t.Errorf("%s, expected %s", got, want)
-	}
+	assert.Equal(t, got, []string{want}, "")
 }
 
 // Columns that a file lacks are its partition values, of the type of all of their values. Others are in the file.
@@ -605,9 +586,9 @@ func TestDelta(t *testing.T) {
 		all, err := live(t, "delta", root, snapshotName{})
 		for _, f := range all {
 			group := filepath.Base(filepath.Dir(f.Path))
-			if v := f.Values; len(v) != 1 || group != "group="+v[0].Text || !v[0].IsWhole || group != fmt.Sprint("group=", v[0].Whole) || v[0].Null {
-				t.Errorf("%+v, %v", f, err)
-			}
+			v := f.Values
+			assert.True(t, len(v) == 1 && group == "group="+v[0].Text && v[0].IsWhole && group == fmt.Sprint("group=", v[0].Whole) && !v[0].Null,
+				"%+v, %v", f, err)
 		}
 	}
 }
@@ -638,9 +619,7 @@ func TestDeltaRefuses(t *testing.T) {
 	writeJSON(t, deltaLogName(root, 2, "json"), map[string]any{"add": map[string]any{"path": "b", "partitionValues": map[string]any{"group": ""}}},
 		map[string]any{"remove": map[string]any{"path": "a", "deletionVector": vector}})
 	files, err := live(t, "delta", root, snapshotName{})
-	if err != nil || len(files) != 1 || files[0].Path != root+"/b" {
-		t.Error(files, err)
-	}
+	assert.True(t, err == nil && len(files) == 1 && files[0].Path == root+"/b", "%v %v", files, err)
 	expectRefused(t, "delta", root, snapshotName{ID: "1"}, "a deletion vector")
 	expectRefused(t, "delta", root, snapshotName{AsOf: states("", 0)[0].AsOf.AddDate(90, 0, 0).UTC()}, "a commit without a time")
 }

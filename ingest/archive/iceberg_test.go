@@ -270,21 +270,18 @@ func TestIcebergNames(t *testing.T) {
 	}
 	for name, want := range map[string]string{"": "offset", "main": "offset", "1": "offset", "first": "place"} {
 		files, err := live(t, "iceberg", x.root, snapshotName{ID: name})
-		if err != nil || files[0].Names[2] != want || want == "offset" && files[0].Names[6] != "name" {
-			t.Errorf("%s: %+v, %v", name, files, err)
-		}
-		if v := files[0].Values; len(v) != 1 || v[0].Column != "group" || !v[0].IsWhole || v[0].Text != fmt.Sprint(v[0].Whole) {
-			t.Errorf("%s: partition values %+v", name, v)
-		}
+		assert.True(t, err == nil && files[0].Names[2] == want && (want != "offset" || files[0].Names[6] == "name"),
+			"%s: %+v, %v", name, files, err)
+		v := files[0].Values
+		assert.True(t, len(v) == 1 && v[0].Column == "group" && v[0].IsWhole && v[0].Text == fmt.Sprint(v[0].Whole),
+			"%s: partition values %+v", name, v)
 	}
 	file := filepath.Join(x.root, "metadata/00001-a.metadata.json")
-	if got := offsets(t, "iceberg", file, snapshotName{}); !slices.Equal(got, x.want[0]) {
-		t.Errorf("%v at %s, expected %v", got, file, x.want[0])
-	}
+	got := offsets(t, "iceberg", file, snapshotName{})
+	assert.True(t, slices.Equal(got, x.want[0]), "%v at %s, expected %v", got, file, x.want[0])
 	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("1\n"))
-	if got := offsets(t, "iceberg", x.root, snapshotName{}); !slices.Equal(got, x.want[0]) {
-		t.Errorf("%v by the hint, expected %v", got, x.want[0])
-	}
+	got = offsets(t, "iceberg", x.root, snapshotName{})
+	assert.True(t, slices.Equal(got, x.want[0]), "%v by the hint, expected %v", got, x.want[0])
 	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("7"))
 	expectRefused(t, "iceberg", x.root, snapshotName{}, "no metadata of version 7")
 }
@@ -328,9 +325,8 @@ func TestIcebergPartitionValues(t *testing.T) {
 	for _, v := range file.Values {
 		got = append(got, fmt.Sprint(v.Text, v.Whole, v.Null))
 	}
-	if want := []string{"a0 false", "77 false", "true0 false", "2026-11-010 false", "2026-11-01T00:00:00.000001Z0 false", "0 true"}; !slices.Equal(got, want) {
-		t.Errorf("%q, %v", got, err)
-	}
+	want := []string{"a0 false", "77 false", "true0 false", "2026-11-010 false", "2026-11-01T00:00:00.000001Z0 false", "0 true"}
+	assert.True(t, slices.Equal(got, want), "%q, %v", got, err)
 }
 
 // Keys are equal if the values are, in files with the types that a column had before its type was widened, also if it was dropped.
@@ -382,9 +378,7 @@ func TestKeys(t *testing.T) {
 	writeParquet(t, name, []b{y})
 	files = append(files, read())
 	for id := 1; id < 7; id++ {
-		if files[0][id] != files[1][id] || files[0][id] == "null " != (id == 5) {
-			t.Errorf("the column %d: %q", id, files)
-		}
+		assert.True(t, files[0][id] == files[1][id] && files[0][id] == "null " == (id == 5), "the column %d: %q", id, files)
 	}
 	z := y
 	z.Whole, z.Within, y.Whole = 1<<60, nil, 1<<60+1

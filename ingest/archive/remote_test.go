@@ -38,13 +38,10 @@ func TestSignatures(t *testing.T) {
 			r.Header.Set("Range", c.bytes)
 		}
 		sign(r, example, "us-east-1", at)
-		if got := r.Header.Get("Authorization"); !strings.HasSuffix(got, ",Signature="+c.want) {
-			t.Errorf("%s?%s: %s, expected %s", c.path, c.query, got, c.want)
-		}
+		got := r.Header.Get("Authorization")
+		assert.True(t, strings.HasSuffix(got, ",Signature="+c.want), "%s?%s: %s, expected %s", c.path, c.query, got, c.want)
 	}
-	if got := escape("a b/ü~*+"); got != "a%20b%2F%C3%BC~%2A%2B" {
-		t.Error(got)
-	}
+	assert.Equal(t, escape("a b/ü~*+"), "a%20b%2F%C3%BC~%2A%2B", "")
 }
 
 // fakeBucket is a service like S3 with a bucket, in a region of its own.
@@ -161,12 +158,10 @@ func TestBucket(t *testing.T) {
 		delete(b.files, "in/x y/ü+%&=.avro")
 		checkPatterns(t, s, "s3://lake/in")
 		b.files["in/x y/ü+%&=.avro"] = []byte("ü+%&=.avro")
-		if f, err := s.Open(t.Context(), "s3://lake/in/x y/ü+%&=.avro"); err != nil || f.Size() != 11 {
-			t.Error(f, err)
-		}
-		if got, err := list(t, s, "s3://lake", "none"); err != nil || len(got) > 0 {
-			t.Error(got, err)
-		}
+		f, err := s.Open(t.Context(), "s3://lake/in/x y/ü+%&=.avro")
+		assert.True(t, err == nil && f.Size() == 11, "%v %v", f, err)
+		got, err := list(t, s, "s3://lake", "none")
+		assert.True(t, err == nil && len(got) == 0, "%v %v", got, err)
 		for file, want := range tables {
 			b.files = map[string][]byte{file: []byte(path.Base(file)), "sales/data/a.parquet": []byte("a.parquet")}
 			checkTable(t, s, "s3://lake", file, want)
@@ -184,21 +179,17 @@ func TestBlocks(t *testing.T) {
 	b.files["large"], b.files["empty"] = content, nil
 	s := b.open(t, "s3://lake/large")
 	f, err := s.Open(t.Context(), "s3://lake/large")
-	if err != nil || f.Size() != int64(len(content)) {
-		t.Fatal(err)
-	}
+	assert.Need(t, err == nil && f.Size() == int64(len(content)), "%v", err)
 	b.requests = 0
 	got, err := io.ReadAll(struct{ io.Reader }{io.NewSectionReader(f, 0, f.Size())})
-	if err != nil || !slices.Equal(got, content) || b.requests > 4 {
-		t.Errorf("%d bytes, %d requests, %v", len(got), b.requests, err)
-	}
+	assert.True(t, err == nil && slices.Equal(got, content) && b.requests <= 4, "%d bytes, %d requests, %v", len(got), b.requests, err)
 	for _, at := range []int64{0, 1, blockSize - 1, blockSize, 2*blockSize + 5, f.Size() - 1, f.Size(), f.Size() + 1} {
 		for _, n := range []int64{1, 100, blockSize, blockSize + 1} {
 			p := make([]byte, n)
 			want := max(0, min(n, f.Size()-at))
-			if got, err := f.ReadAt(p, at); int64(got) != want || (err == nil) != (want == n) || !slices.Equal(p[:got], content[min(at, f.Size()):][:want]) {
-				t.Errorf("%d bytes at %d: %d, %v", n, at, got, err)
-			}
+			got, err := f.ReadAt(p, at)
+			assert.True(t, int64(got) == want && (err == nil) == (want == n) && slices.Equal(p[:got], content[min(at, f.Size()):][:want]),
+				"%d bytes at %d: %d, %v", n, at, got, err)
 		}
 	}
 	if f, err := s.Open(t.Context(), "s3://lake/empty"); err != nil || f.Size() != 0 {
@@ -240,20 +231,13 @@ func TestRefusals(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "s3://lake/a: ")) {
 			t.Errorf("%d: %v, expected %s", c.status, err, c.want)
 		}
-		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), b.key.SecretKey)) {
-			t.Error(err)
-		}
-		if b.requests != c.requests {
-			t.Errorf("%d: %d requests, expected %d", c.status, b.requests, c.requests)
-		}
-		if errors.Is(err, fs.ErrNotExist) != (c.status == 404) || errors.Is(err, fs.ErrPermission) != (c.status == 403) {
-			t.Error(err)
-		}
+		assert.True(t, err == nil || !strings.Contains(err.Error(), "secret") && !strings.Contains(err.Error(), b.key.SecretKey), "%v", err)
+		assert.True(t, b.requests == c.requests, "%d: %d requests, expected %d", c.status, b.requests, c.requests)
+		assert.True(t, errors.Is(err, fs.ErrNotExist) == (c.status == 404) && errors.Is(err, fs.ErrPermission) == (c.status == 403), "%v", err)
 	}
 	b.Close()
-	if _, err := s.Open(t.Context(), "s3://lake/a"); err == nil || strings.Contains(err.Error(), b.URL+"/") {
-		t.Error(err)
-	}
+	_, err := s.Open(t.Context(), "s3://lake/a")
+	assert.True(t, err != nil && !strings.Contains(err.Error(), b.URL+"/"), "%v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.MustFail(s.Open(ctx, "s3://lake/a"))(t, context.Canceled)
@@ -298,17 +282,13 @@ func TestWebServer(t *testing.T) {
 			if err == nil {
 				sizes += assert.Must(s.Open(t.Context(), file))(t).Size()
 			}
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v, expected %s", c.path, err, c.want)
-			}
+			assert.True(t, (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)),
+				"%s: %v, expected %s", c.path, err, c.want)
 		}
-		if sizes != c.size {
-			t.Errorf("%s: %d bytes, expected %d", c.path, sizes, c.size)
-		}
+		assert.True(t, sizes == c.size, "%s: %d bytes, expected %d", c.path, sizes, c.size)
 	}
-	if slices.Contains(tokens, "elsewhere Bearer secret-1") || !slices.Contains(tokens, "elsewhere ") || !slices.Contains(tokens, "Bearer secret-1") {
-		t.Errorf("%q", tokens)
-	}
+	assert.True(t, !slices.Contains(tokens, "elsewhere Bearer secret-1") && slices.Contains(tokens, "elsewhere ") &&
+		slices.Contains(tokens, "Bearer secret-1"), "%q", tokens)
 	s := open(t, web.URL+"/plain", Options{TokenCommand: command})
 	assert.MustFail(s.Open(t.Context(), other.URL+"/plain"))(t, "another server")
 }
@@ -320,14 +300,11 @@ func TestKeyCommand(t *testing.T) {
 	printed := fmt.Sprintf(`{"Version": 1, "AccessKeyId": %q, "SecretAccessKey": %q, "SessionToken": "session", "Expiration": %q}`, b.key.AccessKey,
 		b.key.SecretKey, time.Now().Add(time.Hour).Format(time.RFC3339))
 	s := open(t, "s3://lake/a", Options{Endpoint: b.URL, TokenCommand: []string{"echo", printed}})
-	if f, err := s.Open(t.Context(), "s3://lake/a"); err != nil || f.Size() != 1 {
-		t.Error(err)
-	}
+	assert.Equal(t, assert.Must(s.Open(t.Context(), "s3://lake/a"))(t).Size(), 1, "")
 	s = open(t, "s3://lake/a", Options{Endpoint: b.URL, TokenCommand: []string{"sh", "-c", "echo secret; echo no role >&2; exit 1"}})
-	if _, err := s.Open(t.Context(), "s3://lake/a"); err == nil || strings.Contains(err.Error(), "secret") ||
-		!strings.Contains(err.Error(), "examples.archive.token_command") || !strings.Contains(err.Error(), "no role") {
-		t.Error(err)
-	}
+	_, err := s.Open(t.Context(), "s3://lake/a")
+	assert.True(t, err != nil && !strings.Contains(err.Error(), "secret") &&
+		strings.Contains(err.Error(), "examples.archive.token_command") && strings.Contains(err.Error(), "no role"), "%v", err)
 }
 
 // Addresses are those of the service.
@@ -336,13 +313,11 @@ func TestAddresses(t *testing.T) {
 		"s3://lake/a b/c+d.avro": "https://s3.eu-1.amazonaws.com/lake/a%20b/c%2Bd.avro", "gs://lake": "https://storage.googleapis.com/lake",
 		"https://web.example/a": "https://web.example/a",
 	} {
-		if u, err := address("", path, "eu-1"); err != nil || u.String() != want {
-			t.Error(u, err)
-		}
+		u, err := address("", path, "eu-1")
+		assert.True(t, err == nil && u.String() == want, "%v %v", u, err)
 	}
-	if u, err := address("http://localhost:9000/base/", "s3://lake/a", ""); err != nil || u.String() != "http://localhost:9000/base/lake/a" {
-		t.Error(u, err)
-	}
+	u, err := address("http://localhost:9000/base/", "s3://lake/a", "")
+	assert.True(t, err == nil && u.String() == "http://localhost:9000/base/lake/a", "%v %v", u, err)
 }
 
 // Patterns and keys that can't be used are errors before anything is sent, without secrets.
@@ -369,8 +344,8 @@ func TestOptions(t *testing.T) {
 		{"s3://lake/a", Options{AccessKeyFile: key, TokenCommand: []string{"echo"}}, "examples.archive.token_command: no value here"},
 		{"s3://lake/a", Options{TokenCommand: []string{"./none"}}, "examples.archive.token_command: ./none: expected a program"},
 	} {
-		if _, err := openStore(c.pattern, c.options); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, expected %s", c.pattern, err, c.want)
-		}
+		_, err := openStore(c.pattern, c.options)
+		assert.True(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "hunter2"),
+			"%s: %v, expected %s", c.pattern, err, c.want)
 	}
 }

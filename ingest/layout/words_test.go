@@ -37,15 +37,14 @@ func TestWordsAreCounted(t *testing.T) {
 			for i, index := range indices {
 				got[index] = values[i]
 			}
-			if want := oracle.HashedColumns(1<<20, test.want...); !maps.Equal(got, want) || !slices.IsSorted(indices) || len(got) != len(indices) {
-				t.Errorf("%q: %v, expected %v", test.text, got, want)
-			}
+			want := oracle.HashedColumns(1<<20, test.want...)
+			assert.True(t, maps.Equal(got, want) && slices.IsSorted(indices) && len(got) == len(indices),
+				"%q: %v, expected %v", test.text, got, want)
 		}
 	}
 	c := NewCounter(WordOptions{Columns: 1, Phrases: 1})
-	if err := c.Append(&examples.SparseRows{}, "a b c"); err != nil || c.counts[0] != 3 {
-		t.Errorf("one column: %v: %v", c.counts, err)
-	}
+	err := c.Append(&examples.SparseRows{}, "a b c")
+	assert.True(t, err == nil && c.counts[0] == 3, "one column: %v: %v", c.counts, err)
 }
 
 // For any text, a row has unique ascending columns, and the counts add up to the number of words and phrases.
@@ -57,9 +56,7 @@ func FuzzWords(f *testing.F) {
 		c := NewCounter(WordOptions{Columns: int(columns) + 1, Phrases: int(phrases)%MaxPhrases + 1})
 		var rows examples.SparseRows
 		if err := c.Append(&rows, text); err != nil {
-			if utf8.ValidString(text) {
-				t.Fatal(err)
-			}
+			assert.Need(t, !utf8.ValidString(text), "%v", err)
 			return
 		}
 		words, want, sum := 0, 0, float32(0)
@@ -71,14 +68,12 @@ func FuzzWords(f *testing.F) {
 			want += min(words, c.most)
 		}
 		for i, column := range rows.Indices {
-			if column < 0 || int(column) > int(columns) || i > 0 && column <= rows.Indices[i-1] || rows.Values[i] < 1 {
-				t.Fatalf("%q: columns %v, counts %v", text, rows.Indices, rows.Values)
-			}
+			assert.Need(t, column >= 0 && int(column) <= int(columns) && (i == 0 || column > rows.Indices[i-1]) && rows.Values[i] >= 1,
+				"%q: columns %v, counts %v", text, rows.Indices, rows.Values)
 			sum += rows.Values[i]
 		}
-		if int(sum) != want || len(rows.Ends) != 1 || rows.Ends[0] != len(rows.Values) {
-			t.Fatalf("%q: %v words and phrases, expected %d", text, sum, want)
-		}
+		assert.Need(t, int(sum) == want && len(rows.Ends) == 1 && rows.Ends[0] == len(rows.Values),
+			"%q: %v words and phrases, expected %d", text, sum, want)
 	})
 }
 
@@ -89,7 +84,6 @@ func TestVocabularyThatDoesNotFit(t *testing.T) {
 		assert.NoError(t, p.add("one two three"))
 	}
 	want := "more than 5 different words and phrases: set examples.words.vocabulary to hashed, or lower examples.words.phrases"
-	if err := p.add("two four"); err == nil || err.Error() != want || len(p.in) != 5 {
-		t.Errorf("%v, expected %s", err, want)
-	}
+	err := p.add("two four")
+	assert.True(t, err != nil && err.Error() == want && len(p.in) == 5, "%v, expected %s", err, want)
 }

@@ -310,9 +310,8 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 				p.check(p.join.Close())
 				p = begin(t, w, s, random)
 			}
-			if p.folder != "" && p.join.memory() > p.memory/inMemory+2000 {
-				t.Fatalf("seed %d: %d bytes wait in memory, of %d", seed, p.join.memory(), p.memory)
-			}
+			assert.Need(t, p.folder == "" || p.join.memory() <= p.memory/inMemory+2000,
+				"seed %d: %d bytes wait in memory, of %d", seed, p.join.memory(), p.memory)
 		}
 		p.save()
 		p.check(p.join.Close())
@@ -325,9 +324,8 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 			} else {
 				labels++
 			}
-			if before, twice := got[string(d.Value)]; twice {
-				t.Fatalf("seed %d: %s is an example twice, with %s and %s", seed, d.Value, before, label)
-			}
+			before, twice := got[string(d.Value)]
+			assert.Need(t, !twice, "seed %d: %s is an example twice, with %s and %s", seed, d.Value, before, label)
 			got[string(d.Value)] = label
 		}
 		waits += p.join.Waiting()
@@ -335,9 +333,8 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 		if !maps.Equal(got, want) {
 			for row := range w.rows {
 				for _, m := range w.rows[row] {
-					if v := string(m.Value); got[v] != want[v] {
-						t.Errorf("%s is %q, expected %q", v, got[v], want[v])
-					}
+					v := string(m.Value)
+					assert.True(t, got[v] == want[v], "%s is %q, expected %q", v, got[v], want[v])
 				}
 			}
 			t.Fatalf("seed %d: %d rows are decided, expected %d", seed, len(got), len(want))
@@ -349,14 +346,11 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 		// Only the newest decided rows of a key are known, and none after a restart.
 		known := restarts > 0 || has.Matched <= counts.Matched && has.Late <= counts.Late && has.Disorder <= counts.Disorder
 		counts.Matched, counts.Late, counts.Disorder = has.Matched, has.Late, has.Disorder
-		if !known || has != counts {
-			t.Errorf("seed %d: %d restarts, counts %+v, expected %+v", seed, restarts, has, counts)
-		}
+		assert.True(t, known && has == counts, "seed %d: %d restarts, counts %+v, expected %+v", seed, restarts, has, counts)
 	}
 	// Which decided rows of a key are forgotten depends on a random hash: about 105 of 129 late outcomes are known as such.
-	if labels < 1000 || absent < 1000 || waits < 500 || late < 90 {
-		t.Errorf("%d rows with outcomes, %d without, %d that wait, %d of %d late outcomes: expected more of each", labels, absent, waits, late, of)
-	}
+	assert.True(t, labels >= 1000 && absent >= 1000 && waits >= 500 && late >= 90,
+		"%d rows with outcomes, %d without, %d that wait, %d of %d late outcomes: expected more of each", labels, absent, waits, late, of)
 }
 
 // Waiting entries do not exceed the memory limit, however many there are.
@@ -383,9 +377,8 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 	}
 	held := heap() - before
 	t.Logf("%d bytes of the heap", held)
-	if held > limit || j.Waiting() != rows {
-		t.Errorf("%d rows of 400 bytes take %d bytes of memory, expected at most %d", j.Waiting(), held, limit)
-	}
+	assert.True(t, held <= limit && j.Waiting() == rows,
+		"%d rows of 400 bytes take %d bytes of memory, expected at most %d", j.Waiting(), held, limit)
 	decided := 0
 	count := func(Decided) error {
 		decided++
@@ -395,9 +388,9 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 		o := Outcome{Offset: int64(i), Time: rows, Labels: []Labelled{{fmt.Sprint("key ", i), "yes"}}}
 		assert.NoError(t, j.Outcome(o, count))
 	}
-	if err := j.Outcome(Outcome{Offset: rows, Time: 10 * 3_600_000}, count); err != nil || decided != rows || j.Waiting() != 0 {
-		t.Errorf("%d rows are decided and %d wait, expected all of %d: %v", decided, j.Waiting(), rows, err)
-	}
+	err := j.Outcome(Outcome{Offset: rows, Time: 10 * 3_600_000}, count)
+	assert.True(t, err == nil && decided == rows && j.Waiting() == 0,
+		"%d rows are decided and %d wait, expected all of %d: %v", decided, j.Waiting(), rows, err)
 	assert.Fails(t, j.Close(), nil)
 }
 
@@ -421,9 +414,8 @@ func TestReadKey(t *testing.T) {
 	} {
 		for key, want := range keys {
 			got, err := ReadKey(key, format)
-			if bad := err != nil; got != want || bad != (want == "") {
-				t.Errorf("%s: %q is read as %q, expected %q: %v", format, key, got, want, err)
-			}
+			bad := err != nil
+			assert.True(t, got == want && bad == (want == ""), "%s: %q is read as %q, expected %q: %v", format, key, got, want, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -19,9 +20,7 @@ func TestFormsHaveTheSameValues(t *testing.T) {
 	wholes.AppendNull(false)
 	large.AppendNull(false)
 	large.AppendWhole(-1, true)
-	if large.Texts[3] != "18446744073709551615" {
-		t.Error(large)
-	}
+	assert.Equal(t, large.Texts[3], "18446744073709551615", "")
 	for name, b := range map[string]Block{
 		"numbers":        {Columns: []Column{{Numbers: []float64{1, 2, math.NaN()}}}},
 		"whole numbers":  {Columns: []Column{wholes}},
@@ -38,9 +37,7 @@ func TestFormsHaveTheSameValues(t *testing.T) {
 			text, err2 := cell.Text()
 			got += fmt.Sprintf("%v %v %q %v %v; ", v, err, text, err2, cell.Null())
 		}
-		if want := `1 <nil> "1" <nil> false; 2 <nil> "2" <nil> false; NaN <nil> "" <nil> true; `; got != want {
-			t.Errorf("%s: %s, expected %s", name, got, want)
-		}
+		assert.Equal(t, got, `1 <nil> "1" <nil> false; 2 <nil> "2" <nil> false; NaN <nil> "" <nil> true; `, "%s", name)
 	}
 }
 
@@ -58,9 +55,7 @@ func TestListsOfColumnsAndCells(t *testing.T) {
 			words, err2 := list.Words()
 			got += fmt.Sprintf("%v %v %q %v %q %v; ", list.IsList(), list.Null(), texts, err, words, err2)
 		}
-		if want := `true false ["a" "1"] <nil> "a 1" <nil>; true false [] <nil> "" <nil>; false true [] <nil> "" <nil>; `; got != want {
-			t.Errorf("%s: %s, expected %s", name, got, want)
-		}
+		assert.Equal(t, got, `true false ["a" "1"] <nil> "a 1" <nil>; true false [] <nil> "" <nil>; false true [] <nil> "" <nil>; `, "%s", name)
 	}
 }
 
@@ -77,29 +72,25 @@ func TestJSON(t *testing.T) {
 	} {
 		cell := JSON(value.Cell(text))
 		number, err := cell.Number(value.MissingOf(value.Usual()))
-		if err != nil || math.Float64bits(number) != math.Float64bits(want.number) && !(number != number && want.number != want.number) {
-			t.Errorf("%s: %v, %v, expected %v", text, number, err, want.number)
-		}
-		if word, err := cell.Text(); err != nil || word != want.word {
-			t.Errorf("%s: %q, %v, expected %q", text, word, err, want.word)
-		}
+		assert.True(t, err == nil &&
+			(math.Float64bits(number) == math.Float64bits(want.number) || number != number && want.number != want.number),
+			"%s: %v, %v, expected %v", text, number, err, want.number)
+		word, err := cell.Text()
+		assert.True(t, err == nil && word == want.word, "%s: %q, %v, expected %q", text, word, err, want.word)
 	}
 	boolean := JSON(value.Cell("true"))
-	if v, err := boolean.Whole(); err == nil {
-		t.Errorf("true is the whole number %d", v)
-	}
+	v, err := boolean.Whole()
+	assert.True(t, err != nil, "true is the whole number %d", v)
 	for _, text := range []string{`[1]`, `{"a":1}`} {
 		cell := JSON(value.Cell(text))
 		_, number := cell.Number(value.Missing{})
-		if _, word := cell.Text(); number == nil || word == nil {
-			t.Errorf("%s: no error", text)
-		}
+		_, word := cell.Text()
+		assert.True(t, number != nil && word != nil, "%s: no error", text)
 	}
 }
 
 func TestLinesOfTexts(t *testing.T) {
 	b := Block{Rows: 1, Lines: []int{7}, Columns: []Column{{Texts: []string{"a\nb"}}, {Texts: []string{"1"}}}}
-	if at := [3]int{b.Line(0, -1), b.Line(0, 0), b.Line(0, 1)}; at != [3]int{7, 7, 8} {
-		t.Error(at)
-	}
+	at := [3]int{b.Line(0, -1), b.Line(0, 0), b.Line(0, 1)}
+	assert.True(t, at == [3]int{7, 7, 8}, "%v", at)
 }

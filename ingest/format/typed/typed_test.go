@@ -113,15 +113,12 @@ func TestAvro(t *testing.T) {
 	want := `[["b" -5 null 0.5 2.25 true "text" "ab" -123.45 1.5 -2.5 3.000000001 172800 30 ["x" "y"] "y" 2.5 null 2 4 "ok" 2 an object [an object an object] null]]`
 	assert.Equal(t, fmt.Sprint(texts(rows)), want, "got")
 	for n := range content {
-		if _, err := r.Read(t.Context(), format.Payload{Value: content[:n], Schema: &format.Schema{Name: "schema 1", Text: event}}); err == nil {
-			t.Errorf("the first %d bytes are read", n)
-		}
+		_, err := r.Read(t.Context(), format.Payload{Value: content[:n], Schema: &format.Schema{Name: "schema 1", Text: event}})
+		assert.True(t, err != nil, "the first %d bytes are read", n)
 	}
 	more := append(content[:len(content):len(content)], 0)
-	if _, err := r.Read(t.Context(), format.Payload{Value: more, Schema: &format.Schema{Name: "schema 1", Text: event}}); err == nil ||
-		err.Error() != "1 bytes behind the value: is it written with schema 1?" {
-		t.Error(err)
-	}
+	_, err = r.Read(t.Context(), format.Payload{Value: more, Schema: &format.Schema{Name: "schema 1", Text: event}})
+	assert.Equal(t, fmt.Sprint(err), "1 bytes behind the value: is it written with schema 1?", "")
 }
 
 // Rows at a path include the values beside them, unless they have their own.
@@ -144,16 +141,14 @@ func TestAvroRowsWithin(t *testing.T) {
 		{nil, `[]`},
 	} {
 		rows, err := read(t, r, schema, map[string]any{"who": "me", "of": test.of, "x": 9, "op": "c"})
-		if got := fmt.Sprint(texts(rows)); err != nil || got != test.want {
-			t.Errorf("%v: %s, %v, expected %s", test.of, got, err, test.want)
-		}
+		got := fmt.Sprint(texts(rows))
+		assert.True(t, err == nil && got == test.want, "%v: %s, %v, expected %s", test.of, got, err, test.want)
 	}
 	for schema, want := range map[string]string{
 		`{"type":"record","name":"M","fields":[{"name":"who","type":"string"}]}`: `no rows at "of.rows" (examples.rows): the message has "who"`,
 	} {
-		if _, err := read(t, r, schema, map[string]any{"who": "x"}); err == nil || err.Error() != want {
-			t.Errorf("%v, expected %s", err, want)
-		}
+		_, err := read(t, r, schema, map[string]any{"who": "x"})
+		assert.Equal(t, fmt.Sprint(err), want, "")
 	}
 }
 
@@ -167,9 +162,7 @@ func TestAvroSchemasThatCantBeUsed(t *testing.T) {
 	} {
 		r := avroReader(t, "", "label", "x")
 		_, err := r.Read(t.Context(), format.Payload{Value: []byte{0}, Schema: &format.Schema{Name: "schema 1", Text: text}})
-		if err == nil || err.Error() != want {
-			t.Errorf("%s: %v, expected %s", text, err, want)
-		}
+		assert.Equal(t, fmt.Sprint(err), want, "%s", text)
 	}
 }
 
@@ -181,9 +174,8 @@ func TestAvroReferences(t *testing.T) {
 		{Name: "shop.Point", Text: `{"type":"record","name":"Point","namespace":"shop","fields":[{"name":"x","type":"int"}]}`},
 		{Name: "shop.Place", Text: `{"type":"record","name":"Place","namespace":"shop","fields":[{"name":"point","type":"Point"}]}`}}}
 	rows, err := avroReader(t, "", "label", "at.point.x").Read(t.Context(), format.Payload{Value: []byte{2, 14}, Schema: s})
-	if got := fmt.Sprint(texts(rows)); err != nil || got != `[["b" 7]]` {
-		t.Errorf("%s, %v", got, err)
-	}
+	got := fmt.Sprint(texts(rows))
+	assert.True(t, err == nil && got == `[["b" 7]]`, "%s, %v", got, err)
 }
 
 // Items that take no bytes are limited in a value, not in a list.
@@ -199,12 +191,9 @@ func TestItemsWithoutBytes(t *testing.T) {
 		}
 		s := &format.Schema{Name: "schema 1", Text: lists(inner)}
 		_, err := avroReader(t, "", "kind", "x").Read(t.Context(), format.Payload{Value: append(value, 0), Schema: s})
-		if err == nil || !strings.Contains(err.Error(), "too many items that take no bytes") {
-			t.Errorf("%s: %v", inner, err)
-		}
-		if _, err := avroReader(t, "", "kind", "x").Read(t.Context(), format.Payload{Value: []byte{2, 'a', 2, 20, 0, 0}, Schema: s}); err != nil {
-			t.Errorf("%s: %v", inner, err)
-		}
+		assert.True(t, err != nil && strings.Contains(err.Error(), "too many items that take no bytes"), "%s: %v", inner, err)
+		_, err = avroReader(t, "", "kind", "x").Read(t.Context(), format.Payload{Value: []byte{2, 'a', 2, 20, 0, 0}, Schema: s})
+		assert.True(t, err == nil, "%s: %v", inner, err)
 	}
 }
 
@@ -223,9 +212,7 @@ func FuzzAvro(f *testing.F) {
 		s := schemas[int(which)%len(schemas)]
 		for _, r := range []*format.RowReader{avroReader(t, "", "kind", "user.tags", "items.1.price", "price", "before"), avroReader(t, "items", "kind", "price")} {
 			rows, err := r.Read(t.Context(), format.Payload{Value: value, Schema: s})
-			if err == nil && len(rows) > 100_000 {
-				t.Errorf("%d rows of %d bytes", len(rows), len(value))
-			}
+			assert.True(t, err != nil || len(rows) <= 100_000, "%d rows of %d bytes", len(rows), len(value))
 		}
 	})
 }
@@ -276,9 +263,8 @@ func TestProtobuf(t *testing.T) {
 		"byId":{"7":{"price":7}},"tags":["x","y"],"right":{"price":3},"price":{"value":"//8=","scale":2},"packed":[1,-1],"userId":9}`: `[["WIDE" -1 -2 3 18446744073709551615 0.5 true "ab" 0 1.5 -1.5 0 2.5 4 2 7 ["x" "y"] null 3 -0.01 [1 -1] 9 [an object an object] an object null]]`,
 	} {
 		rows, err := r.Read(t.Context(), format.Payload{Value: encoded(t, events, "shop.Event", text)})
-		if got := fmt.Sprint(texts(rows)); err != nil || got != want {
-			t.Errorf("%s: %v\n%s, expected\n%s", text, err, got, want)
-		}
+		got := fmt.Sprint(texts(rows))
+		assert.True(t, err == nil && got == want, "%s: %v\n%s, expected\n%s", text, err, got, want)
 	}
 }
 
@@ -290,9 +276,8 @@ func TestProtobufRowsWithin(t *testing.T) {
 		`{"kind":"TALL"}`: `[]`,
 	} {
 		rows, err := r.Read(t.Context(), format.Payload{Value: encoded(t, events, "Event", text)})
-		if got := fmt.Sprint(texts(rows)); err != nil || got != want {
-			t.Errorf("%s: %v, %s, expected %s", text, err, got, want)
-		}
+		got := fmt.Sprint(texts(rows))
+		assert.True(t, err == nil && got == want, "%s: %v, %s, expected %s", text, err, got, want)
 	}
 }
 
@@ -362,9 +347,8 @@ func TestDescriptors(t *testing.T) {
 		r := assert.Must(Protobuf().NewReader(o))(t)
 		s := &format.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []format.Reference{reference}}
 		rows, err := r.Read(t.Context(), format.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
-		if got := fmt.Sprint(texts(rows)); err != nil || got != `[["a" 7 9 0]]` {
-			t.Errorf("%s, %v", got, err)
-		}
+		got := fmt.Sprint(texts(rows))
+		assert.True(t, err == nil && got == `[["a" 7 9 0]]`, "%s, %v", got, err)
 	}
 }
 
@@ -386,9 +370,7 @@ func FuzzProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		for _, r := range readers {
 			rows, err := r.Read(t.Context(), format.Payload{Value: value, Schema: s, Indexes: []int{1}})
-			if err == nil && len(rows) > 100_000 {
-				t.Errorf("%d rows of %d bytes", len(rows), len(value))
-			}
+			assert.True(t, err != nil || len(rows) <= 100_000, "%d rows of %d bytes", len(rows), len(value))
 		}
 	})
 }
@@ -396,12 +378,10 @@ func FuzzProtobuf(f *testing.F) {
 // certificate writes a self-signed certificate and its key, and returns the files.
 func certificate(t *testing.T, name string) (cert, key string, parsed *x509.Certificate) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	assert.NoError(t, err)
+	private := assert.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
 		BasicConstraintsValid: true, DNSNames: []string{"localhost"}}
-	content, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	assert.NoError(t, err)
+	content := assert.Must(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	assert.NoError(t, err)
 	folder := t.TempDir()
@@ -460,25 +440,19 @@ func TestSchemasAreFetchedOnce(t *testing.T) {
 	fake.SeedSchema("e", 1, 1, sr.Schema{Schema: `"int"`})
 	requests := 0
 	fake.Intercept(func(http.ResponseWriter, *http.Request) bool { requests++; return false })
-	c, err := Open(Registry{URL: fake.URL()})
-	assert.NoError(t, err)
+	c := assert.Must(Open(Registry{URL: fake.URL()}))(t)
 	for range 10 {
 		assert.Must(c.Schema(t.Context(), format.SchemaID{Number: 1}))(t)
-		if _, err := c.Schema(t.Context(), format.SchemaID{Number: 2}); err == nil {
-			t.Fatal("a schema that is not there")
-		}
+		_, err := c.Schema(t.Context(), format.SchemaID{Number: 2})
+		assert.Need(t, err != nil, "a schema that is not there")
 	}
-	if requests != 2 {
-		t.Errorf("%d requests, expected one for each ID", requests)
-	}
+	assert.True(t, requests == 2, "%d requests, expected one for each ID", requests)
 	fake.SeedSchema("f", 1, 2, sr.Schema{Schema: `"int"`})
 	asked := 0
-	for ; err == nil && asked < 2*askAgain; asked++ {
+	for ; asked < 2*askAgain; asked++ {
 		if _, e := c.Schema(t.Context(), format.SchemaID{Number: 2}); e == nil {
 			break
 		}
 	}
-	if asked >= askAgain {
-		t.Errorf("%d messages were in vain after the schema was there", asked)
-	}
+	assert.True(t, asked < askAgain, "%d messages were in vain after the schema was there", asked)
 }
