@@ -138,10 +138,9 @@ func TestFileWithEveryKey(t *testing.T) {
 		assert.Equal(t, wire.DigestJSON(got), wire.DigestJSON(stage), "stage %d", i)
 	}
 	e := job.Examples
-	if len(e.Train) != 2 || len(e.Test) != 2 || e.Format != "idx" || e.Label != "0" || e.Missing.Mode != "mean" || e.Holdout != 0.1 ||
-		e.Partitions != 4 || e.BatchRows != 1024 || !slices.Equal(e.Classes, []string{"0", "1", "2", "Seven"}) {
-		t.Errorf("examples %+v", e)
-	}
+	assert.True(t, len(e.Train) == 2 && len(e.Test) == 2 && e.Format == "idx" && e.Label == "0" && e.Missing.Mode == "mean" &&
+		e.Holdout == 0.1 && e.Partitions == 4 && e.BatchRows == 1024 && slices.Equal(e.Classes, []string{"0", "1", "2", "Seven"}),
+		"examples %+v", e)
 	assert.True(t, c.Name == "mnist" && job.Name == "mnist" && len(c.Brokers) == 0 && c.DataDir == ".stagewise" &&
 		job.Prepare == (schemas.Prepare{Scale: "none", PCA: 50}) && job.Seed == 1<<64-1 && !job.Intercept &&
 		job.OnBadMessage == "stop" && job.Memory == 1<<30 && job.Segment == 8 && job.Warm == "3", "job %+v of %+v", job, c)
@@ -159,10 +158,8 @@ func TestFileWithOnlyAName(t *testing.T) {
 func TestMergeKeys(t *testing.T) {
 	c := loaded(t, "merged.yaml", nil, nil)
 	first, second := c.Stages[0], c.Stages[1]
-	if first.Features.Kind != "columns" || first.Features.Size != 0 || first.Passes != 3 || *first.Stop != (schemas.Stop{Split: "test",
-		Patience: 2}) {
-		t.Errorf("first stage %+v", first)
-	}
+	assert.True(t, first.Features.Kind == "columns" && first.Features.Size == 0 && first.Passes == 3 &&
+		*first.Stop == (schemas.Stop{Split: "test", Patience: 2}), "first stage %+v", first)
 	assert.True(t, second.Features.Kind == "logits" && second.Features.Size == 10 && second.Passes == 7 && second.Stop != nil,
 		"second stage %+v", second)
 }
@@ -264,9 +261,8 @@ security:
 		"some/folder/of *.csv"}; !slices.Equal(c.Examples.Train, want) {
 		t.Errorf("train %q, expected %q", c.Examples.Train, want)
 	}
-	if !slices.Equal(c.Examples.Test, []string{"some/folder/test.csv"}) || c.Security.TLS.CA != "some/folder/ca.pem" || c.DataDir != "data" {
-		t.Errorf("test %q, CA %s, data_dir %s", c.Examples.Test, c.Security.TLS.CA, c.DataDir)
-	}
+	assert.True(t, slices.Equal(c.Examples.Test, []string{"some/folder/test.csv"}) && c.Security.TLS.CA == "some/folder/ca.pem" &&
+		c.DataDir == "data", "test %q, CA %s, data_dir %s", c.Examples.Test, c.Security.TLS.CA, c.DataDir)
 	c = read([]string{"STAGEWISE_EXAMPLES_TEST=other.csv", "STAGEWISE_SECURITY_TLS_CA=other.pem"}, []string{"examples.train=-"})
 	assert.True(t, slices.Equal(c.Examples.Train, []string{"-"}) && slices.Equal(c.Examples.Test, []string{"other.csv"}) &&
 		c.Security.TLS.CA == "other.pem", "train %q, test %q, CA %s", c.Examples.Train, c.Examples.Test, c.Security.TLS.CA)

@@ -83,9 +83,8 @@ func TestQuantiles(t *testing.T) {
 // A deviation is that of the sample, and one permutation has none.
 func TestSpread(t *testing.T) {
 	mean, deviation := spread([]Measures{{1, 10}, {3, 30}})
-	if mean != (Measures{2, 20}) || math.Abs(deviation.Error-math.Sqrt2) > 1e-12 || math.Abs(deviation.Loss-10*math.Sqrt2) > 1e-12 {
-		t.Errorf("%v ± %v", mean, deviation)
-	}
+	assert.True(t, mean == (Measures{2, 20}) && math.Abs(deviation.Error-math.Sqrt2) <= 1e-12 &&
+		math.Abs(deviation.Loss-10*math.Sqrt2) <= 1e-12, "%v ± %v", mean, deviation)
 	_, deviation = spread([]Measures{{1, 10}})
 	assert.True(t, deviation == (Measures{}), "%v", deviation)
 }

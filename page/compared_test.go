@@ -107,17 +107,12 @@ func TestPage(t *testing.T) {
 	noError(t, WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Compared{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}))
 	text := page.String()
 	for _, outside := range []string{"http://", "https://", "src=", "href=", "url(", "@import", "ZgotmplZ", "<b>"} {
-		if strings.Contains(strings.ReplaceAll(text, svgSpace, ""), outside) {
-			t.Errorf("the page has %s", outside)
-		}
+		assert.True(t, !strings.Contains(strings.ReplaceAll(text, svgSpace, ""), outside), "the page has %s", outside)
 	}
-	if tables, captions := strings.Count(text, "<table"), strings.Count(text, "<caption>"); tables != captions || tables != 3 {
-		t.Errorf("%d tables with %d captions", tables, captions)
-	}
+	tables, captions := strings.Count(text, "<table"), strings.Count(text, "<caption>")
+	assert.True(t, tables == captions && tables == 3, "%d tables with %d captions", tables, captions)
 	for _, want := range []string{"&lt;b&gt;", "width: 50%", `"Levels":"AH//"`, `"confusion":[[7,3],[7,3]]`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %s", want)
-		}
+		assert.True(t, strings.Contains(text, want), "the page lacks %s", want)
 	}
 }
 
@@ -129,9 +124,8 @@ func TestPageOfManyClasses(t *testing.T) {
 	s.Confusion = make([][]int64, mostClasses+1)
 	run.Report.Splits["test"] = s
 	noError(t, WritePage(&page, About{}, []Compared{run}))
-	if strings.Contains(page.String(), `"confusion":[`) || run.Report.Splits["test"].Confusion == nil {
-		t.Error("the page has the matrix, or the report has lost it")
-	}
+	assert.True(t, !strings.Contains(page.String(), `"confusion":[`) && run.Report.Splits["test"].Confusion != nil,
+		"the page has the matrix, or the report has lost it")
 }
 
 // svgSpace is a name, not an address.
@@ -148,9 +142,7 @@ func TestPicture(t *testing.T) {
 		{examples.Image{1, 1, 3}, []float32{0, 127.5, 255}, []byte{0, 127, 255}},
 		{examples.Image{1, 1, 1}, []float32{7}, []byte{0, 0, 0}},
 	} {
-		if got := (Picture{Shape: c.shape, Values: c.values}).drawn(); !bytes.Equal(got.Levels, c.want) {
-			t.Errorf("%v: levels %v, expected %v", c.values, got.Levels, c.want)
-		}
+		assert.Equal(t, (Picture{Shape: c.shape, Values: c.values}).drawn().Levels, c.want, "%v: levels", c.values)
 	}
 }
 
@@ -175,16 +167,13 @@ func TestTableOfRuns(t *testing.T) {
 		}
 		got = append(got, text)
 	}
-	if want := []string{"b 0.001 5.00 %", "a 0.25! 50.00 %", "c -! -"}; !slices.Equal(got, want) || table.Best != 0 {
-		t.Errorf("rows %q, expected %q; the best is run %d", got, want, table.Best)
-	}
-	if table, more := tablesOf(runs[:2], Order{}); len(more.Columns) > 0 || !slices.Contains(table.Same, "train error 10.00 %") ||
-		slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "train error" }) {
-		t.Errorf("a measure that all share is a column: %+v", table)
-	}
-	if words := (Order{By: "loss"}).Words(runs); words != "log loss of the test rows" {
-		t.Error(words)
-	}
+	want := []string{"b 0.001 5.00 %", "a 0.25! 50.00 %", "c -! -"}
+	assert.True(t, slices.Equal(got, want) && table.Best == 0, "rows %q, expected %q; the best is run %d", got, want, table.Best)
+	table, more := tablesOf(runs[:2], Order{})
+	assert.True(t, len(more.Columns) == 0 && slices.Contains(table.Same, "train error 10.00 %") &&
+		!slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "train error" }),
+		"a measure that all share is a column: %+v", table)
+	assert.Equal(t, (Order{By: "loss"}).Words(runs), "log loss of the test rows", "")
 	if best := (Order{Split: "holdout"}).Best(runs); best != -1 {
 		t.Errorf("run %d is the best by rows that none has", best)
 	}
@@ -208,19 +197,14 @@ func TestOrders(t *testing.T) {
 		if by == "auc" || by == "average_precision" {
 			want = []int{1, 2, 0, 3}
 		}
-		if got, ranked := o.Ranks(runs); !slices.Equal(got, want) || ranked != 3 || o.Best(runs) != want[0] {
-			t.Errorf("by %s the order is %v, expected %v", by, got, want)
-		}
-		if text := o.Text(lacks.Report); text != None {
-			t.Errorf("rows that there are none of have the %s %s", by, text)
-		}
+		got, ranked := o.Ranks(runs)
+		assert.True(t, slices.Equal(got, want) && ranked == 3 && o.Best(runs) == want[0], "by %s the order is %v, expected %v", by, got, want)
+		assert.Equal(t, o.Text(lacks.Report), None, "rows that there are none of have the %s", by)
 		table, _ := tablesOf(runs[:3], o)
-		if by == "error" && slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "holdout balanced error" }) {
-			t.Error("the first table has a measure that neither decides nor was asked for")
-		}
-		if !slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "holdout "+o.Measure() }) {
-			t.Errorf("the first table lacks the %s", o.Measure())
-		}
+		assert.True(t, by != "error" || !slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "holdout balanced error" }),
+			"the first table has a measure that neither decides nor was asked for")
+		assert.True(t, slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "holdout "+o.Measure() }),
+			"the first table lacks the %s", o.Measure())
 	}
 }
 
@@ -266,13 +250,10 @@ func TestSourceTopicIsShown(t *testing.T) {
 	noError(t, source.Follow(t.Context(), log, clicks(), true, event.Ignore{}))
 	board := readingOptions(t, cluster.ListenAddrs(), Options{Name: "clicks", Source: "events"})
 	s := await(t, board, "a topic that is ingested", func(s *State) bool { return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) > 0 })
-	if s.Topics[0].Name != "events" || s.Topics[0].Partitions != 3 {
-		t.Errorf("the flow begins with %+v", s.Topics[0])
-	}
+	assert.True(t, s.Topics[0].Name == "events" && s.Topics[0].Partitions == 3, "the flow begins with %+v", s.Topics[0])
 	produce(t, log, 12, 0)
 	s = await(t, board, "messages that nobody ingests", func(s *State) bool {
-		return need(s,
-			"12 messages wait on events, and no process ingests them")
+		return need(s, "12 messages wait on events, and no process ingests them")
 	})
 	if f := s.Summary.Facts[0]; s.Summary.Level != Trouble || f.Answer != "12 messages" || !strings.HasPrefix(f.Detail, fmt.Sprintf(
 		"wait on events to be ingested; %d messages (batches of rows) wait on clicks.examples to be learnt; ", lagOf(s, roleExamples))) {
@@ -291,22 +272,19 @@ func TestSourceTopicIsShown(t *testing.T) {
 	s = await(t, board, "a runner that has learnt all", func(s *State) bool {
 		return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) == 0 && len(s.Staff.Members) == 5 && s.Run.State == schemas.Done
 	})
-	if s.Staff.Members["ingest"][0].Waits != "ingests events" || s.Staff.Members["serve"][0].Waits != "answers" {
-		t.Errorf("processes %+v", s.Staff)
-	}
+	assert.True(t, s.Staff.Members["ingest"][0].Waits == "ingests events" && s.Staff.Members["serve"][0].Waits == "answers",
+		"processes %+v", s.Staff)
 	stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	err := <-ended
+	assert.Need(t, errors.Is(err, context.Canceled), "%v", err)
 	noError(t, member.Leave())
 	await(t, board, "that they are gone", func(s *State) bool {
 		return need(s, "No process runs stagewise run: the last one") && need(s, "No process runs stagewise serve: the last one")
 	})
 	produce(t, log, 9, 0)
 	s = await(t, board, "that nobody learns", func(s *State) bool { return need(s, "No process runs stagewise run, and 9 messages wait on events.") })
-	if s.Summary.Level != Trouble || s.Summary.Verdict == "All is well." || need(s, "no process ingests them") {
-		t.Errorf("summary %+v", s.Summary)
-	}
+	assert.True(t, s.Summary.Level == Trouble && s.Summary.Verdict != "All is well." && !need(s, "no process ingests them"),
+		"summary %+v", s.Summary)
 }
 
 // The error along the rows of a version has one point for messages that came at about the same time, and goes on from row to row.
@@ -315,9 +293,7 @@ func TestErrorAlongRows(t *testing.T) {
 		return statistics.ErrorBin{Offset: offset, Rows: rows, Weight: weight, Error: err}
 	}
 	got := alongRows([]statistics.ErrorBin{bin(0, 10, 10, 50), bin(0, 10, 30, 10), bin(1, 5, 0, 0), bin(2, 20, 20, 5)})
-	if want := []CurvePoint{{20, 20}, {45, 5}}; !slices.Equal(got, want) {
-		t.Errorf("got %v, expected %v", got, want)
-	}
+	assert.Equal(t, got, []CurvePoint{{20, 20}, {45, 5}}, "")
 }
 
 // Whatever numbers the reports of versions have, the page has JSON.
@@ -333,9 +309,9 @@ func TestAnyNumbersAreShown(t *testing.T) {
 		s := &State{}
 		s.Versions, s.Quality = r.versions()
 		board := NewBoard()
-		if board.Put(s); !json.Valid(wire.JSON(board.State())) || s.Versions[0].ServedError == nil && n == 1 || len(s.Quality.Curve) != 2 {
-			t.Errorf("state %s", wire.JSON(board.State()))
-		}
+		board.Put(s)
+		assert.True(t, json.Valid(wire.JSON(board.State())) && (s.Versions[0].ServedError != nil || n != 1) && len(s.Quality.Curve) == 2,
+			"state %s", wire.JSON(board.State()))
 	}
 }
 
@@ -383,9 +359,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 		stop()
 		s := r.state()
 		for _, want := range want {
-			if !need(s, want) {
-				t.Errorf("%s: %+v", user, s.Summary.Needs)
-			}
+			assert.True(t, need(s, want), "%s: %+v", user, s.Summary.Needs)
 		}
 		level := Notice
 		if user == "nothing" {

@@ -127,30 +127,22 @@ func TestRunIsShown(t *testing.T) {
 			return s.Run != nil && s.Run.State == schemas.Done && s.Quality != nil && len(s.Topics) > 0 && s.Topics[0].Lag != nil &&
 				*s.Topics[0].Lag == 0 && s.Staff.Embedded
 		})
-		if s.Run.ID != report.Run || len(s.Run.Stages) != len(report.Stages) {
-			t.Fatalf("%s: run %+v, expected %s", when, s.Run, report.Run)
-		}
+		assert.Need(t, s.Run.ID == report.Run && len(s.Run.Stages) == len(report.Stages), "%s: run %+v, expected %s", when, s.Run, report.Run)
 		for i, stage := range s.Run.Stages {
-			if stage.Done == nil || !slices.EqualFunc(stage.Done.ByPass, report.Stages[i].ByPass,
-				func(a, b schemas.PassReport) bool { return a.TrainLoss == b.TrainLoss }) {
-				t.Errorf("%s: stage %d is %+v, expected %+v", when, i, stage.Done, report.Stages[i])
-			}
+			assert.True(t, stage.Done != nil && slices.EqualFunc(stage.Done.ByPass, report.Stages[i].ByPass,
+				func(a, b schemas.PassReport) bool { return a.TrainLoss == b.TrainLoss }),
+				"%s: stage %d is %+v, expected %+v", when, i, stage.Done, report.Stages[i])
 		}
 		v := s.Versions[0]
-		if len(s.Versions) != 1 || v.Version != 1 || v.Run != report.Run || !v.Latest || !v.Offered || v.Kind != kindTrain ||
-			v.Rows != report.Rows || *v.TestError != *report.TestError || v.Digest != report.WeightsDigest.Short() {
-			t.Errorf("%s: version %+v", when, v)
-		}
+		assert.True(t, len(s.Versions) == 1 && v.Version == 1 && v.Run == report.Run && v.Latest && v.Offered && v.Kind == kindTrain &&
+			v.Rows == report.Rows && *v.TestError == *report.TestError && v.Digest == report.WeightsDigest.Short(), "%s: version %+v", when, v)
 		test := report.Splits["test"]
-		if q := s.Quality; q.Split != "test" || q.Before || q.Rows != test.Rows || q.Error != test.Error || !slices.EqualFunc(q.Confusion,
-			test.Confusion, slices.Equal) || !slices.Equal(q.Reliability, test.Reliability) {
-			t.Errorf("%s: quality %+v", when, q)
-		}
-		if s.Summary.Verdict != "All is well." || s.Summary.Facts[0].Answer != "Up to date" ||
-			s.Summary.Facts[1].Answer != percent(*report.TestError) || s.Summary.Facts[2].Answer != "Version 1" ||
-			s.Summary.Facts[3].Answer != "No active run" {
-			t.Errorf("%s: summary %+v", when, s.Summary)
-		}
+		q := s.Quality
+		assert.True(t, q.Split == "test" && !q.Before && q.Rows == test.Rows && q.Error == test.Error &&
+			slices.EqualFunc(q.Confusion, test.Confusion, slices.Equal) && slices.Equal(q.Reliability, test.Reliability), "%s: quality %+v", when, q)
+		assert.True(t, s.Summary.Verdict == "All is well." && s.Summary.Facts[0].Answer == "Up to date" &&
+			s.Summary.Facts[1].Answer == percent(*report.TestError) && s.Summary.Facts[2].Answer == "Version 1" &&
+			s.Summary.Facts[3].Answer == "No active run", "%s: summary %+v", when, s.Summary)
 	}
 }
 
@@ -172,27 +164,23 @@ func TestPassesAreShown(t *testing.T) {
 		}
 	}
 	sealed := place{stage: 0, visit: residuals}
-	if s := f.state(); s.State != stateRunning || s.Have != 4 || len(f.of) != 4 || !maps.Equal(f.parts[sealed], f.of) {
-		t.Errorf("of the partitions %v, %d are surveyed, and %v sealed", f.of, s.Have, f.parts[sealed])
-	}
+	s := f.state()
+	assert.True(t, s.State == stateRunning && s.Have == 4 && len(f.of) == 4 && maps.Equal(f.parts[sealed], f.of),
+		"of the partitions %v, %d are surveyed, and %v sealed", f.of, s.Have, f.parts[sealed])
 	for m, err := range client.Remaining(t.Context(), client.Topics.Weights, 0, 0, math.MaxInt64) {
 		noError(t, err)
 		f.add(true, m)
 	}
 	for i, stage := range f.state().Stages {
-		if stage.Done == nil || len(stage.Passes) > 0 {
-			t.Errorf("stage %d: report %v, and the passes %+v", i, stage.Done, stage.Passes)
-		}
+		assert.True(t, stage.Done != nil && len(stage.Passes) == 0, "stage %d: report %v, and the passes %+v", i, stage.Done, stage.Passes)
 	}
 	clear(f.reports)
 	for i, stage := range f.state().Stages {
-		if passes := report.Stages[i].ByPass; len(passes) == 0 || !reflect.DeepEqual(stage.Passes, passes) {
-			t.Errorf("stage %d has the passes %+v, expected %+v", i, stage.Passes, passes)
-		}
+		passes := report.Stages[i].ByPass
+		assert.True(t, len(passes) != 0 && reflect.DeepEqual(stage.Passes, passes),
+			"stage %d has the passes %+v, expected %+v", i, stage.Passes, passes)
 	}
-	if len(f.parts) > len(job.Stages) {
-		t.Errorf("parts of visits that are over: %v", f.parts)
-	}
+	assert.True(t, len(f.parts) <= len(job.Stages), "parts of visits that are over: %v", f.parts)
 }
 
 // The versions of a chain have the errors before learning that its report has, their parents, and what the gate decided.
@@ -210,24 +198,19 @@ func TestChainIsShown(t *testing.T) {
 		u := result.Updates[i]
 		same := (v.PrequentialError == nil) == (u.PrequentialError == nil) && (v.PrequentialError == nil ||
 			*v.PrequentialError == *u.PrequentialError)
-		if v.Version != u.Version || v.Kind != u.Kind || v.Rows != u.Rows || v.Offered != u.Offered || !same {
-			t.Errorf("version %+v, expected %+v", v, u)
-		}
-		if parent := fmt.Sprint(i); i > 0 && v.Parent != parent {
-			t.Errorf("version %d goes on from %q, expected %s", v.Version, v.Parent, parent)
-		}
+		assert.True(t, v.Version == u.Version && v.Kind == u.Kind && v.Rows == u.Rows && v.Offered == u.Offered && same,
+			"version %+v, expected %+v", v, u)
+		parent := fmt.Sprint(i)
+		assert.True(t, i == 0 || v.Parent == parent, "version %d goes on from %q, expected %s", v.Version, v.Parent, parent)
 	}
-	if s.Run.Version != n {
-		t.Errorf("the last run %+v, expected that of version %d", s.Run, n)
-	}
-	if q := s.Quality; !q.Before || q.Split != "train" || len(q.Curve) == 0 || q.Rows != result.Updates[n-1].Rows {
-		t.Errorf("quality %+v", s.Quality)
-	}
+	assert.True(t, s.Run.Version == n, "the last run %+v, expected that of version %d", s.Run, n)
+	q := s.Quality
+	assert.True(t, q.Before && q.Split == "train" && len(q.Curve) != 0 && q.Rows == result.Updates[n-1].Rows, "quality %+v", s.Quality)
 	must(topics.Pin(t.Context(), topics.Open(log, "digits", nil), "2"))(t)
 	s = await(t, board, "a pin", func(s *State) bool { return need(s, "Version 2 is pinned") && s.Quality.Version == 2 })
-	if v := s.Versions[1]; !v.Pinned || !v.Latest || s.Versions[n-1].Latest || s.Summary.Level != Notice {
-		t.Errorf("versions %+v, %+v, summary %+v", v, s.Versions[n-1], s.Summary)
-	}
+	v := s.Versions[1]
+	assert.True(t, v.Pinned && v.Latest && !s.Versions[n-1].Latest && s.Summary.Level == Notice,
+		"versions %+v, %+v, summary %+v", v, s.Versions[n-1], s.Summary)
 }
 
 // Messages that can't be used are shown with their reasons, and a run that nobody works on with what it waits for.
@@ -241,16 +224,14 @@ func TestNeedsAreShown(t *testing.T) {
 	s := await(t, board, "a run that waits, and a bad message", func(s *State) bool {
 		return s.Run != nil && s.Run.ID == submitted && s.Quarantine.Held == 1 && len(s.Quarantine.Recent) == 1
 	})
-	if r := s.Run; r.State != stateWaiting || r.Stage != wire.Survey || r.Have != 0 || r.Of != 2 ||
-		r.Waits != "for workers to survey 2 partitions of 2" {
-		t.Errorf("run %+v", r)
-	}
-	if q := s.Quarantine; q.Recent[0].Offset != 7 || q.Recent[0].Partition != 2 || q.Reasons[0].Reason != "no label" || !need(s, "no label") {
-		t.Errorf("quarantine %+v, needs %+v", q, s.Summary.Needs)
-	}
-	if lag := s.Topics[0].Lag; lag == nil || *lag == 0 {
-		t.Error("nothing is behind, before any version is made")
-	}
+	r := s.Run
+	assert.True(t, r.State == stateWaiting && r.Stage == wire.Survey && r.Have == 0 && r.Of == 2 &&
+		r.Waits == "for workers to survey 2 partitions of 2", "run %+v", r)
+	q := s.Quarantine
+	assert.True(t, q.Recent[0].Offset == 7 && q.Recent[0].Partition == 2 && q.Reasons[0].Reason == "no label" && need(s, "no label"),
+		"quarantine %+v, needs %+v", q, s.Summary.Needs)
+	lag := s.Topics[0].Lag
+	assert.True(t, lag != nil && *lag != 0, "nothing is behind, before any version is made")
 	var more []wire.Message
 	for bad.Offset = range 2*maxBad + 9 {
 		more = append(more, bad.Message())
@@ -261,9 +242,7 @@ func TestNeedsAreShown(t *testing.T) {
 		s = await(t, board, "all bad messages", func(s *State) bool {
 			return s.Quarantine.Held == all && len(s.Quarantine.Recent) == maxBad && need(s, fmt.Sprint(all, " messages could not be used in the last hour"))
 		})
-		if sum := s.Quarantine.Reasons[0].Messages; s.Quarantine.Read != int64(sum) {
-			t.Errorf("quarantine %+v", s.Quarantine)
-		}
+		assert.Equal(t, s.Quarantine.Read, int64(s.Quarantine.Reasons[0].Messages), "quarantine")
 	}
 }
 
@@ -298,8 +277,7 @@ func TestManyVersionsAreRead(t *testing.T) {
 	}
 	must(client.Log.Append(t.Context(), client.Topics.Plans, 0, ends...))(t)
 	r := newReader(log, Options{Name: "many"}, NewBoard())
-	ledger, err := client.ReadLedger(t.Context())
-	noError(t, err)
+	ledger := must(client.ReadLedger(t.Context()))(t)
 	noError(t, r.apply(t.Context(), ledger))
 	began := time.Now()
 	for any := true; any; {
@@ -307,12 +285,11 @@ func TestManyVersionsAreRead(t *testing.T) {
 	}
 	t.Logf("%d versions are read in %v", versions, time.Since(began))
 	list, quality := r.versions()
-	if len(list) != versions || quality == nil || quality.Version != versions || *list[9].PrequentialError != 10 {
-		t.Errorf("%d versions, quality %+v", len(list), quality)
-	}
-	if v := list[9]; v.ServedRows != 16 || v.ServedError == nil || *v.ServedError != 20 {
-		t.Errorf("version 10, for which the two after it say what it served: %+v", v)
-	}
+	assert.True(t, len(list) == versions && quality != nil && quality.Version == versions && *list[9].PrequentialError == 10,
+		"%d versions, quality %+v", len(list), quality)
+	v := list[9]
+	assert.True(t, v.ServedRows == 16 && v.ServedError != nil && *v.ServedError == 20,
+		"version 10, for which the two after it say what it served: %+v", v)
 	assert.Equal(t, r.topics.learnt[0], versions, "the versions have learnt to offset")
 }
 
@@ -323,9 +300,8 @@ func TestQuarantineIsBounded(t *testing.T) {
 		q.add(&schemas.Quarantined{Offset: int64(i), Reason: fmt.Sprintf("column %d: no value", i%(2*maxReasons))}, time.UnixMilli(int64(i)))
 	}
 	s := q.state(int64(10 * maxBad))
-	if len(s.Recent) != maxBad || s.Recent[0].Offset != 10*maxBad-1 || len(s.Reasons) != maxReasons {
-		t.Errorf("%d messages, the newest at %d, %d reasons", len(s.Recent), s.Recent[0].Offset, len(s.Reasons))
-	}
+	assert.True(t, len(s.Recent) == maxBad && s.Recent[0].Offset == 10*maxBad-1 && len(s.Reasons) == maxReasons,
+		"%d messages, the newest at %d, %d reasons", len(s.Recent), s.Recent[0].Offset, len(s.Reasons))
 }
 
 // Messages that differ only in their values have one reason, that of the newest. Columns differ.
@@ -350,17 +326,14 @@ func TestReasonsAreOfAKind(t *testing.T) {
 func TestSilenceIsShown(t *testing.T) {
 	now := time.Now()
 	r := &reader{client: &protocol.Client{}, now: func() time.Time { return now }, heard: now}
-	if s := r.state(); s.Summary.Level != Good {
-		t.Errorf("summary %+v", s.Summary)
-	}
+	assert.Equal(t, r.state().Summary.Level, Good, "summary")
 	now = now.Add(3 * time.Minute)
-	if s := r.state(); s.Summary.Level != Trouble || !need(s, "have not answered for 3 minutes") {
-		t.Errorf("summary %+v", s.Summary)
-	}
+	s := r.state()
+	assert.True(t, s.Summary.Level == Trouble && need(s, "have not answered for 3 minutes"), "summary %+v", s.Summary)
 	r.heard, r.errors[partStaff] = now, context.DeadlineExceeded
-	if s := r.state(); s.Summary.Verdict != "One problem needs action." || !need(s, "may be old: context deadline exceeded") {
-		t.Errorf("summary %+v", s.Summary)
-	}
+	s = r.state()
+	assert.True(t, s.Summary.Verdict == "One problem needs action." && need(s, "may be old: context deadline exceeded"),
+		"summary %+v", s.Summary)
 }
 
 // TestMain fails if a goroutine is left when all tests have ended.
@@ -388,9 +361,8 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	s := await(t, board, "a run that nobody works on", func(s *State) bool {
 		return need(s, "no process runs stagewise work") && need(s, "no process runs stagewise solve")
 	})
-	if s.Summary.Level != Trouble || s.Run.ID != id || s.Run.Waits != "for a worker: no process runs stagewise work" {
-		t.Errorf("run %+v, summary %+v", s.Run, s.Summary)
-	}
+	assert.True(t, s.Summary.Level == Trouble && s.Run.ID == id && s.Run.Waits == "for a worker: no process runs stagewise work",
+		"run %+v, summary %+v", s.Run, s.Summary)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	for _, role := range []func(context.Context, *kafkalog.Log, *kernel.BLAS, topics.Job, event.Recorder) error{dispatch.Work,
@@ -409,10 +381,8 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 			len(s.Staff.Members["work"]) == 1 && len(s.Staff.Members["work"][0].Partitions) == 4
 	})
 	w, v := s.Staff.Members["work"][0], s.Staff.Members["solve"][0]
-	if !slices.Equal(w.Partitions, []int{0, 1, 2, 3}) || w.Waits != "waits for a run" || w.Host == "" || w.ID == "" ||
-		!slices.Equal(v.Partitions, []int{0}) || s.Staff.Embedded {
-		t.Errorf("staff %+v", s.Staff)
-	}
+	assert.True(t, slices.Equal(w.Partitions, []int{0, 1, 2, 3}) && w.Waits == "waits for a run" && w.Host != "" && w.ID != "" &&
+		slices.Equal(v.Partitions, []int{0}) && !s.Staff.Embedded, "staff %+v", s.Staff)
 }
 
 // A page that begins when the runner is gone knows by the versions that one is missing. One that has seen it knows that also where the
@@ -436,9 +406,7 @@ func TestRunnerIsMissed(t *testing.T) {
 		r.topics.all = []polled{{role: roleExamples, name: "examples", partitions: []coverage.Span{{To: 9}}}}
 		got, s := "", &State{Versions: []Version{{Version: 1, Kind: c.kind}}, Staff: Staff{Embedded: c.embedded}}
 		r.needsOfProcesses(s, func(_ Level, _, format string, values ...any) { got += fmt.Sprintf(format, values...) })
-		if got != c.want {
-			t.Errorf("%+v: %q", c, got)
-		}
+		assert.Equal(t, got, c.want, "%+v", c)
 	}
 }
 

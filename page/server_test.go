@@ -39,15 +39,12 @@ func TestOnlyThisMachineIsAnswered(t *testing.T) {
 		"evil.example": http.StatusMisdirectedRequest, "evil.example:8475": http.StatusMisdirectedRequest,
 		"localhost.evil.example": http.StatusMisdirectedRequest, "10.0.0.1:8475": http.StatusMisdirectedRequest,
 	} {
-		if w := get(s, host, "/"); w.Code != want {
-			t.Errorf("%s: %d, expected %d", host, w.Code, want)
-		}
+		assert.Equal(t, get(s, host, "/").Code, want, "%s", host)
 	}
 	for address, loopback := range map[string]bool{"127.0.0.1:0": true, "localhost:80": true, "0.0.0.0:80": false, ":80": false,
 		"10.0.0.1:80": false, "127.0.0.1": false} {
-		if err := CheckListen(address); (err == nil) != loopback {
-			t.Errorf("%s: %v", address, err)
-		}
+		err := CheckListen(address)
+		assert.True(t, (err == nil) == loopback, "%s: %v", address, err)
 	}
 }
 
@@ -59,18 +56,15 @@ func TestPolicy(t *testing.T) {
 	for path, kind := range map[string]string{"/": "text/html", "/page.js": "text/javascript", "/chart.js": "text/javascript", "/page.css": "text/css",
 		"/icon.svg": "image/svg+xml", "/state.json": "application/json"} {
 		w := get(s, "localhost", path)
-		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) ||
-			w.Header().Get("Content-Security-Policy") != policy {
-			t.Errorf("%s: %d %v", path, w.Code, w.Header())
-		}
+		assert.True(t, w.Code == http.StatusOK && strings.HasPrefix(w.Header().Get("Content-Type"), kind) &&
+			w.Header().Get("Content-Security-Policy") == policy, "%s: %d %v", path, w.Code, w.Header())
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 		r := httptest.NewRequest(method, "/", nil)
 		r.Host = "localhost"
 		w := httptest.NewRecorder()
-		if s.ServeHTTP(w, r); w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s: %d", method, w.Code)
-		}
+		s.ServeHTTP(w, r)
+		assert.Equal(t, w.Code, http.StatusMethodNotAllowed, "%s", method)
 	}
 	outside := regexp.MustCompile(`https?://[^"'\s]+`)
 	err := fs.WalkDir(browser, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -79,14 +73,10 @@ func TestPolicy(t *testing.T) {
 		}
 		content, err := fs.ReadFile(browser, name)
 		for _, url := range outside.FindAllString(string(content), -1) {
-			if url != "http://www.w3.org/2000/svg" { // a name
-				t.Errorf("%s names %s", name, url)
-			}
+			assert.Equal(t, url, "http://www.w3.org/2000/svg", "%s names", name) // a name
 		}
 		for _, unsafe := range []string{"innerHTML", "insertAdjacentHTML", "eval(", " style=", "onclick="} {
-			if strings.Contains(string(content), unsafe) {
-				t.Errorf("%s has %s", name, unsafe)
-			}
+			assert.True(t, !strings.Contains(string(content), unsafe), "%s has %s", name, unsafe)
 		}
 		return err
 	})
@@ -100,31 +90,22 @@ func TestSummaryIsInThePage(t *testing.T) {
 	board.Put(state)
 	text := get(NewServer(board), "localhost", "/").Body.String()
 	for _, want := range []string{state.Summary.Verdict, state.Summary.Facts[2].Answer, "&lt;script&gt;alert(1)"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %q", want)
-		}
+		assert.True(t, strings.Contains(text, want), "the page lacks %q", want)
 	}
 	ids := map[string]bool{}
 	for _, m := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(text, -1) {
-		if ids[m[1]] {
-			t.Errorf("two elements have the id %s", m[1])
-		}
+		assert.True(t, !ids[m[1]], "two elements have the id %s", m[1])
 		ids[m[1]] = true
 	}
 	for _, m := range regexp.MustCompile(`(?:href="#|aria-labelledby=")([^"]+)"`).FindAllStringSubmatch(text, -1) {
-		if !ids[m[1]] {
-			t.Errorf("nothing has the id %s", m[1])
-		}
+		assert.True(t, ids[m[1]], "nothing has the id %s", m[1])
 	}
 	for _, about := range []string{aboutFlow, aboutRun, aboutError, aboutVersions, aboutStaff, aboutQuarantine} {
-		if !ids[about] {
-			t.Errorf("no part of the page has the id %s", about)
-		}
+		assert.True(t, ids[about], "no part of the page has the id %s", about)
 	}
 	// that of the confusion matrix comes with it
-	if tables, captions := strings.Count(text, "<table"), strings.Count(text, "<caption"); tables-captions != 1 {
-		t.Errorf("%d tables have %d captions", tables, captions)
-	}
+	tables, captions := strings.Count(text, "<table"), strings.Count(text, "<caption")
+	assert.True(t, tables-captions == 1, "%d tables have %d captions", tables, captions)
 }
 
 // stream follows the events of a server until the test ends.
@@ -137,9 +118,7 @@ func stream(t *testing.T, url string) (next func() (event, data string)) {
 	t.Cleanup(client.CloseIdleConnections)
 	response := must(client.Do(request))(t)
 	t.Cleanup(func() { _ = response.Body.Close() })
-	if response.StatusCode != http.StatusOK {
-		t.Fatal(response.Status)
-	}
+	assert.Need(t, response.StatusCode == http.StatusOK, "%v", response.Status)
 	lines := bufio.NewReader(response.Body)
 	return func() (event, data string) {
 		for {
@@ -182,22 +161,17 @@ func TestEvents(t *testing.T) {
 		if event == "whole" {
 			break
 		}
-		if !json.Valid([]byte(data)) {
-			t.Errorf("%s is %s", event, data)
-		}
+		assert.True(t, json.Valid([]byte(data)), "%s is %s", event, data)
 		first = append(first, event)
 	}
-	if got := strings.Join(first, " "); got != "summary topics run versions quality staff quarantine" {
-		t.Errorf("got the sections %s", got)
-	}
+	assert.Equal(t, strings.Join(first, " "), "summary topics run versions quality staff quarantine", "got the sections")
 	same := *state
 	board.Put(&same) // changes nothing, so it sends nothing
 	changed := *state
 	changed.Quarantine.Held = 77
 	board.Put(&changed)
-	if event, data := next(); event != "quarantine" || !strings.Contains(data, `"held":77`) {
-		t.Errorf("got %s %s", event, data)
-	}
+	event, data := next()
+	assert.True(t, event == "quarantine" && strings.Contains(data, `"held":77`), "got %s %s", event, data)
 }
 
 func TestStreamsAreBounded(t *testing.T) {
@@ -209,40 +183,33 @@ func TestStreamsAreBounded(t *testing.T) {
 	response := must(http.Get(url + "events"))(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer response.Body.Close()
-	if text, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("%s: %s", response.Status, text)
-	}
+	text, _ := io.ReadAll(response.Body)
+	assert.Equal(t, response.StatusCode, http.StatusServiceUnavailable, "%s: %s", response.Status, text)
 }
 
 // Texts and marks stand out from what is behind them, in light and dark, as WCAG 2.2 asks: 4.5 for text (AA), 3 for marks.
 func TestContrast(t *testing.T) {
 	css := must(fs.ReadFile(browser, "browser/page.css"))(t)
 	light, dark, found := strings.Cut(string(css), "@media (prefers-color-scheme: dark)")
-	if !found {
-		t.Fatal("the style sheet has no dark scheme")
-	}
+	assert.Need(t, found, "the style sheet has no dark scheme")
 	for scheme, text := range map[string]string{"light": light, "dark": dark} {
 		colours, hex := map[string]float64{}, map[string]string{}
 		for _, m := range regexp.MustCompile(`--([a-z]+): #([0-9a-f]{6})`).FindAllStringSubmatch(text, -1) {
 			colours[m[1]], hex[m[1]] = luminance(rgb(m[2])), m[2]
 		}
-		if len(colours) != 12 {
-			t.Fatalf("%s has %d colours, expected 12", scheme, len(colours))
-		}
+		assert.Need(t, len(colours) == 12, "%s has %d colours, expected 12", scheme, len(colours))
 		for _, shade := range []string{"accent", "second"} { // of the confusion matrix, at its darkest
 			var mixed [3]float64
 			for i, c := range rgb(hex[shade]) {
 				mixed[i] = 0.38*c + 0.62*rgb(hex["panel"])[i]
 			}
-			if ratio := contrast(colours["text"], luminance(mixed)); ratio < 4.5 {
-				t.Errorf("%s: text on a cell of %s has a contrast of %.2f, expected at least 4.5", scheme, shade, ratio)
-			}
+			ratio := contrast(colours["text"], luminance(mixed))
+			assert.True(t, ratio >= 4.5, "%s: text on a cell of %s has a contrast of %.2f, expected at least 4.5", scheme, shade, ratio)
 		}
 		for _, behind := range []string{"ground", "panel", "shade"} {
 			for _, before := range []string{"text", "muted", "accent", "second", "third", "good", "notice", "trouble"} {
-				if ratio := contrast(colours[before], colours[behind]); ratio < 4.5 {
-					t.Errorf("%s: %s on %s has a contrast of %.2f, expected at least 4.5", scheme, before, behind, ratio)
-				}
+				ratio := contrast(colours[before], colours[behind])
+				assert.True(t, ratio >= 4.5, "%s: %s on %s has a contrast of %.2f, expected at least 4.5", scheme, before, behind, ratio)
 			}
 		}
 	}

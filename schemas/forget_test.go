@@ -234,10 +234,8 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 // A prediction with the reason why the rest of a message has none completes that message.
 func TestReasonEndsAMessage(t *testing.T) {
 	s := Scored{Next: 4, Row: 2}
-	if s.Count(&Prediction{Offset: 5, After: 5}) || !s.Count(&Prediction{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9,
-		Reason: "deleted"}) || s != (Scored{Next: 5}) {
-		t.Errorf("%+v", s)
-	}
+	assert.True(t, !s.Count(&Prediction{Offset: 5, After: 5}) &&
+		s.Count(&Prediction{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9, Reason: "deleted"}) && s == (Scored{Next: 5}), "%+v", s)
 }
 
 func TestResidualsRoundTrip(t *testing.T) {
@@ -253,9 +251,8 @@ func TestResidualsRoundTrip(t *testing.T) {
 					"%d rows of %d classes became %v", rows, classes, got.Identity)
 			}
 			header := assert.Must(ResidualsHeader(m))(t)
-			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
-				t.Errorf("key %s, header %v", m.Key, header)
-			}
+			assert.True(t, m.Key == "run/residuals/1/0/3/1099511627776/128" && header.Identity == want.Identity && header.Row == 128 &&
+				header.Score == nil, "key %s, header %v", m.Key, header)
 		}
 	}
 }
@@ -340,9 +337,8 @@ func TestPredictionRoundTrip(t *testing.T) {
 				}
 				assert.Equal(t, got, want, "task %d, %d rows of %d classes", task, rows, classes)
 				header := assert.Must(PredictionHeader(m))(t)
-				if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
-					t.Errorf("key %s, header %v", m.Key, header)
-				}
+				assert.True(t, m.Key == "digits.examples/3/1099511627776/128" && header.Version == 7 && header.Rows == 128+rows &&
+					header.Classes == nil, "key %s, header %v", m.Key, header)
 			}
 		}
 	}

@@ -48,9 +48,7 @@ func allFree(s *Server) bool {
 // checkFree fails the test if memory for requests, or a core, is held.
 func checkFree(t *testing.T, s *Server) {
 	t.Helper()
-	if !allFree(s) || len(s.cores) != cap(s.cores) {
-		t.Error("memory or a core is still held")
-	}
+	assert.True(t, allFree(s) && len(s.cores) == cap(s.cores), "memory or a core is still held")
 }
 
 // freeAll releases what allFree has acquired.
@@ -97,13 +95,11 @@ func TestLongAnswers(t *testing.T) {
 			s := newServer(t, Defaults(), Fixed(m))
 			for _, accept := range []string{typeJSON, typeArrow} {
 				got := answerOf(t, ask(s, "POST", "/predict", sent, content, "Accept", accept))
-				if got.Version != 3 || !near(slices.Concat(got.Probabilities...), want) || len(got.Labels) != n {
-					t.Fatalf("%d rows as %s: version %d, %d labels, %d lists", n, sent, got.Version, len(got.Labels), len(got.Probabilities))
-				}
+				assert.Need(t, got.Version == 3 && near(slices.Concat(got.Probabilities...), want) && len(got.Labels) == n,
+					"%d rows as %s: version %d, %d labels, %d lists", n, sent, got.Version, len(got.Labels), len(got.Probabilities))
 				for i, label := range got.Labels {
-					if p := got.Probabilities[i]; label != m.Labels()[link.Largest(p)] {
-						t.Fatalf("row %d is %q, expected %q", i, label, m.Labels()[link.Largest(p)])
-					}
+					p := got.Probabilities[i]
+					assert.Need(t, label == m.Labels()[link.Largest(p)], "row %d is %q, expected %q", i, label, m.Labels()[link.Largest(p)])
 				}
 			}
 			checkFree(t, s)
@@ -131,9 +127,7 @@ func readArrow(t *testing.T, content io.Reader) (got answered) {
 			got.Probabilities = append(got.Probabilities, slices.Clone(all[i*len(all)/k:(i+1)*len(all)/k]))
 		}
 	}
-	if r.Err() != nil {
-		t.Fatal(r.Err())
-	}
+	noError(t, r.Err())
 	return got
 }
 
@@ -156,9 +150,8 @@ func TestMostProbableLabels(t *testing.T) {
 			}
 			Probabilities []float32
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Top) != 3 || got.Probabilities != nil {
-			t.Fatalf("%s: %v: %d: %s", name, err, w.Code, w.Body)
-		}
+		err := json.Unmarshal(w.Body.Bytes(), &got)
+		assert.Need(t, err == nil && len(got.Top) == 3 && got.Probabilities == nil, "%s: %v: %d: %s", name, err, w.Code, w.Body)
 		for i, top := range got.Top {
 			all := make([]float32, 40)
 			m.Predict(rows[i], all)
@@ -167,31 +160,23 @@ func TestMostProbableLabels(t *testing.T) {
 				order[c] = c
 			}
 			slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b], all[a]) })
-			if len(top) != 5 || top[0].Label != got.Labels[i] {
-				t.Fatalf("%s: row %d: %+v, label %s", name, i, top, got.Labels[i])
-			}
+			assert.Need(t, len(top) == 5 && top[0].Label == got.Labels[i], "%s: row %d: %+v, label %s", name, i, top, got.Labels[i])
 			for j := range top {
-				if top[j].Label != m.Labels()[order[j]] || math.Abs(float64(top[j].Probability-all[order[j]])) > 1e-6 {
-					t.Errorf("%s: row %d: %+v at %d, expected %s with %v", name, i, top[j], j, m.Labels()[order[j]], all[order[j]])
-				}
+				assert.True(t, top[j].Label == m.Labels()[order[j]] && math.Abs(float64(top[j].Probability-all[order[j]])) <= 1e-6,
+					"%s: row %d: %+v at %d, expected %s with %v", name, i, top[j], j, m.Labels()[order[j]], all[order[j]])
 			}
 		}
 	}
 	r, err := ipc.NewReader(ask(s, "POST", "/predict", typeArrow, listsOf(t, rows, 3), headerTop, "50", headerClasses, "true").Body)
-	if err != nil || !r.Next() {
-		t.Fatal(err)
-	}
+	assert.Need(t, err == nil && r.Next(), "%v", err)
 	defer r.Release()
-	if top := r.Record().Column(1).(*array.List); top.Len() != 3 || top.ListValues().Len() != 3*40 {
-		t.Errorf("%v", top)
-	}
-	if text, _ := r.Schema().Metadata().GetValue(metadataClasses); !strings.HasPrefix(text, `["class 0","class 1",`) {
-		t.Errorf("classes %s", text)
-	}
+	top := r.Record().Column(1).(*array.List)
+	assert.True(t, top.Len() == 3 && top.ListValues().Len() == 3*40, "%v", top)
+	text, _ := r.Schema().Metadata().GetValue(metadataClasses)
+	assert.True(t, strings.HasPrefix(text, `["class 0","class 1",`), "classes %s", text)
 	for _, headers := range [][]string{{headerTop, "0"}, {headerTop, "x"}, {headerClasses, "perhaps"}} {
-		if w := ask(s, "POST", "/predict", typeJSON, body, headers...); w.Code != http.StatusBadRequest {
-			t.Errorf("%v: %d: %s", headers, w.Code, w.Body)
-		}
+		w := ask(s, "POST", "/predict", typeJSON, body, headers...)
+		assert.True(t, w.Code == http.StatusBadRequest, "%v: %d: %s", headers, w.Code, w.Body)
 	}
 }
 
@@ -204,16 +189,13 @@ func TestMembers(t *testing.T) {
 		ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": [{"age": 1}]}`), headerClasses, "true"),
 	} {
 		var got struct{ Classes []string }
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Classes, labels) {
-			t.Errorf("%v: %s", err, w.Body)
-		}
+		err := json.Unmarshal(w.Body.Bytes(), &got)
+		assert.True(t, err == nil && slices.Equal(got.Classes, labels), "%v: %s", err, w.Body)
 	}
 	counts := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))
 	plain := ask(counts, "POST", "/predict", typeJSON, []byte(`{"rows": [[1, 2]]}`))
-	if w := ask(counts, "POST", "/predict", typeJSON,
-		[]byte(`{"id": 3, "rows": [[1, 2]], "x": []}`)); w.Body.String() != plain.Body.String() || w.Code != http.StatusOK {
-		t.Errorf("%d: %s, expected %s", w.Code, w.Body, plain.Body)
-	}
+	w := ask(counts, "POST", "/predict", typeJSON, []byte(`{"id": 3, "rows": [[1, 2]], "x": []}`))
+	assert.True(t, w.Body.String() == plain.Body.String() && w.Code == http.StatusOK, "%d: %s, expected %s", w.Code, w.Body, plain.Body)
 }
 
 // failing has a model, and panics as often as configured.
@@ -248,25 +230,19 @@ func TestHandlerThatPanics(t *testing.T) {
 	versions.left = 3 * cap(s.cores)
 	for range 3 * cap(s.cores) {
 		w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))
-		if got := reason(t, w); w.Code != http.StatusInternalServerError || !strings.Contains(got, "see the server's log") {
-			t.Fatalf("%d: %s", w.Code, got)
-		}
+		got := reason(t, w)
+		assert.Need(t, w.Code == http.StatusInternalServerError && strings.Contains(got, "see the server's log"), "%d: %s", w.Code, got)
 	}
 	checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`)), m, []float32{1, 2})
 	checkFree(t, s)
 	freeAll(s)
-	if len(notices) != 3*cap(s.cores) {
-		t.Fatalf("%d notices", len(notices))
-	}
+	assert.Need(t, len(notices) == 3*cap(s.cores), "%d notices", len(notices))
 	for _, want := range []string{"index out of range", `POST "/predict" of 16 bytes`, `Content-Type "application/json"`, "at serve/"} {
-		if !strings.Contains(notices[0], want) {
-			t.Errorf("%s, expected %s", notices[0], want)
-		}
+		assert.True(t, strings.Contains(notices[0], want), "%s, expected %s", notices[0], want)
 	}
-	if metrics := ask(s, "GET", "/metrics", "", nil).Body.String(); !strings.Contains(metrics,
-		fmt.Sprintf("stagewise_request_panics_total{pipeline=\"p\"} %d\n", 3*cap(s.cores))) {
-		t.Error(metrics)
-	}
+	metrics := ask(s, "GET", "/metrics", "", nil).Body.String()
+	assert.True(t, strings.Contains(metrics, fmt.Sprintf("stagewise_request_panics_total{pipeline=\"p\"} %d\n", 3*cap(s.cores))),
+		"%v", metrics)
 }
 
 // An answer whose client has disconnected, or that fails after its start, is incomplete, and releases everything.
@@ -278,9 +254,8 @@ func TestAnswersThatBreak(t *testing.T) {
 	r.Header.Set("Content-Type", typeJSON)
 	func() {
 		defer func() {
-			if cause := recover(); cause != http.ErrAbortHandler {
-				t.Errorf("%v", cause)
-			}
+			cause := recover()
+			assert.True(t, cause == http.ErrAbortHandler, "%v", cause)
 		}()
 		s.ServeHTTP(&broken{ResponseRecorder: httptest.NewRecorder(), left: 3}, r)
 	}()
@@ -320,24 +295,19 @@ func TestContributions(t *testing.T) {
 		body := must(json.Marshal(map[string]any{"rows": rows, "contributions": 1}))(t)
 		var got struct{ Contributions []json.RawMessage }
 		w := ask(s, "POST", "/predict", typeJSON, body)
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got.Contributions, want) {
-			t.Errorf("%d: %.300s (%v), expected %s", w.Code, w.Body, err, want[0])
-		}
+		err := json.Unmarshal(w.Body.Bytes(), &got)
+		assert.True(t, err == nil && reflect.DeepEqual(got.Contributions, want), "%d: %.300s (%v), expected %s", w.Code, w.Body, err, want[0])
 		r := must(ipc.NewReader(ask(s, "POST", "/predict", typeJSON, body, "Accept", typeArrow, headerContributions, "1").Body))(t)
 		defer r.Release()
 		n := 0
 		for r.Next() {
 			for i := range int(r.Record().NumRows()) {
 				text := r.Record().Column(int(r.Record().NumCols()) - 1).(*array.String).Value(i)
-				if text != string(want[n]) {
-					t.Errorf("row %d: %s, expected %s", n, text, want[n])
-				}
+				assert.Equal(t, text, string(want[n]), "row %d", n)
 				n++
 			}
 		}
-		if n != len(rows) || r.Err() != nil {
-			t.Errorf("%d rows, error %v", n, r.Err())
-		}
+		assert.True(t, n == len(rows) && r.Err() == nil, "%d rows, error %v", n, r.Err())
 		for text, want := range map[string]string{"0": "a number of columns, at least 1", "1000000000000": "expected at most"} {
 			checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": [[1, 2]], "contributions": `+text+`}`)), text, want)
 		}
@@ -380,16 +350,13 @@ func TestSeveralWholeLabels(t *testing.T) {
 		Top    [][]struct{ Label int64 }
 	}
 	w := ask(s, "POST", "/predict", typeJSON, body, headerTop, "2")
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK ||
-		!slices.EqualFunc(got.Labels, given, slices.Equal) || !slices.EqualFunc(got.Top, top, func(a []struct{ Label int64 }, b []int64) bool {
+	err := json.Unmarshal(w.Body.Bytes(), &got)
+	assert.True(t, err == nil && w.Code == http.StatusOK &&
+		slices.EqualFunc(got.Labels, given, slices.Equal) && slices.EqualFunc(got.Top, top, func(a []struct{ Label int64 }, b []int64) bool {
 		return len(a) == 2 && a[0].Label == b[0] && a[1].Label == b[1]
-	}) {
-		t.Errorf("%v: %d: %.300s", err, w.Code, w.Body)
-	}
+	}), "%v: %d: %.300s", err, w.Code, w.Body)
 	r, err := ipc.NewReader(ask(s, "POST", "/predict", typeArrow, listsOf(t, rows, 20), headerTop, "2").Body)
-	if err != nil || !r.Next() {
-		t.Fatal(err)
-	}
+	assert.Need(t, err == nil && r.Next(), "%v", err)
 	defer r.Release()
 	lists := r.Record().Column(0).(*array.List)
 	for i := range rows {
@@ -416,9 +383,9 @@ func TestPredictedNumbers(t *testing.T) {
 		rows, body := someRows(t, n)
 		want := make([]float64, n*targets)
 		m.Numbers(want, denseOf(rows...))
-		if last := want[targets-1]; last-last == 0 || want[0] == float64(float32(want[0])) {
-			t.Fatalf("%v and %v: expected a number that float32 does not have, and one that is not finite", want[0], last)
-		}
+		last := want[targets-1]
+		assert.Need(t, last-last != 0 && want[0] != float64(float32(want[0])),
+			"%v and %v: expected a number that float32 does not have, and one that is not finite", want[0], last)
 		for sent, content := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
 			w := ask(s, "POST", "/predict", sent, content, "Accept", typeJSON)
 			var got struct {
@@ -426,10 +393,9 @@ func TestPredictedNumbers(t *testing.T) {
 				Predictions           [][]*float64
 				Labels, Probabilities []any
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Targets, m.Labels()) || got.Labels != nil ||
-				got.Probabilities != nil {
-				t.Fatalf("%d rows as %s: %v: %.300s", n, sent, err, w.Body)
-			}
+			err := json.Unmarshal(w.Body.Bytes(), &got)
+			assert.Need(t, err == nil && slices.Equal(got.Targets, m.Labels()) && got.Labels == nil && got.Probabilities == nil,
+				"%d rows as %s: %v: %.300s", n, sent, err, w.Body)
 			var numbers []float64
 			for _, v := range slices.Concat(got.Predictions...) {
 				if v == nil {
@@ -444,18 +410,14 @@ func TestPredictedNumbers(t *testing.T) {
 		checkFree(t, s)
 	}
 	s := newServer(t, Defaults(), Fixed(m))
-	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"top": 1, "rows": []}`)); w.Code != http.StatusBadRequest ||
-		!strings.Contains(reason(t, w), "the model predicts numbers") {
-		t.Errorf("%d: %s", w.Code, w.Body)
-	}
+	w := ask(s, "POST", "/predict", typeJSON, []byte(`{"top": 1, "rows": []}`))
+	assert.True(t, w.Code == http.StatusBadRequest && strings.Contains(reason(t, w), "the model predicts numbers"), "%d: %s", w.Code, w.Body)
 }
 
 // checkNumbers checks numbers of about 1.7 billion to a thousandth; others must match in not being finite.
 func checkNumbers(t *testing.T, got, want []float64) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%d numbers, expected %d", len(got), len(want))
-	}
+	assert.Need(t, len(got) == len(want), "%d numbers, expected %d", len(got), len(want))
 	for i, v := range got {
 		if v-v != want[i]-want[i] && (v-v == 0 || want[i]-want[i] == 0) || math.Abs(v-want[i]) > 1e-3 {
 			t.Fatalf("number %d is %v, expected %v", i, v, want[i])
@@ -471,8 +433,6 @@ func arrowNumbers(t *testing.T, content io.Reader) (numbers []float64) {
 	for r.Next() {
 		numbers = append(numbers, r.Record().Column(0).(*array.FixedSizeList).ListValues().(*array.Float64).Float64Values()...)
 	}
-	if r.Err() != nil {
-		t.Fatal(r.Err())
-	}
+	noError(t, r.Err())
 	return numbers
 }

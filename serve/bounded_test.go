@@ -116,9 +116,9 @@ func TestRowsThatUnpackToMuch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := ask(c.s, "POST", "/predict", typeArrow, c.body)
-			if w.Code != c.status || w.Code == http.StatusRequestEntityTooLarge && !strings.Contains(reason(t, w), "when unpacked: send fewer") {
-				t.Errorf("%d bytes: %d: %.200s", len(c.body), w.Code, w.Body)
-			}
+			assert.True(t, w.Code == c.status &&
+				(w.Code != http.StatusRequestEntityTooLarge || strings.Contains(reason(t, w), "when unpacked: send fewer")),
+				"%d bytes: %d: %.200s", len(c.body), w.Code, w.Body)
 			checkFree(t, c.s)
 		})
 	}
@@ -136,16 +136,14 @@ func TestAnswersThatTakeTooLong(t *testing.T) {
 		for strings.HasPrefix(w.Body.String(), `{"error":"no core was free`) { // on a busy machine
 			w = ask(s, "POST", "/predict", kind, body)
 		}
-		if got := reason(t, w); w.Code != http.StatusServiceUnavailable || got != "the answer was not computed within 1ms: send fewer rows at a time" {
-			t.Errorf("%s: %d: %s", kind, w.Code, got)
-		}
+		got := reason(t, w)
+		assert.True(t, w.Code == http.StatusServiceUnavailable && got == "the answer was not computed within 1ms: send fewer rows at a time",
+			"%s: %d: %s", kind, w.Code, got)
 	}
 	for range cap(s.cores) {
 		noError(t, s.enter(t.Context()))
 	}
-	if got := reason(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))); got != "no core was free for 1ms: send it again" {
-		t.Error(got)
-	}
+	assert.Equal(t, reason(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))), "no core was free for 1ms: send it again", "")
 	for range cap(s.cores) {
 		s.leave()
 	}
@@ -160,12 +158,11 @@ func TestAnswersThatAreTooLong(t *testing.T) {
 	s := newServer(t, o, Fixed(newModelOf(t, manyClasses(100), 3, 2, nil, layout.MissingError)))
 	for _, accept := range []string{typeJSON, typeArrow} {
 		w := ask(s, "POST", "/predict", typeJSON, body, "Accept", accept)
-		if got := reason(t, w); w.Code != http.StatusRequestEntityTooLarge || !strings.HasPrefix(got, "the answer would have more than 2097152 bytes") {
-			t.Errorf("%s: %d: %s", accept, w.Code, got)
-		}
-		if w := ask(s, "POST", "/predict", typeJSON, body, "Accept", accept, headerTop, "1"); w.Code != http.StatusOK {
-			t.Errorf("%s: %d: %.200s", accept, w.Code, w.Body)
-		}
+		got := reason(t, w)
+		assert.True(t, w.Code == http.StatusRequestEntityTooLarge && strings.HasPrefix(got, "the answer would have more than 2097152 bytes"),
+			"%s: %d: %s", accept, w.Code, got)
+		w = ask(s, "POST", "/predict", typeJSON, body, "Accept", accept, headerTop, "1")
+		assert.True(t, w.Code == http.StatusOK, "%s: %d: %.200s", accept, w.Code, w.Body)
 	}
 	checkFree(t, s)
 }
@@ -221,15 +218,12 @@ func TestMemoryOfWideRows(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if w := ask(s, "POST", "/predict", c.kind, c.body); w.Code != http.StatusOK {
-			t.Errorf("%s: %d: %.200s", name, w.Code, w.Body)
-		}
+		w := ask(s, "POST", "/predict", c.kind, c.body)
+		assert.True(t, w.Code == http.StatusOK, "%s: %d: %.200s", name, w.Code, w.Body)
 		runtime.ReadMemStats(&after)
 		taken := int64(after.TotalAlloc-before.TotalAlloc) - int64(len(c.body))
 		t.Logf("%s: %d bytes for a body of %d, reserved %d", name, taken, len(c.body), reserved)
-		if taken > reserved+workspaceBytes {
-			t.Errorf("%s: %d bytes, more than the %d that are reserved", name, taken, reserved)
-		}
+		assert.True(t, taken <= reserved+workspaceBytes, "%s: %d bytes, more than the %d that are reserved", name, taken, reserved)
 	}
 }
 
@@ -251,9 +245,8 @@ func TestMemoryOfTensors(t *testing.T) {
 	noError(t, p.compute(t.Context(), b))
 	defer p.held.release()
 	needed := p.rowBytes
-	if p.needs(m, false); p.rowBytes < needed {
-		t.Errorf("%d rows take %d bytes, and %d are reserved", n, needed, p.rowBytes)
-	}
+	p.needs(m, false)
+	assert.True(t, p.rowBytes >= needed, "%d rows take %d bytes, and %d are reserved", n, needed, p.rowBytes)
 }
 
 // reading is a client that collects garbage when it reads the answer.
@@ -290,9 +283,9 @@ func TestMemoryWhileAnswersAreSent(t *testing.T) {
 		r.Header.Set("Content-Type", typeJSON)
 		w := &reading{ResponseRecorder: httptest.NewRecorder()}
 		s.ServeHTTP(w, r)
-		if limit := before + 1<<20; w.Code != http.StatusOK || w.held > limit {
-			t.Errorf("%s: %d: %d bytes while the answer is read, %d before", name, w.Code, w.held, before)
-		}
+		limit := before + 1<<20
+		assert.True(t, w.Code == http.StatusOK && w.held <= limit,
+			"%s: %d: %d bytes while the answer is read, %d before", name, w.Code, w.held, before)
 		s.closeAnswers(t.Context())
 		runtime.KeepAlive(sent)
 	}
@@ -302,9 +295,7 @@ func TestMemoryWhileAnswersAreSent(t *testing.T) {
 func TestAnswersWhileOthersWait(t *testing.T) {
 	s := newServer(t, Defaults(), Fixed(newModelOf(t, manyClasses(20), 3, 2, nil, layout.MissingError)))
 	rows := s.memory.rows[1]
-	if !rows.TryAcquire(rows.size - 1) {
-		t.Fatal("memory is held")
-	}
+	assert.Need(t, rows.TryAcquire(rows.size-1), "memory is held")
 	waited := make(chan error, 1)
 	go func() {
 		c, err := s.claim(t.Context(), &s.memory.rows, smallBytes+1)
@@ -316,9 +307,8 @@ func TestAnswersWhileOthersWait(t *testing.T) {
 		runtime.Gosched()
 	}
 	_, body := someRows(t, 1000) // with an answer of 200 kB
-	if w := ask(s, "POST", "/predict", typeJSON, body); w.Code != http.StatusOK {
-		t.Errorf("%d: %s", w.Code, w.Body)
-	}
+	w := ask(s, "POST", "/predict", typeJSON, body)
+	assert.True(t, w.Code == http.StatusOK, "%d: %s", w.Code, w.Body)
 	rows.Release(rows.size - 1)
 	assert.Fails(t, <-waited, nil)
 }
@@ -333,9 +323,7 @@ func TestArrowRowsWaitForMemory(t *testing.T) {
 		o.MaxRows = len(rows)
 		s := newServer(t, o, Fixed(m))
 		large := s.memory.rows[1]
-		if !large.TryAcquire(large.size) {
-			t.Fatal("memory is held")
-		}
+		assert.Need(t, large.TryAcquire(large.size), "memory is held")
 		go func() {
 			if c, err := s.claim(t.Context(), &s.memory.rows, large.size); err == nil {
 				c.release()
@@ -347,9 +335,7 @@ func TestArrowRowsWaitForMemory(t *testing.T) {
 		synctest.Wait()
 		large.Release(large.size)
 		synctest.Wait()
-		if w == nil || w.Code != http.StatusOK {
-			t.Errorf("%v", w)
-		}
+		assert.True(t, w != nil && w.Code == http.StatusOK, "%v", w)
 		checkFree(t, s)
 	})
 }
@@ -406,12 +392,10 @@ func TestCompressedBodies(t *testing.T) {
 		"many zero": {packed(t, []byte(strings.Repeat("0", 1<<20+1))), "gzip", http.StatusRequestEntityTooLarge, "more than 1048576 bytes"},
 	} {
 		w := ask(s, "POST", "/predict", typeJSON, c.body, "Content-Encoding", c.encoding)
-		if got := reason(t, w); w.Code != c.status || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %d: %s, expected %d: %s", name, w.Code, got, c.status, c.want)
-		}
-		if c.status == http.StatusUnsupportedMediaType && w.Header().Get("Accept-Encoding") != "gzip" {
-			t.Errorf("%s: Accept-Encoding %q", name, w.Header().Get("Accept-Encoding"))
-		}
+		got := reason(t, w)
+		assert.True(t, w.Code == c.status && strings.Contains(got, c.want), "%s: %d: %s, expected %d: %s", name, w.Code, got, c.status, c.want)
+		assert.True(t, c.status != http.StatusUnsupportedMediaType || w.Header().Get("Accept-Encoding") == "gzip",
+			"%s: Accept-Encoding %q", name, w.Header().Get("Accept-Encoding"))
 	}
 	checkFree(t, s)
 }
@@ -454,19 +438,15 @@ func FuzzRows(f *testing.F) {
 		if _, more := strict.Token(); wrong == nil && more != io.EOF {
 			wrong = more
 		}
-		if err == nil && !json.Valid(body) {
-			t.Fatalf("%q was taken as %v, and is no JSON", body, got)
-		}
+		assert.Need(t, err != nil || json.Valid(body), "%q was taken as %v, and is no JSON", body, got)
 		if wrong != nil || err != nil {
 			return // unlike encoding/json, this accepts words, but no rows of another length, other cases of keys, or repeated keys
 		}
-		if len(got) != 2*len(want.Rows) {
-			t.Fatalf("%q has the values %v, expected %d rows", body, got, len(want.Rows))
-		}
+		assert.Need(t, len(got) == 2*len(want.Rows), "%q has the values %v, expected %d rows", body, got, len(want.Rows))
 		for i, row := range want.Rows {
 			for j, v := range row {
-				if v != nil && got[2*i+j] != *v {
-					t.Fatalf("%q has the values %v, expected %v in row %d", body, got, *v, i)
+				if v != nil {
+					assert.Need(t, got[2*i+j] == *v, "%q has the values %v, expected %v in row %d", body, got, *v, i)
 				}
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/model"
 )
 
@@ -37,9 +38,8 @@ func newCall(method string, message []byte, headers ...string) *http.Request {
 func endOf(t *testing.T, answer *http.Response) (status, reason string) {
 	t.Helper()
 	reason, err := url.PathUnescape(answer.Trailer.Get("Grpc-Message"))
-	if answer.StatusCode != http.StatusOK || answer.Header.Get(headerType) != typeCall || err != nil {
-		t.Errorf("%s, %v: expected an answer of gRPC (%v)", answer.Status, answer.Header, err)
-	}
+	assert.True(t, answer.StatusCode == http.StatusOK && answer.Header.Get(headerType) == typeCall && err == nil,
+		"%s, %v: expected an answer of gRPC (%v)", answer.Status, answer.Header, err)
 	return answer.Trailer.Get("Grpc-Status"), reason
 }
 
@@ -88,9 +88,8 @@ func TestCallGoldens(t *testing.T) {
 		{s, "ModelInfer", message, "\x00\x00\x00\x00\x23\x0a\x01p\x12\x017\x1a\x0242\x2a\x10\x0a\x05label\x12\x05BYTES\x18\x01" +
 			"\x32\x05\x01\x00\x00\x00" + label},
 	} {
-		if got, status, reason := endAndFrame(t, c.s, newCall(c.method, []byte(c.message))); got != c.want || status != "0" || reason != "" {
-			t.Errorf("%s: %q, %s %s, expected %q", c.method, got, status, reason, c.want)
-		}
+		got, status, reason := endAndFrame(t, c.s, newCall(c.method, []byte(c.message)))
+		assert.True(t, got == c.want && status == "0" && reason == "", "%s: %q, %s %s, expected %q", c.method, got, status, reason, c.want)
 	}
 	checkFree(t, s)
 }
@@ -149,9 +148,8 @@ func TestCallsPredictTheSame(t *testing.T) {
 				got[kinds[0]], kinds = valuesOf(kinds[1], data), kinds[2:]
 				return nil
 			}}.read([]byte(frame[frameBytes:]))
-			if status != "0" || wrong != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: %s %s: %v, expected %v", c.rows, status, reason, got, want)
-			}
+			assert.True(t, status == "0" && wrong == nil && reflect.DeepEqual(got, want),
+				"%s: %s %s: %v, expected %v", c.rows, status, reason, got, want)
 		}
 		checkFree(t, s)
 	}
@@ -210,17 +208,15 @@ func TestCallRefusals(t *testing.T) {
 		{token, "ServerReady", "", "", "", "0", ""},
 	} {
 		_, status, reason := endAndFrame(t, c.s, newCall(c.method, []byte(c.message), c.header, c.value))
-		if status != c.status || !strings.Contains(reason, c.want) {
-			t.Errorf("%s %.80q: %s: %s, expected %s: %s", c.method, c.message, status, reason, c.status, c.want)
-		}
+		assert.True(t, status == c.status && strings.Contains(reason, c.want),
+			"%s %.80q: %s: %s, expected %s: %s", c.method, c.message, status, reason, c.status, c.want)
 	}
 	for body, want := range map[string]string{"": "3", "\x00\x00\x00\x00": "3", "\x00\x00\x00\x00\x01": "3", "\x00\x00\x00\x00\x00\x00": "3", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00": "3",
 		"\x01\x00\x00\x00\x00": "12"} {
 		r := newCall("ServerLive", nil)
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), -1
-		if _, status, reason := endAndFrame(t, plain, r); status != want || reason == "" {
-			t.Errorf("%q: %s: %s, expected %s", body, status, reason, want)
-		}
+		_, status, reason := endAndFrame(t, plain, r)
+		assert.True(t, status == want && reason != "", "%q: %s: %s, expected %s", body, status, reason, want)
 	}
 	for _, s := range []*Server{plain, none, token} {
 		checkFree(t, s)
@@ -244,9 +240,8 @@ func TestCallsOverHTTP2(t *testing.T) {
 		r.Host = ""
 		answer := must(client.Do(r))(t)
 		content := must(io.ReadAll(answer.Body))(t)
-		if status, reason := endOf(t, answer); status != "0" || string(content) != "\x00\x00\x00\x00\x02\x08\x01" {
-			t.Errorf("%s: %q, %s %s", scheme, content, status, reason)
-		}
+		status, reason := endOf(t, answer)
+		assert.True(t, status == "0" && string(content) == "\x00\x00\x00\x00\x02\x08\x01", "%s: %q, %s %s", scheme, content, status, reason)
 		answer.Body.Close()
 		client.CloseIdleConnections()
 	}
@@ -262,9 +257,7 @@ func FuzzCalls(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		for _, s := range servers {
 			_, status, reason := endAndFrame(t, s, newCall("ModelInfer", message))
-			if status != "0" && (reason == "" || !slices.Contains([]string{"3", "5", "8"}, status)) {
-				t.Errorf("%q: %s: %s", message, status, reason)
-			}
+			assert.True(t, status == "0" || reason != "" && slices.Contains([]string{"3", "5", "8"}, status), "%q: %s: %s", message, status, reason)
 			checkFree(t, s)
 			freeAll(s)
 		}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // dial opens a connection and sends a text.
@@ -46,9 +47,8 @@ func served(t *testing.T, address string) {
 	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	response := must(asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`)))(t)
 	defer response.Body.Close()
-	if content, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("%d: %s, %v", response.StatusCode, content, err)
-	}
+	content, err := io.ReadAll(response.Body)
+	assert.True(t, err == nil && response.StatusCode == http.StatusOK, "%d: %s, %v", response.StatusCode, content, err)
 }
 
 // A slow body is rejected after the timeout, and others are served in the meantime.
@@ -65,9 +65,8 @@ func TestSlowBodies(t *testing.T) {
 	for _, conn := range slow {
 		response := must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		content, _ := io.ReadAll(response.Body)
-		if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(content), "the body did not arrive within 300ms") {
-			t.Errorf("%d: %s", response.StatusCode, content)
-		}
+		assert.True(t, response.StatusCode == http.StatusRequestTimeout &&
+			strings.Contains(string(content), "the body did not arrive within 300ms"), "%d: %s", response.StatusCode, content)
 	}
 }
 
@@ -92,16 +91,13 @@ func TestManyConnections(t *testing.T) {
 				"\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"rows\":[[1,2]]}")
 			response, readErr := http.ReadResponse(answers, nil)
 			noError(t, errors.Join(err, readErr))
-			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
-				t.Fatal(response.Status, err)
-			}
+			_, err = io.Copy(io.Discard, response.Body)
+			assert.Need(t, err == nil && response.StatusCode == http.StatusOK, "%v %v", response.Status, err)
 		}
 		probe := func() { // on a new connection
 			t.Helper()
 			response, err := http.ReadResponse(bufio.NewReader(dial(t, address, "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")), nil)
-			if err != nil || response.StatusCode != http.StatusOK {
-				t.Fatal(response, err)
-			}
+			assert.Need(t, err == nil && response.StatusCode == http.StatusOK, "%v %v", response, err)
 		}
 		ask()
 		for i := range 600 {
@@ -130,9 +126,8 @@ func TestRequestsForOtherMachines(t *testing.T) {
 		address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 		for _, request := range []string{"GET /model HTTP/1.1\r\nHost: evil.example\r\n\r\n", "GET /metrics HTTP/1.0\r\n\r\n"} {
 			response := must(http.ReadResponse(bufio.NewReader(dial(t, address, request)), nil))(t)
-			if refused := response.StatusCode == http.StatusMisdirectedRequest; refused == open {
-				t.Errorf("%q: %s with serve.open: %v", request, response.Status, open)
-			}
+			refused := response.StatusCode == http.StatusMisdirectedRequest
+			assert.True(t, refused != open, "%q: %s with serve.open: %v", request, response.Status, open)
 		}
 	}
 }
@@ -142,18 +137,13 @@ func TestManyBodies(t *testing.T) {
 	o := Defaults()
 	o.MaxBody, o.Memory, o.Timeout = 1<<20, 1<<20, time.Second
 	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
-	if !allFree(s) {
-		t.Fatal("the memory is taken")
-	}
-	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`+
-		strings.Repeat(" ", smallBytes))); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("%d: %s", w.Code, w.Body)
-	}
+	assert.Need(t, allFree(s), "the memory is taken")
+	w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`+strings.Repeat(" ", smallBytes)))
+	assert.True(t, w.Code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") != "", "%d: %s", w.Code, w.Body)
 	freeAll(s)
 	for range 3 * int(o.Memory) / smallBytes { // rejected and answered requests release their memory
-		if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`)); w.Code != http.StatusOK {
-			t.Fatalf("%d: %s", w.Code, w.Body)
-		}
+		w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))
+		assert.Need(t, w.Code == http.StatusOK, "%d: %s", w.Code, w.Body)
 	}
 }
 
@@ -205,17 +195,15 @@ func TestReplacedCredentials(t *testing.T) {
 	works := func(trusted *x509.CertPool, token string, unreadable int) {
 		t.Helper()
 		status, metrics, err := asked(trusted, token)
-		if want := fmt.Sprintf("stagewise_credentials_unreadable{pipeline=\"p\"} %d\n", unreadable); err != nil ||
-			status != http.StatusOK || !strings.Contains(metrics, want) {
-			t.Fatalf("%d, %v, expected %s in:\n%s", status, err, want, metrics)
-		}
+		want := fmt.Sprintf("stagewise_credentials_unreadable{pipeline=\"p\"} %d\n", unreadable)
+		assert.Need(t, err == nil && status == http.StatusOK && strings.Contains(metrics, want),
+			"%d, %v, expected %s in:\n%s", status, err, want, metrics)
 	}
 	works(trusted, "the first of two tokens", 0)
 	replace(o.TokenFile, []byte("the second of two tokens"))
 	works(trusted, "the second of two tokens", 0)
-	if status, _, err := asked(trusted, "the first of two tokens"); status != http.StatusUnauthorized {
-		t.Errorf("the token before: %d, %v", status, err)
-	}
+	status, _, err := asked(trusted, "the first of two tokens")
+	assert.True(t, status == http.StatusUnauthorized, "the token before: %d, %v", status, err)
 	certificate, key, then := certified(t)
 	for _, c := range []struct {
 		from, to   string
@@ -226,9 +214,8 @@ func TestReplacedCredentials(t *testing.T) {
 		replace(c.to, content)
 		works(c.trusted, "the second of two tokens", c.unreadable)
 	}
-	if _, _, err := asked(trusted, "the second of two tokens"); err == nil {
-		t.Error("the server still has the certificate before")
-	}
+	_, _, err = asked(trusted, "the second of two tokens")
+	assert.True(t, err != nil, "the server still has the certificate before")
 	replace(o.TokenFile, []byte("short"))
 	works(then, "the second of two tokens", 1)
 	noError(t, os.Remove(o.TokenFile))
@@ -277,12 +264,12 @@ func TestNoticesOfCredentials(t *testing.T) {
 			c.get()
 			_ = c.trouble()
 		}
-		if got := strings.Join(notices, "; "); reads > before+1 || (got == "") != (step.want == "") || !strings.Contains(got, step.want) || len(notices) > 1 {
-			t.Errorf("%d reads, %q, expected %s", reads-before, notices, step.want)
-		}
-		if wrong := c.trouble() != nil; wrong != (strings.Contains(step.want, "too short") || strings.Contains(step.want, "no such")) {
-			t.Errorf("%s: %v", step.want, c.trouble())
-		}
+		got := strings.Join(notices, "; ")
+		assert.True(t, reads <= before+1 && (got == "") == (step.want == "") && strings.Contains(got, step.want) && len(notices) <= 1,
+			"%d reads, %q, expected %s", reads-before, notices, step.want)
+		wrong := c.trouble() != nil
+		assert.True(t, wrong == (strings.Contains(step.want, "too short") || strings.Contains(step.want, "no such")),
+			"%s: %v", step.want, c.trouble())
 	}
 }
 
@@ -296,9 +283,8 @@ func TestTokensOfRandomBytes(t *testing.T) {
 		"a token\x00of many characters": false, "short\n0123456789abcdef": false,
 	} {
 		noError(t, os.WriteFile(o.TokenFile, []byte(content), 0o600))
-		if _, err := o.token(); (err == nil) != valid {
-			t.Errorf("%q: %v", content, err)
-		}
+		_, err := o.token()
+		assert.True(t, (err == nil) == valid, "%q: %v", content, err)
 	}
 }
 

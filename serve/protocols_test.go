@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -53,16 +54,13 @@ func outputsOf(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 	text, rest := w.Body.Bytes(), []byte(nil)
 	if length := w.Header().Get(headerLength); length != "" {
 		n, err := strconv.Atoi(length)
-		if err != nil || n > len(text) || w.Header().Get("Content-Type") != typeBytes {
-			t.Fatal(w.Header(), err)
-		}
+		assert.Need(t, err == nil && n <= len(text) && w.Header().Get("Content-Type") == typeBytes, "%v %v", w.Header(), err)
 		text, rest = text[:n], text[n:]
 	}
 	var answer inferred
-	if err := json.Unmarshal(text, &answer); err != nil || w.Code != http.StatusOK || answer.ModelName != "p" ||
-		answer.ModelVersion != w.Header().Get(headerVersion) {
-		t.Fatalf("%d: %s: %v", w.Code, w.Body, err)
-	}
+	err := json.Unmarshal(text, &answer)
+	assert.Need(t, err == nil && w.Code == http.StatusOK && answer.ModelName == "p" && answer.ModelVersion == w.Header().Get(headerVersion),
+		"%d: %s: %v", w.Code, w.Body, err)
 	values := map[string]any{"id": answer.ID}
 	for _, o := range answer.Outputs {
 		n := 1
@@ -73,14 +71,10 @@ func outputsOf(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 		data := rest[:o.Parameters.Size]
 		rest = rest[len(data):]
 		list = append(list, valuesOf(o.Datatype, data)...)
-		if len(list) != n {
-			t.Errorf("%s: %d values of shape %v", o.Name, len(list), o.Shape)
-		}
+		assert.True(t, len(list) == n, "%s: %d values of shape %v", o.Name, len(list), o.Shape)
 		values[o.Name] = list
 	}
-	if len(rest) > 0 {
-		t.Errorf("%d bytes follow the answer", len(rest))
-	}
+	assert.True(t, len(rest) == 0, "%d bytes follow the answer", len(rest))
 	return values
 }
 
@@ -123,9 +117,8 @@ func predictedOutputs(t *testing.T, s *Server, m *model.Model, rows string) map[
 	t.Helper()
 	var of map[string]any
 	w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":`+rows+`}`))
-	if err := json.Unmarshal(w.Body.Bytes(), &of); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("%d: %s: %v", w.Code, w.Body, err)
-	}
+	err := json.Unmarshal(w.Body.Bytes(), &of)
+	assert.Need(t, err == nil && w.Code == http.StatusOK, "%d: %s: %v", w.Code, w.Body, err)
 	flat := func(lists any) (all []any) {
 		for _, list := range lists.([]any) {
 			all = append(all, list.([]any)...)
@@ -189,9 +182,7 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		s := newServer(t, Defaults(), Fixed(c.m))
 		want := predictedOutputs(t, s, c.m, c.rows)
 		for _, rest := range []string{``, `,"parameters":{"binary_data_output":true}`, `,"parameters":{"binary_data_output":false},"outputs":[]`} {
-			if got := outputsOf(t, infer(s, `{"inputs":[`+c.inputs+`]`+rest+`}`, c.data...)); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s%s: %v, expected %v", c.inputs, rest, got, want)
-			}
+			assert.Equal(t, outputsOf(t, infer(s, `{"inputs":[`+c.inputs+`]`+rest+`}`, c.data...)), want, "%s%s", c.inputs, rest)
 		}
 		checkFree(t, s)
 	}
@@ -211,9 +202,7 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 	wide := newModel(t, 3, most, many, layout.MissingError)
 	frame, ones := newServer(t, Defaults(), Fixed(wide)), "[1"+strings.Repeat(",1", most-1)+"]"
 	got := outputsOf(t, infer(frame, fmt.Sprintf(`{"inputs":[{"name":"x","shape":[1,%d],"datatype":"INT8","data":%s}]}`, most, ones)))
-	if want := predictedOutputs(t, frame, wide, "["+ones+"]"); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, expected %v", got, want)
-	}
+	assert.Equal(t, got, predictedOutputs(t, frame, wide, "["+ones+"]"), "")
 	words := slices.Clone(people) // a number that float64 does not have
 	words[1].Categories = []string{"9007199254740993", "Rome"}
 	long := newModel(t, 4, 5, words, layout.MissingMean)
@@ -240,9 +229,8 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		s := newServer(t, Defaults(), Fixed(c.m))
 		var want, got map[string]any
 		w, answer := ask(s, "POST", "/invocations", typeJSON, []byte(c.body)), ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":`+c.rows+`}`))
-		if err := json.Unmarshal(answer.Body.Bytes(), &want); err != nil || w.Header().Get(headerVersion) != answer.Header().Get(headerVersion) {
-			t.Fatal(answer.Body, err)
-		}
+		err := json.Unmarshal(answer.Body.Bytes(), &want)
+		assert.Need(t, err == nil && w.Header().Get(headerVersion) == answer.Header().Get(headerVersion), "%v %v", answer.Body, err)
 		predictions := want["labels"]
 		if predictions == nil {
 			rows := want["predictions"].([]any)
@@ -253,9 +241,9 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 			}
 			predictions = rows
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got, map[string]any{"predictions": predictions}) {
-			t.Errorf("%s: %d: %s, expected %v", c.body, w.Code, w.Body, predictions)
-		}
+		err = json.Unmarshal(w.Body.Bytes(), &got)
+		assert.True(t, err == nil && reflect.DeepEqual(got, map[string]any{"predictions": predictions}),
+			"%s: %d: %s, expected %v", c.body, w.Code, w.Body, predictions)
 		checkFree(t, s)
 	}
 }
@@ -289,18 +277,15 @@ func TestInferenceGoldens(t *testing.T) {
 		want := strings.NewReplacer("LABELS", fmt.Sprintf("%q,%q", m.Predict([]float32{1, 2}, nil), m.Predict([]float32{3, 4}, nil)),
 			"LABEL", strconv.Quote(m.Predict([]float32{0, 0}, probabilities)),
 			"PROBABILITIES", string(appendNumbers(nil, probabilities, 32, false))).Replace(c.want)
-		if got := w.Body.String(); w.Code != http.StatusOK || got != want {
-			t.Errorf("%s %s: %d: %s, expected %s", c.method, c.path, w.Code, got, want)
-		}
+		got := w.Body.String()
+		assert.True(t, w.Code == http.StatusOK && got == want, "%s %s: %d: %s, expected %s", c.method, c.path, w.Code, got, want)
 	}
 	// A column for each name, as MLServer writes a data frame, and outputs of which one is binary.
 	frame := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, layout.MissingMean)))
 	answer := outputsOf(t, infer(frame, `{"parameters":{"content_type":"pd"},"inputs":[{"name":"age","datatype":"INT32","shape":[1],"data":[30]},
 		{"name":"city","datatype":"BYTES","shape":[1],"data":["Rome"],"parameters":{"content_type":"str"}},{"name":"height","datatype":"FP64","shape":[1],"data":[1]}],
 		"outputs":[{"name":"probabilities","parameters":{"binary_data":true}},{"name":"label"}]}`))
-	if want := predictedOutputs(t, frame, frame.versions.Model(), `[[30,"Rome",1]]`); !reflect.DeepEqual(answer, want) {
-		t.Errorf("%v, expected %v", answer, want)
-	}
+	assert.Equal(t, answer, predictedOutputs(t, frame, frame.versions.Model(), `[[30,"Rome",1]]`), "")
 }
 
 // Invalid and hostile requests of the protocols are rejected, and hold nothing: shapes whose values overflow or do not fit the body,
@@ -361,17 +346,15 @@ func TestProtocolRefusals(t *testing.T) {
 		{named, `{"inputs":[{"name":"age","shape":[1],"datatype":"INT8","data":[1]}]}`, "", "columns that the model needs"},
 	} {
 		w := infer(c.s, c.text, []byte(c.data)...)
-		if got := reason(t, w); w.Code != http.StatusBadRequest || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %d: %s, expected %s", c.text, w.Code, got, c.want)
-		}
+		got := reason(t, w)
+		assert.True(t, w.Code == http.StatusBadRequest && strings.Contains(got, c.want), "%s: %d: %s, expected %s", c.text, w.Code, got, c.want)
 	}
 	for _, length := range []string{"-1", "1e3", "99999999999999999999", "3"} {
 		r := httptest.NewRequest("POST", inferPath, strings.NewReader("{}"))
 		r.Header.Set(headerLength, length)
 		w := httptest.NewRecorder()
-		if plain.ServeHTTP(w, r); w.Code != http.StatusBadRequest || !strings.Contains(reason(t, w), headerLength) {
-			t.Errorf("%s: %d: %s", length, w.Code, w.Body)
-		}
+		plain.ServeHTTP(w, r)
+		assert.True(t, w.Code == http.StatusBadRequest && strings.Contains(reason(t, w), headerLength), "%s: %d: %s", length, w.Code, w.Body)
 	}
 	o := Defaults()
 	o.MaxRows = 3
@@ -405,9 +388,9 @@ func TestProtocolRefusals(t *testing.T) {
 		{named, "POST", "/invocations", typeJSON, `{"inputs":{"age":[1,2],"city":["a"]}}`, 400, "1 values, another has 2"},
 	} {
 		w := ask(c.s, c.method, c.path, c.sent, []byte(c.body))
-		if got := reason(t, w); w.Code != c.status || !strings.Contains(got, c.want) {
-			t.Errorf("%s %s %s: %d: %s, expected %d: %s", c.method, c.path, c.body, w.Code, got, c.status, c.want)
-		}
+		got := reason(t, w)
+		assert.True(t, w.Code == c.status && strings.Contains(got, c.want),
+			"%s %s %s: %d: %s, expected %d: %s", c.method, c.path, c.body, w.Code, got, c.status, c.want)
 	}
 	for _, s := range []*Server{plain, named, few} {
 		checkFree(t, s)

@@ -20,6 +20,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -43,14 +44,13 @@ func TestMissingColumns(t *testing.T) {
 		`{"rows": [[1, "Oslo", 2]]}`: "0", `{"rows": [{"age": 1, "city": null, "height": 2}]}`: "0", `{"rows": [{"age": 1}, {"height": 2}]}`: "3",
 		`{"rows": [{"age": 1}, {}]}`: "3", `{"columns": ["age", "x"], "rows": [[1, 2], [3, 4]]}`: "2", `{"columns": ["city"], "rows": [["Oslo"]]}`: "2",
 	} {
-		if w := ask(s, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusOK || w.Header().Get(headerMissing) != missing {
-			t.Errorf("%s: %d, %s columns, expected %s: %s", body, w.Code, w.Header().Get(headerMissing), missing, w.Body)
-		}
+		w := ask(s, "POST", "/predict", typeJSON, []byte(body))
+		assert.True(t, w.Code == http.StatusOK && w.Header().Get(headerMissing) == missing,
+			"%s: %d, %s columns, expected %s: %s", body, w.Code, w.Header().Get(headerMissing), missing, w.Body)
 	}
 	// of each row: 2+2, 2+3, 2+2 and 2
-	if metrics := ask(s, "GET", "/metrics", "", nil).Body.String(); !strings.Contains(metrics, "stagewise_missing_columns_total{pipeline=\"p\"} 15\n") {
-		t.Error(metrics)
-	}
+	metrics := ask(s, "GET", "/metrics", "", nil).Body.String()
+	assert.True(t, strings.Contains(metrics, "stagewise_missing_columns_total{pipeline=\"p\"} 15\n"), "%v", metrics)
 }
 
 // Columns within structs of Arrow are found, too. A null struct is a missing value, and a column with the whole name is preferred.
@@ -91,9 +91,7 @@ func TestNestedArrow(t *testing.T) {
 
 	texts := newServer(t, Defaults(), Fixed(sparseModel(t, 64, "post.text")))
 	answer := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": ["to be", "", "", "or not"]}`))
-	if w := ask(texts, "POST", "/predict", typeArrow, stream, "Accept", typeJSON); w.Body.String() != answer.Body.String() {
-		t.Errorf("%s, expected %s", w.Body, answer.Body)
-	}
+	assert.Equal(t, ask(texts, "POST", "/predict", typeArrow, stream, "Accept", typeJSON).Body.String(), answer.Body.String(), "")
 
 	o := ingest.Defaults().Options
 	o.Hash = layout.Hash{Columns: 64}
@@ -111,9 +109,7 @@ func TestNestedArrow(t *testing.T) {
 			got.End()
 		}
 	}
-	if len(got.Ends) != 4 || fmt.Sprint(got) != fmt.Sprint(want) { // NaN is equal as text
-		t.Errorf("%v, expected %v", got, want)
-	}
+	assert.True(t, len(got.Ends) == 4 && fmt.Sprint(got) == fmt.Sprint(want), "%v, expected %v", got, want) // NaN is equal as text
 }
 
 // sparseModel returns a model with random weights over d sparse columns, the second of which is dropped; for texts if text
@@ -188,18 +184,14 @@ func FuzzSparseRows(f *testing.F) {
 			return
 		}
 		var content struct{ Rows []json.RawMessage }
-		if err := json.NewDecoder(bytes.NewReader(body)).Decode(&content); err != nil || !json.Valid(body) {
-			t.Fatalf("%q was taken, and is no JSON: %v", body, err)
-		}
-		if rows.Len() != len(content.Rows) {
-			t.Fatalf("%q: %d rows, expected %d", body, rows.Len(), len(content.Rows))
-		}
+		err = json.NewDecoder(bytes.NewReader(body)).Decode(&content)
+		assert.Need(t, err == nil && json.Valid(body), "%q was taken, and is no JSON: %v", body, err)
+		assert.Need(t, rows.Len() == len(content.Rows), "%q: %d rows, expected %d", body, rows.Len(), len(content.Rows))
 		for i := range rows.Len() {
 			indices, values := rows.Row(i)
 			for at, j := range indices {
-				if at > 0 && j <= indices[at-1] || j < 0 || values[at] == 0 || math.IsNaN(float64(values[at]-values[at])) {
-					t.Fatalf("%q: row %d has %v at %v", body, i, values, indices)
-				}
+				assert.Need(t, (at <= 0 || j > indices[at-1]) && j >= 0 && values[at] != 0 && !math.IsNaN(float64(values[at]-values[at])),
+					"%q: row %d has %v at %v", body, i, values, indices)
 			}
 		}
 	})
@@ -249,9 +241,7 @@ func zeros(n, d int) [][]float32 { return slices.Repeat([][]float32{make([]float
 // checkArrow checks an answer in Arrow.
 func checkArrow(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows [][]float32) {
 	t.Helper()
-	if w.Header().Get("Content-Type") != typeArrow {
-		t.Fatalf("%d: %s", w.Code, w.Body)
-	}
+	assert.Need(t, w.Header().Get("Content-Type") == typeArrow, "%d: %s", w.Code, w.Body)
 	checkAnswer(t, w, m, rows...)
 }
 
@@ -304,23 +294,20 @@ func TestRefusalsOfArrow(t *testing.T) {
 		if c.name == "a bomb" {
 			status = http.StatusRequestEntityTooLarge
 		}
-		if got := reason(t, w); w.Code != status || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %d: %s, expected %s", c.name, w.Code, got, c.want)
-		}
+		got := reason(t, w)
+		assert.True(t, w.Code == status && strings.Contains(got, c.want), "%s: %d: %s, expected %s", c.name, w.Code, got, c.want)
 	}
 	for at := range good { // with any damage, the answer is one or the other
 		damaged := slices.Clone(good)
 		damaged[at] ^= 0xff
-		if w := ask(newServer(t, Defaults(), Fixed(m)), "POST", "/predict", typeArrow, damaged); w.Code != http.StatusOK &&
-			w.Code != http.StatusBadRequest && w.Code != http.StatusRequestEntityTooLarge { // with another length
-			t.Errorf("byte %d: %d: %s", at, w.Code, w.Body)
-		}
+		w := ask(newServer(t, Defaults(), Fixed(m)), "POST", "/predict", typeArrow, damaged)
+		assert.True(t, w.Code == http.StatusOK || w.Code == http.StatusBadRequest || w.Code == http.StatusRequestEntityTooLarge,
+			"byte %d: %d: %s", at, w.Code, w.Body) // with another length
 	}
 	o := Defaults()
 	o.MaxRows = 1
-	if w := ask(newServer(t, o, Fixed(m)), "POST", "/predict", typeArrow, good); w.Code != http.StatusRequestEntityTooLarge {
-		t.Errorf("too many rows: %d: %s", w.Code, w.Body)
-	}
+	w := ask(newServer(t, o, Fixed(m)), "POST", "/predict", typeArrow, good)
+	assert.True(t, w.Code == http.StatusRequestEntityTooLarge, "too many rows: %d: %s", w.Code, w.Body)
 }
 
 // FuzzArrow predicts rows in Arrow, or rejects them with a reason.

@@ -106,9 +106,8 @@ func (s *switched) Status() client.Status {
 
 func newServer(t testing.TB, o Options, versions Versions) *Server {
 	t.Helper()
-	if problems := o.Check(); len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	problems := o.Check()
+	assert.Need(t, len(problems) == 0, "%v", problems)
 	return must(New(o, versions, prometheus.NewRegistry(), "p", func(string) {}))(t)
 }
 
@@ -169,9 +168,8 @@ func answerOf(t *testing.T, w *httptest.ResponseRecorder) (got answered) {
 	if w.Code == http.StatusOK && w.Header().Get("Content-Type") == typeArrow {
 		return readArrow(t, w.Body)
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("%d: %s (%v)", w.Code, w.Body, err)
-	}
+	err := json.Unmarshal(w.Body.Bytes(), &got)
+	assert.Need(t, err == nil && w.Code == http.StatusOK, "%d: %s (%v)", w.Code, w.Body, err)
 	return got
 }
 
@@ -179,18 +177,17 @@ func answerOf(t *testing.T, w *httptest.ResponseRecorder) (got answered) {
 func checkPredicted(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows *examples.Rows) {
 	t.Helper()
 	got := answerOf(t, w)
-	if version := fmt.Sprint(m.Manifest.Version); w.Header().Get(headerVersion) != version || fmt.Sprint(got.Version) != version {
-		t.Errorf("the header says version %s, the answer %d, expected %s", w.Header().Get(headerVersion), got.Version, version)
-	}
+	version := fmt.Sprint(m.Manifest.Version)
+	assert.True(t, w.Header().Get(headerVersion) == version && fmt.Sprint(got.Version) == version,
+		"the header says version %s, the answer %d, expected %s", w.Header().Get(headerVersion), got.Version, version)
 	want := make([]float32, rows.Rows*len(m.Labels()))
 	m.Probabilities(want, rows)
-	if len(got.Labels) != rows.Rows || len(got.Probabilities) != rows.Rows || !slices.Equal(slices.Concat(got.Probabilities...), want) {
-		t.Fatalf("%d labels with %v, expected %d with %v", len(got.Labels), got.Probabilities, rows.Rows, want)
-	}
+	assert.Need(t, len(got.Labels) == rows.Rows && len(got.Probabilities) == rows.Rows &&
+		slices.Equal(slices.Concat(got.Probabilities...), want),
+		"%d labels with %v, expected %d with %v", len(got.Labels), got.Probabilities, rows.Rows, want)
 	for i, p := range got.Probabilities {
-		if label := m.Labels()[link.Largest(p)]; got.Labels[i] != label {
-			t.Errorf("row %d: %q with %v, expected %q", i, got.Labels[i], p, label)
-		}
+		label := m.Labels()[link.Largest(p)]
+		assert.True(t, got.Labels[i] == label, "row %d: %q with %v, expected %q", i, got.Labels[i], p, label)
 	}
 }
 
@@ -251,9 +248,9 @@ func TestRowsOfJSON(t *testing.T) {
 func reason(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	var refused struct{ Error string }
-	if err := json.Unmarshal(w.Body.Bytes(), &refused); err != nil || refused.Error == "" || w.Header().Get("Content-Type") != typeJSON {
-		t.Fatalf("%d: %q is no refusal (%v)", w.Code, w.Body, err)
-	}
+	err := json.Unmarshal(w.Body.Bytes(), &refused)
+	assert.Need(t, err == nil && refused.Error != "" && w.Header().Get("Content-Type") == typeJSON,
+		"%d: %q is no refusal (%v)", w.Code, w.Body, err)
 	return refused.Error
 }
 
@@ -358,9 +355,9 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/", "", http.StatusNotFound, `there is no "/"`},
 	} {
 		w := ask(plain, c.method, c.path, c.contentType, nil)
-		if got := reason(t, w); w.Code != c.status || !strings.Contains(got, c.want) {
-			t.Errorf("%s %s: %d: %s, expected %d: %s", c.method, c.path, w.Code, got, c.status, c.want)
-		}
+		got := reason(t, w)
+		assert.True(t, w.Code == c.status && strings.Contains(got, c.want),
+			"%s %s: %d: %s, expected %d: %s", c.method, c.path, w.Code, got, c.status, c.want)
 	}
 	o := Defaults()
 	o.MaxBody = 100
@@ -370,23 +367,19 @@ func TestRefusals(t *testing.T) {
 		r.ContentLength = int64(length)
 		w := httptest.NewRecorder()
 		newServer(t, o, Fixed(newModel(t, 3, 3, nil, layout.MissingError))).ServeHTTP(w, r)
-		if got := reason(t, w); w.Code != http.StatusRequestEntityTooLarge || got != "more than 100 bytes: send fewer rows at a time" {
-			t.Errorf("%d: %s", w.Code, got)
-		}
+		got := reason(t, w)
+		assert.True(t, w.Code == http.StatusRequestEntityTooLarge && got == "more than 100 bytes: send fewer rows at a time",
+			"%d: %s", w.Code, got)
 	}
 	none := newServer(t, Defaults(), &switched{stale: errors.New("there is no version yet")})
 	for _, path := range []string{"/ready", "/model"} {
-		if w := ask(none, "GET", path, "", nil); w.Code != http.StatusServiceUnavailable || !strings.Contains(reason(t, w),
-			"there is no version") {
-			t.Errorf("%s without a version: %d: %s", path, w.Code, w.Body)
-		}
+		w := ask(none, "GET", path, "", nil)
+		assert.True(t, w.Code == http.StatusServiceUnavailable && strings.Contains(reason(t, w), "there is no version"),
+			"%s without a version: %d: %s", path, w.Code, w.Body)
 	}
-	if w := ask(none, "POST", "/predict", typeJSON, []byte(`{"rows":[]}`)); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("/predict without a version: %d: %s", w.Code, w.Body)
-	}
-	if w := ask(none, "GET", "/live", "", nil); w.Code != http.StatusOK {
-		t.Errorf("/live: %d", w.Code)
-	}
+	w := ask(none, "POST", "/predict", typeJSON, []byte(`{"rows":[]}`))
+	assert.True(t, w.Code == http.StatusServiceUnavailable, "/predict without a version: %d: %s", w.Code, w.Body)
+	assert.Equal(t, ask(none, "GET", "/live", "", nil).Code, http.StatusOK, "/live")
 }
 
 // While versions are replaced, each answer is from one of them, and none fails.
@@ -453,21 +446,17 @@ func TestStop(t *testing.T) {
 		content, _ := io.ReadAll(response.Body)
 		answers <- string(content)
 	}()
-	if _, err := sent.Write([]byte(`{"rows":[[1,`)); err != nil { // the request is in progress
-		t.Fatal(err)
-	}
+	_, err := sent.Write([]byte(`{"rows":[[1,`))
+	assert.NoError(t, err) // the request is in progress
 	stop()
 	for !s.ending.Load() {
 		runtime.Gosched() // until the shutdown has started
 	}
-	if w := ask(s, "GET", "/ready", "", nil); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("/ready: %d", w.Code)
-	}
+	assert.Equal(t, ask(s, "GET", "/ready", "", nil).Code, http.StatusServiceUnavailable, "/ready")
 	must(sent.Write([]byte(`2]]}`)))(t)
 	sent.Close()
-	if got := <-answers; !strings.HasPrefix(got, `{"version":3,`) {
-		t.Errorf("got %s", got)
-	}
+	got := <-answers
+	assert.True(t, strings.HasPrefix(got, `{"version":3,`), "got %s", got)
 	assert.Fails(t, <-ended, nil)
 }
 
@@ -494,22 +483,18 @@ func TestDrain(t *testing.T) {
 // Package config tests options that are wrong.
 func TestOptions(t *testing.T) {
 	o := Defaults()
-	if o.Listen, o.Open = ":1", true; o.Check() != nil {
-		t.Errorf("open: %v", o.Check())
-	}
+	o.Listen, o.Open = ":1", true
+	assert.True(t, o.Check() == nil, "open: %v", o.Check())
 	o.Open, o.Certificate, o.Key, o.TokenFile = false, "a", "b", "c"
-	if o.Check() != nil {
-		t.Errorf("with TLS and a token: %v", o.Check())
-	}
+	assert.True(t, o.Check() == nil, "with TLS and a token: %v", o.Check())
 	for want, set := range map[string]func(*Options){
 		"serve.certificate_file: a": func(o *Options) { o.Certificate, o.Key = "a", "b" },
 		"serve.token_file: a":       func(o *Options) { o.TokenFile = "a" },
 	} {
 		o := Defaults()
 		set(&o)
-		if _, err := New(o, &switched{}, prometheus.NewRegistry(), "p", func(string) {}); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v, expected %s", err, want)
-		}
+		_, err := New(o, &switched{}, prometheus.NewRegistry(), "p", func(string) {})
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got %v, expected %s", err, want)
 	}
 }
 
@@ -526,9 +511,8 @@ var purchases = examples.Columns{{Name: "age"}, {Name: "member", Categories: []s
 
 func checkRefused(t *testing.T, w *httptest.ResponseRecorder, body, want string) {
 	t.Helper()
-	if got := reason(t, w); w.Code != http.StatusBadRequest || !strings.Contains(got, want) {
-		t.Errorf("%.100s: %d: %s, expected %s", body, w.Code, got, want)
-	}
+	got := reason(t, w)
+	assert.True(t, w.Code == http.StatusBadRequest && strings.Contains(got, want), "%.100s: %d: %s, expected %s", body, w.Code, got, want)
 }
 
 // Rows of requests have the same numbers, words and times as the rows of files and topics in TestValuesAreTheSameInEveryWay of
@@ -556,9 +540,8 @@ func TestValuesAreTheSameInRequests(t *testing.T) {
 		want := layout.Features{Width: c.columns.Features(), Columns: c.columns}
 		request := must(layout.NewRequest(o, want))(t)
 		inJSON, err := allRows([]byte(`{"rows":`+rows+`}`), request)
-		if got := fmt.Sprint(inJSON); err != nil || got != c.want {
-			t.Errorf("%s in JSON: %s, %v, expected %s", name, got, err, c.want)
-		}
+		got := fmt.Sprint(inJSON)
+		assert.True(t, err == nil && got == c.want, "%s in JSON: %s, %v, expected %s", name, got, err, c.want)
 		var inArrow []float32
 		for batch, err := range (formatarrow.Sent{Stream: stream}).Batches(t.Context(), "the request", nil, o, want) {
 			noError(t, err)

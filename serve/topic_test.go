@@ -119,38 +119,31 @@ func TestAnswersAreWritten(t *testing.T) {
 	w, notices := openTopic(t, l)
 	answerTo(t, w, "a", 1)
 	answerTo(t, w, "b", 2)
-	if err := w.close(t.Context()); err != nil || len(notices()) > 0 {
-		t.Error(err, notices())
-	}
+	err := w.close(t.Context())
+	assert.True(t, err == nil && len(notices()) == 0, "%v %v", err, notices())
 	var texts []string
 	for p, messages := range l.messages {
 		for _, m := range messages {
-			if kafkalog.Partitioner(3)(m.Key) != p {
-				t.Errorf("%s is in partition %d", m.Key, p)
-			}
+			assert.True(t, kafkalog.Partitioner(3)(m.Key) == p, "%s is in partition %d", m.Key, p)
 			traced := len(m.Headers) == 1 && m.Headers[0].Key == "traceparent" && string(m.Headers[0].Value) == trace
-			if of := strings.HasPrefix(string(m.Key), "b/"); traced != of || !of && len(m.Headers) > 0 {
-				t.Errorf("%s has the headers %s", m.Key, m.Headers)
-			}
+			of := strings.HasPrefix(string(m.Key), "b/")
+			assert.True(t, traced == of && (of || len(m.Headers) == 0), "%s has the headers %s", m.Key, m.Headers)
 			texts = append(texts, string(m.Key)+" "+string(m.Value))
 		}
 	}
 	slices.Sort(texts)
 	const prediction = `"prediction":{"label":"no","probabilities":{"no":0.75,"yes":0.25}}}`
-	if want := []string{
+	want := []string{
 		`a {"request":"a","row":0,"version":7,"features":[0],` + prediction,
 		`b/0 {"request":"b","row":0,"version":7,"features":[0],` + prediction,
 		`b/1 {"request":"b","row":1,"version":7,"features":[1],` + prediction,
-	}; !slices.Equal(texts, want) {
-		t.Errorf("%s", strings.Join(texts, "\n"))
 	}
-	if n := testutil.ToFloat64(w.written); n != 3 {
-		t.Errorf("%v are counted", n)
-	}
+	assert.True(t, slices.Equal(texts, want), "%s", strings.Join(texts, "\n"))
+	n := testutil.ToFloat64(w.written)
+	assert.True(t, n == 3, "%v are counted", n)
 	answerTo(t, w, "c", 1) // too late
-	if n := testutil.ToFloat64(w.dropped); n != 1 {
-		t.Errorf("%v are dropped", n)
-	}
+	n = testutil.ToFloat64(w.dropped)
+	assert.True(t, n == 1, "%v are dropped", n)
 }
 
 // While brokers are unavailable, requests do not wait: messages that exceed the buffer are dropped, counted, and reported
@@ -173,24 +166,21 @@ func TestBrokersAreAway(t *testing.T) {
 			answerTo(t, w, fmt.Sprint(i), 1)
 			synctest.Wait()
 		}
-		if took := time.Since(began); took > 0 {
-			t.Errorf("answers waited %v", took)
-		}
+		took := time.Since(began)
+		assert.True(t, took <= 0, "answers waited %v", took)
 		dropped := testutil.ToFloat64(w.dropped)
-		if dropped < 90 || dropped > 97 || len(notices()) != 1 || !strings.Contains(notices()[0], "answers to 1 rows were not written to answers: ") {
-			t.Errorf("%v are dropped, reported %q", dropped, notices())
-		}
+		assert.True(t, dropped >= 90 && dropped <= 97 && len(notices()) == 1 &&
+			strings.Contains(notices()[0], "answers to 1 rows were not written to answers: "), "%v are dropped, reported %q", dropped, notices())
 		time.Sleep(2 * noticeEvery)
 		answerTo(t, w, "later", 1)
 		synctest.Wait()
-		if want := fmt.Sprintf("answers to %v rows", dropped); len(notices()) != 2 || !strings.HasPrefix(notices()[1], want) {
-			t.Errorf("reported %q, expected %s", notices(), want)
-		}
+		want := fmt.Sprintf("answers to %v rows", dropped)
+		assert.True(t, len(notices()) == 2 && strings.HasPrefix(notices()[1], want), "reported %q, expected %s", notices(), want)
 		close(away)
 		assert.Fails(t, w.close(t.Context()), nil)
-		if written := testutil.ToFloat64(w.written); written != 100-dropped || len(l.keys(0)) != int(written) || l.keys(0)[0] != "0" || w.bytes != 0 {
-			t.Errorf("%v are written: %v; %d bytes wait", written, l.keys(0), w.bytes)
-		}
+		written := testutil.ToFloat64(w.written)
+		assert.True(t, written == 100-dropped && len(l.keys(0)) == int(written) && l.keys(0)[0] == "0" && w.bytes == 0,
+			"%v are written: %v; %d bytes wait", written, l.keys(0), w.bytes)
 	})
 }
 
@@ -212,21 +202,18 @@ func TestWhatIsLost(t *testing.T) {
 		synctest.Wait()
 		answerTo(t, w, "written", 1)
 		synctest.Wait()
-		if len(notices()) != 1 || !strings.Contains(notices()[0], "append to answers[0]: not authorized") || !slices.Equal(l.keys(0), []string{"written"}) {
-			t.Errorf("%q, written %v", notices(), l.keys(0))
-		}
+		assert.True(t, len(notices()) == 1 && strings.Contains(notices()[0], "append to answers[0]: not authorized") &&
+			slices.Equal(l.keys(0), []string{"written"}), "%q, written %v", notices(), l.keys(0))
 		l.append = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		answerTo(t, w, "late", 3)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
 		err := w.close(ctx)
-		if err == nil || !strings.Contains(err.Error(), "answers to 3 rows were not written") || time.Since(began) != time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		if n := testutil.ToFloat64(w.dropped); n != 4 {
-			t.Errorf("%v are dropped", n)
-		}
+		assert.True(t, err != nil && strings.Contains(err.Error(), "answers to 3 rows were not written") && time.Since(began) == time.Second,
+			"%v after %v", err, time.Since(began))
+		n := testutil.ToFloat64(w.dropped)
+		assert.True(t, n == 4, "%v are dropped", n)
 	})
 }
 
@@ -239,9 +226,9 @@ func TestLargeRow(t *testing.T) {
 		addRow(t, r, fmt.Sprintf("%q", strings.Repeat("x", size)))
 	}
 	r.send()
-	if err := w.close(t.Context()); err == nil && testutil.ToFloat64(w.dropped) != 1 || !slices.Equal(l.keys(0), []string{"a/0", "a/2"}) {
-		t.Errorf("%v, written %v", err, l.keys(0))
-	}
+	err := w.close(t.Context())
+	assert.True(t, (err != nil || testutil.ToFloat64(w.dropped) == 1) && slices.Equal(l.keys(0), []string{"a/0", "a/2"}),
+		"%v, written %v", err, l.keys(0))
 }
 
 // The sampled fraction of requests is the configured one, and a larger sample includes a smaller one.
@@ -254,14 +241,11 @@ func TestSample(t *testing.T) {
 			few, more := AnswersOptions{Sample: fraction}, AnswersOptions{Sample: fraction + 0.1}
 			if few.samples(id) {
 				sampled++
-				if !more.samples(id) {
-					t.Fatalf("%s is among %v, and not among %v", id, few.Sample, more.Sample)
-				}
+				assert.Need(t, more.samples(id), "%s is among %v, and not among %v", id, few.Sample, more.Sample)
 			}
 		}
-		if deviation := math.Abs(float64(sampled)-n*fraction) / math.Sqrt(n*fraction*(1-fraction)); deviation > 4 {
-			t.Errorf("%d of %d are sampled, expected %v", sampled, n, n*fraction)
-		}
+		deviation := math.Abs(float64(sampled)-n*fraction) / math.Sqrt(n*fraction*(1-fraction))
+		assert.True(t, deviation <= 4, "%d of %d are sampled, expected %v", sampled, n, n*fraction)
 	}
 }
 
@@ -276,9 +260,7 @@ func TestNotSampled(t *testing.T) {
 func TestIDs(t *testing.T) {
 	for id, valid := range map[string]bool{rand.Text(): true, "a/b:1": true, "": false, "a b": false, "é": false, "a\n": false,
 		strings.Repeat("x", 200): true, strings.Repeat("x", 201): false} {
-		if isID(id) != valid {
-			t.Errorf("%q: %v", id, !valid)
-		}
+		assert.True(t, isID(id) == valid, "%q: %v", id, !valid)
 	}
 }
 
@@ -294,13 +276,11 @@ func FuzzAppendNamed(f *testing.F) {
 			return
 		}
 		var got map[string]json.RawMessage
-		if text := appendNamed(nil, list, names); json.Unmarshal(text, &got) != nil {
-			t.Fatalf("%s became %s", list, text)
-		}
+		text := appendNamed(nil, list, names)
+		assert.Need(t, json.Unmarshal(text, &got) == nil, "%s became %s", list, text)
 		for i, name := range []string{"a", "b", "c", "d", "e"} {
-			if found, ok := got[name]; ok != (i < len(want)) || ok && string(found) != string(want[i]) {
-				t.Errorf("%s: value %d is %s", list, i, found)
-			}
+			found, ok := got[name]
+			assert.True(t, ok == (i < len(want)) && (!ok || string(found) == string(want[i])), "%s: value %d is %s", list, i, found)
 		}
 	})
 }
@@ -363,13 +343,11 @@ func TestAnswersOnATopic(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, messages := recorded(t, c.model, c.kind, "r-1", c.body)
-			if w.Code != http.StatusOK || len(messages) != len(c.want) || w.Header().Get(headerID) != "r-1" {
-				t.Fatalf("%d: %s; %d messages", w.Code, w.Body, len(messages))
-			}
+			assert.Need(t, w.Code == http.StatusOK && len(messages) == len(c.want) && w.Header().Get(headerID) == "r-1",
+				"%d: %s; %d messages", w.Code, w.Body, len(messages))
 			again, _ := recorded(t, c.model, typeJSON, "", []byte("{}")) // another request, without an id and rows
-			if id := again.Header().Get(headerID); len(id) < 16 {
-				t.Errorf("id %q", id)
-			}
+			id := again.Header().Get(headerID)
+			assert.True(t, len(id) >= 16, "id %q", id)
 			for i, message := range messages {
 				var got struct {
 					Request      string
@@ -380,23 +358,20 @@ func TestAnswersOnATopic(t *testing.T) {
 						Probabilities map[string]float32
 					}
 				}
-				if err := json.Unmarshal(message.Value, &got); err != nil {
-					t.Fatalf("%s: %v", message.Value, err)
-				}
+				err := json.Unmarshal(message.Value, &got)
+				assert.Need(t, err == nil, "%s: %v", message.Value, err)
 				key := fmt.Sprint("r-1/", i)
 				if len(c.want) == 1 {
 					key = "r-1"
 				}
-				if string(got.Features) != c.want[i] || got.Request != "r-1" || got.Row != i || got.Version != c.model.Manifest.Version || string(message.Key) != key {
-					t.Errorf("%s: %s, expected features %s", message.Key, message.Value, c.want[i])
-				}
+				assert.True(t, string(got.Features) == c.want[i] && got.Request == "r-1" && got.Row == i && got.Version == c.model.Manifest.Version &&
+					string(message.Key) == key, "%s: %s, expected features %s", message.Key, message.Value, c.want[i])
 				best, sum := float32(0), float32(0)
 				for _, p := range got.Prediction.Probabilities {
 					best, sum = max(best, p), sum+p
 				}
-				if len(got.Prediction.Probabilities) != len(labels) || got.Prediction.Probabilities[got.Prediction.Label] != best || sum < 0.999 || sum > 1.001 {
-					t.Errorf("%s", message.Value)
-				}
+				assert.True(t, len(got.Prediction.Probabilities) == len(labels) && got.Prediction.Probabilities[got.Prediction.Label] == best &&
+					sum >= 0.999 && sum <= 1.001, "%s", message.Value)
 				if c.kind == typeJSON {
 					checkAgrees(t, w, i, got.Prediction.Label, got.Prediction.Probabilities)
 				}
@@ -410,13 +385,9 @@ func TestCompressedRowsOnATopic(t *testing.T) {
 	const n, d = 1000, 2500
 	body := listsOf(t, zeros(n, d), n, ipc.WithZstd())
 	w, messages := recorded(t, newModel(t, 3, d, nil, layout.MissingError), typeArrow, "a", body)
-	if w.Code != http.StatusOK || len(messages) != n {
-		t.Fatalf("%d: %.200s; %d messages", w.Code, w.Body, len(messages))
-	}
+	assert.Need(t, w.Code == http.StatusOK && len(messages) == n, "%d: %.200s; %d messages", w.Code, w.Body, len(messages))
 	for _, m := range messages {
-		if !strings.Contains(string(m.Value), `"features":{"features":[0,`) {
-			t.Fatalf("%.200s", m.Value)
-		}
+		assert.Need(t, strings.Contains(string(m.Value), `"features":{"features":[0,`), "%.200s", m.Value)
 	}
 }
 
@@ -432,26 +403,22 @@ func checkAgrees(t *testing.T, w *httptest.ResponseRecorder, row int, label stri
 	for c, p := range answer.Probabilities[row] {
 		want[labels[c]] = p
 	}
-	if answer.Labels[row] != label || !reflect.DeepEqual(want, probabilities) {
-		t.Errorf("row %d: %s %v, the answer is %s", row, label, probabilities, w.Body)
-	}
+	assert.True(t, answer.Labels[row] == label && reflect.DeepEqual(want, probabilities),
+		"row %d: %s %v, the answer is %s", row, label, probabilities, w.Body)
 }
 
 // Targets and several labels are written as such, and an invalid id is rejected before the prediction.
 func TestAnswersOfOtherTasks(t *testing.T) {
 	numbers := newModelOf(t, labels, 1, 2, nil, layout.MissingError, func(m *schemas.Manifest) { m.Plan.Targets, m.Plan.Stages[0].Link = labels, link.Identity })
 	w, messages := recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2]]}`))
-	if w.Code != http.StatusOK || len(messages) != 1 || !strings.Contains(string(messages[0].Value), `"prediction":{"values":{"no":`) ||
-		!strings.HasSuffix(string(messages[0].Value), `"é":null}}}`) || !json.Valid(messages[0].Value) {
-		t.Errorf("%d: %v", w.Code, messages)
-	}
-	if w, messages := recorded(t, numbers, typeJSON, "a b", []byte(`{"rows": [[1, 2]]}`)); w.Code != http.StatusBadRequest || len(messages) > 0 ||
-		!strings.Contains(w.Body.String(), headerID) {
-		t.Errorf("%d: %s", w.Code, w.Body)
-	}
-	if w, messages := recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2], [1]]}`)); w.Code != http.StatusBadRequest || len(messages) > 0 {
-		t.Errorf("%d: %v", w.Code, messages)
-	}
+	assert.True(t, w.Code == http.StatusOK && len(messages) == 1 &&
+		strings.Contains(string(messages[0].Value), `"prediction":{"values":{"no":`) &&
+		strings.HasSuffix(string(messages[0].Value), `"é":null}}}`) && json.Valid(messages[0].Value), "%d: %v", w.Code, messages)
+	w, messages = recorded(t, numbers, typeJSON, "a b", []byte(`{"rows": [[1, 2]]}`))
+	assert.True(t, w.Code == http.StatusBadRequest && len(messages) == 0 && strings.Contains(w.Body.String(), headerID),
+		"%d: %s", w.Code, w.Body)
+	w, messages = recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2], [1]]}`))
+	assert.True(t, w.Code == http.StatusBadRequest && len(messages) == 0, "%d: %v", w.Code, messages)
 }
 
 // openapi is the part of the description that is compared with the server.
@@ -496,17 +463,11 @@ func TestDescription(t *testing.T) {
 	maps.DeleteFunc(rest, func(path string, _ route) bool { return strings.HasPrefix(path, service) }) // gRPC has no description
 	for path, to := range rest {
 		operation, ok := described.Paths[path][strings.ToLower(to.method)]
-		if !ok || len(described.Paths[path]) != 1 {
-			t.Errorf("%s %s is not described, or more is", to.method, path)
-		}
-		if public := slices.ContainsFunc(operation.Security,
-			func(needs map[string][]string) bool { return len(needs) == 0 }); public != to.public {
-			t.Errorf("%s: described as public: %v", path, public)
-		}
+		assert.True(t, ok && len(described.Paths[path]) == 1, "%s %s is not described, or more is", to.method, path)
+		public := slices.ContainsFunc(operation.Security, func(needs map[string][]string) bool { return len(needs) == 0 })
+		assert.True(t, public == to.public, "%s: described as public: %v", path, public)
 	}
-	if len(described.Paths) != len(rest) {
-		t.Errorf("%d paths are described, the server has %d", len(described.Paths), len(rest))
-	}
+	assert.True(t, len(described.Paths) == len(rest), "%d paths are described, the server has %d", len(described.Paths), len(rest))
 	requests := []struct {
 		s                        *Server
 		method, path, sent, body string
@@ -541,9 +502,9 @@ func TestDescription(t *testing.T) {
 			answer = described.Components.Responses[name]
 		}
 		for name := range w.Header() {
-			if _, described := answer.Headers[name]; strings.HasPrefix(name, "Stagewise-") && !described {
-				t.Errorf("%s %s: %d: the header %s is not described", r.method, r.path, w.Code, name)
-			}
+			_, described := answer.Headers[name]
+			assert.True(t, !strings.HasPrefix(name, "Stagewise-") || described,
+				"%s %s: %d: the header %s is not described", r.method, r.path, w.Code, name)
 		}
 		kind, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
 		content, ok := answer.Content[kind]
@@ -556,8 +517,7 @@ func TestDescription(t *testing.T) {
 		}
 		var value any
 		noError(t, json.Unmarshal(w.Body.Bytes(), &value))
-		if err := described.schemaOf(t, content.Schema).Validate(value); err != nil {
-			t.Errorf("%s %s: %d: %s: %v", r.method, r.path, w.Code, w.Body, err)
-		}
+		err := described.schemaOf(t, content.Schema).Validate(value)
+		assert.True(t, err == nil, "%s %s: %d: %s: %v", r.method, r.path, w.Code, w.Body, err)
 	}
 }

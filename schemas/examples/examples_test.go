@@ -559,9 +559,8 @@ func TestColumnsDifference(t *testing.T) {
 	}
 	ms, s, none := Columns{PartOf("t", "hour", value.UnitMilliseconds)}, Columns{PartOf("t", "hour", value.UnitSeconds)}, Columns{PartOf("t", "hour", "")}
 	assert.Equal(t, s.Difference(ms), `column "t.hour" has times in s, not in ms`, "")
-	if none.Difference(ms) != "" || ms.Difference(none) != "" || none.WithUnits(ms)[0].Unit != ms[0].Unit || ms.WithUnits(s)[0].Unit != ms[0].Unit {
-		t.Error("columns without numbers differ from others, or have other units")
-	}
+	assert.True(t, none.Difference(ms) == "" && ms.Difference(none) == "" && none.WithUnits(ms)[0].Unit == ms[0].Unit &&
+		ms.WithUnits(s)[0].Unit == ms[0].Unit, "columns without numbers differ from others, or have other units")
 	long := strings.Repeat("x", 1000)
 	assert.True(t, len(Columns{{Name: long}}.Difference(table)) <= 200, "a long name is not cut")
 }

@@ -36,10 +36,9 @@ func TestFindings(t *testing.T) {
 		}
 		assert.NoError(t, whole.Merge(&share))
 	}
-	if len(whole.Parts) != 2 || len(whole.ByIncrement[1]) != 2 || whole.Parts[0].Rows != 8 || whole.ByIncrement[1][0].Spans[0].To != 10 ||
-		len(whole.Messages) != 6 || len(whole.Served) != 2 || whole.Served[0].Rows != 2 || whole.Labels["a"] != 5 || len(whole.Skipped) != 3 {
-		t.Errorf("got %+v", whole)
-	}
+	assert.True(t, len(whole.Parts) == 2 && len(whole.ByIncrement[1]) == 2 && whole.Parts[0].Rows == 8 &&
+		whole.ByIncrement[1][0].Spans[0].To == 10 && len(whole.Messages) == 6 && len(whole.Served) == 2 && whole.Served[0].Rows == 2 &&
+		whole.Labels["a"] == 5 && len(whole.Skipped) == 3, "got %+v", whole)
 	visit := func() *wire.Record[float64] {
 		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit}}, Findings: whole}
 		return v.Record()
@@ -154,9 +153,8 @@ func TestLabelRows(t *testing.T) {
 			got = assert.Must(collector.Add(m, mem))(t)
 		}
 		survey, err := SurveyVisitOf(got)
-		if err != nil || !slices.Equal(survey.Unknown.List(), list) || !slices.Equal(survey.Untrained.List(), list) || len(survey.Sums) > 0 {
-			t.Errorf("%d labels became %d and %d, with sums %v: %v", n, len(survey.Unknown), len(survey.Untrained), survey.Sums, err)
-		}
+		assert.True(t, err == nil && slices.Equal(survey.Unknown.List(), list) && slices.Equal(survey.Untrained.List(), list) &&
+			len(survey.Sums) == 0, "%d labels became %d and %d, with sums %v: %v", n, len(survey.Unknown), len(survey.Untrained), survey.Sums, err)
 	}
 	for name, list := range map[string][]string{
 		"negative rows":  {`{"label":"a","rows":-1}`},

@@ -48,9 +48,8 @@ func roundTrip[T Number](t *testing.T, r *Record[T]) []Message {
 			"chunk %d has key %s, headers %v", i, m.Key, m.Headers)
 	}
 	got := collect(t, &Collector[T]{}, messages, mem)
-	if got.Digest() != r.Digest() || got.Identity != r.Identity || !slices.Equal(got.Notes, r.Notes) || len(got.Tensors) != len(r.Tensors) {
-		t.Fatalf("%v became %v, notes %v, %d tensors", r.Identity, got.Identity, got.Notes, len(got.Tensors))
-	}
+	assert.Need(t, got.Digest() == r.Digest() && got.Identity == r.Identity && slices.Equal(got.Notes, r.Notes) &&
+		len(got.Tensors) == len(r.Tensors), "%v became %v, notes %v, %d tensors", r.Identity, got.Identity, got.Notes, len(got.Tensors))
 	for i, want := range r.Tensors {
 		have := got.Tensors[i]
 		assert.True(t, have.Name == want.Name && slices.Equal(have.Shape, want.Shape) && slices.Equal(have.Data, want.Data) &&
@@ -73,9 +72,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 func TestLargeRecordsAreChunked(t *testing.T) {
 	const p = 1024
 	gram := roundTrip(t, sums(Vector("gram", assert.Numbered[float64](p*(p+1)/2))))
-	if len(gram) != 5 { // 4.2 MB
-		t.Errorf("a Gram matrix of %d makes %d chunks", p, len(gram))
-	}
+	assert.True(t, len(gram) == 5, "a Gram matrix of %d makes %d chunks", p, len(gram)) // 4.2 MB
 	w := roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Matrix("W", 4000, 100,
 		assert.Numbered[float32](400_000))}})
 	assert.True(t, len(w) == 2, "weights of 4000 × 100 make %d chunks", len(w))
@@ -418,9 +415,8 @@ func TestCollectorIsBounded(t *testing.T) {
 		for i := range 20_000 {
 			r, err := c.Add(loneChunk(i, value), mem)
 			gone := (*EvictedError)(nil)
-			if r != nil || err != nil && !(errors.As(err, &gone) && errors.Is(err, ErrDamaged) && gone.Have == 1 && gone.Chunks == 10_000) {
-				t.Fatalf("%v, %v", r, err)
-			}
+			assert.Need(t, r == nil &&
+				(err == nil || errors.As(err, &gone) && errors.Is(err, ErrDamaged) && gone.Have == 1 && gone.Chunks == 10_000), "%v, %v", r, err)
 			if gone != nil {
 				evicted++
 			}
