@@ -120,11 +120,8 @@ func spread(all []Measures) (mean, deviation Measures) {
 	for _, m := range all {
 		mean.add(m, 1/n)
 	}
-	if n < 2 {
-		return mean, deviation
-	}
-	for _, m := range all {
-		deviation.add(Measures{(m.Error - mean.Error) * (m.Error - mean.Error), (m.Loss - mean.Loss) * (m.Loss - mean.Loss)}, 1/(n-1))
+	for _, m := range all { // a single one deviates by 0
+		deviation.add(Measures{(m.Error - mean.Error) * (m.Error - mean.Error), (m.Loss - mean.Loss) * (m.Loss - mean.Loss)}, 1/max(1, n-1))
 	}
 	return mean, Measures{math.Sqrt(deviation.Error), math.Sqrt(deviation.Loss)}
 }

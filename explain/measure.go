@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -133,7 +132,7 @@ const (
 func dependence(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows, columns []*column) ([]Curve, error) {
 	list := evenly(rows.Len(), curveRows)
 	curves := make([]Curve, len(columns))
-	err := parallel(m, blas, len(columns), func(p *predictor, i int) error {
+	return curves, parallel(m, blas, len(columns), func(p *predictor, i int) error {
 		c := columns[i]
 		curves[i].Name = c.Name
 		for _, v := range valuesOf(rows, c) {
@@ -150,7 +149,6 @@ func dependence(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Ro
 		}
 		return nil
 	})
-	return curves, err
 }
 
 // columnValue is a value of a column, its features, and the rows that have it, if it is a word or missing.
@@ -178,18 +176,16 @@ func valuesOf(rows *Rows, c *column) (values []columnValue) {
 
 // wordsOf returns the words that rows have, the most frequent first.
 func wordsOf(rows *Rows, c *column) (words []columnValue) {
-	of := map[int]*columnValue{} // by the place of the word
+	words = make([]columnValue, len(c.Categories)+2) // missing, those of the model, and others
 	for i := range rows.Len() {
 		own := rows.Features.Row(i)[c.from:c.to]
 		place, text := c.word(own)
-		if of[place] == nil {
-			of[place] = &columnValue{text: text, features: own}
+		w := &words[1+place]
+		if w.text, w.rows = text, append(w.rows, i); len(w.rows) == 1 {
+			w.features = own
 		}
-		of[place].rows = append(of[place].rows, i)
 	}
-	for _, place := range slices.Sorted(maps.Keys(of)) {
-		words = append(words, *of[place])
-	}
+	words = slices.DeleteFunc(words, func(w columnValue) bool { return len(w.rows) == 0 })
 	slices.SortStableFunc(words, func(a, b columnValue) int { return cmp.Compare(len(b.rows), len(a.rows)) })
 	return words
 }
