@@ -78,32 +78,26 @@ func WordEdges(words int) []float32 {
 // Encoder quantises the values of columns to one-byte codes. Code 0 is a missing value (NaN). Code 1 + i is a value above
 // edge i − 1, up to edge i; values above all edges have the largest code. Create it with [NewEncoder]. It is immutable.
 type Encoder struct {
-	keys [][256]int32 // per column: the keys of its edges, padded with MaxInt32
+	edges [][256]float32 // per column, padded with infinity
 }
 
 // NewEncoder returns the encoder of the edges of each column. The error describes edges that are not ascending numbers, or too
 // many: those of [EdgesOf] and [WordEdges] are valid.
 func NewEncoder(columns [][]float32) (*Encoder, error) {
-	e := &Encoder{keys: make([][256]int32, len(columns))}
+	e := &Encoder{edges: make([][256]float32, len(columns))}
 	for j, edges := range columns {
-		keys := &e.keys[j]
+		padded := &e.edges[j]
 		for i, edge := range edges {
 			if edge != edge || i > 0 && edge <= edges[i-1] || i >= MaxWords-1 {
 				return nil, fmt.Errorf("column %d: edge %d is not above the edge before it, or not one of at most %d", j, i, MaxWords-1)
 			}
-			keys[i] = key(edge)
+			padded[i] = edge
 		}
-		for i := len(edges); i < len(keys); i++ {
-			keys[i] = math.MaxInt32
+		for i := len(edges); i < len(padded); i++ {
+			padded[i] = float32(math.Inf(1))
 		}
 	}
 	return e, nil
-}
-
-// key maps float32 to integers of the same order. Both zeros have the same key.
-func key(x float32) int32 {
-	bits := int32(math.Float32bits(x + 0)) // −0 + 0 is 0
-	return bits ^ int32(uint32(bits>>31)>>1)
 }
 
 // Code returns the code of a value of a column.
@@ -111,15 +105,15 @@ func (e *Encoder) Code(column int, x float32) uint8 {
 	if x != x {
 		return 0
 	}
-	return 1 + below(&e.keys[column], key(x))
+	return 1 + below(&e.edges[column], x)
 }
 
-// below returns the number of ascending keys that are below x; the last key must not be. The search is branch-free, as
+// below returns the number of ascending edges that are below x; the last one must not be. The search is branch-free, as
 // the branches of random values are unpredictable.
-func below(keys *[256]int32, x int32) uint8 {
+func below(edges *[256]float32, x float32) uint8 {
 	at := uint8(0)
 	for step := uint8(128); step > 0; step /= 2 {
-		if keys[at+step-1] < x {
+		if edges[at+step-1] < x {
 			at += step
 		}
 	}

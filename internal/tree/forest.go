@@ -105,18 +105,16 @@ func (f Forest) Check(columns int) error {
 // number of nodes on its left side, and the number of nodes including itself. If the left side has too many nodes, do
 // receives the invalid number, and the walk continues with the largest valid one.
 func walk(lefts []uint8, do func(node, leaf, left, nodes int)) {
-	type part struct{ leaf, nodes int }
-	rest := []part{{0, len(lefts)}}
-	for node := 0; len(rest) > 0; {
-		p := rest[len(rest)-1]
-		rest = rest[:len(rest)-1]
-		if p.nodes == 0 {
-			continue
+	var below func(node, leaf, nodes int)
+	below = func(node, leaf, nodes int) {
+		if nodes == 0 {
+			return
 		}
 		left := int(lefts[node])
-		do(node, p.leaf, left, p.nodes)
-		left = min(left, p.nodes-1)
-		rest = append(rest, part{p.leaf + left + 1, p.nodes - 1 - left}, part{p.leaf, left})
-		node++
+		do(node, leaf, left, nodes)
+		left = min(left, nodes-1)
+		below(node+1, leaf, left)
+		below(node+1+left, leaf+left+1, nodes-1-left)
 	}
+	below(0, 0, len(lefts))
 }
