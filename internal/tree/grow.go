@@ -60,9 +60,8 @@ func Grow(sample kernel.Dense, columns int, o Orders, shape Shape, seed, stage u
 
 // view is a sample in the layout that growth reads.
 type view struct {
-	n, k, stride int        // stride is the number of orders
-	ranks        []uint8    // of the rows in each order (n × stride)
-	widest       [][2]uint8 // the smallest and the largest rank of all rows in each order
+	n, k, stride int     // stride is the number of orders
+	ranks        []uint8 // of the rows in each order (n × stride)
 	// values hold for each row its k residuals times its weight, its weight, 1, and padding to a multiple of 4 (n ×
 	// width).
 	values []float64
@@ -71,18 +70,16 @@ type view struct {
 
 func newView(sample kernel.Dense, columns int, o Orders) *view {
 	v := &view{n: sample.Rows, k: sample.Cols - columns - 1, stride: len(o.Columns)}
-	v.ranks, v.widest = make([]uint8, v.n*v.stride), make([][2]uint8, v.stride)
+	v.ranks = make([]uint8, v.n*v.stride)
 	for order, column := range o.Columns {
-		ranks, low, high := o.RanksOf(order), uint8(Codes-1), uint8(0)
+		ranks := o.RanksOf(order)
 		for i := range v.n {
 			code := uint8(sample.Row(i)[column])
 			if ranks != nil {
 				code = ranks[code]
 			}
 			v.ranks[i*v.stride+order] = code
-			low, high = min(low, code), max(high, code)
 		}
-		v.widest[order] = [2]uint8{low, high}
 	}
 	v.width = (v.k + 2 + 3) / 4 * 4
 	v.values = make([]float64, v.n*v.width)
@@ -261,15 +258,12 @@ func (g *growth) try(rows []int32) {
 	}
 }
 
-// bounds returns the smallest and the largest rank of rows in an order. In orders with few ranks, the first rows have them.
+// bounds returns the smallest and the largest rank of rows in an order.
 func (g *growth) bounds(rows []int32, order int32) (low, high uint8) {
 	low = Codes - 1
-	widest := g.widest[order]
 	for _, row := range rows {
 		rank := g.ranks[int(row)*g.stride+int(order)]
-		if low, high = min(low, rank), max(high, rank); low == widest[0] && high == widest[1] {
-			break
-		}
+		low, high = min(low, rank), max(high, rank)
 	}
 	return low, high
 }
