@@ -17,9 +17,7 @@ import (
 // On real brokers a version is offered soon after the message that makes it count.
 func TestKafkaOffersSoon(t *testing.T) {
 	addresses := os.Getenv("STAGEWISE_KAFKA")
-	if addresses == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
-	}
+	assert.Need(t, addresses != "", "STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
 	o := Options{Name: fmt.Sprintf("test-%d", time.Now().UnixNano()), Brokers: strings.Split(addresses, ",")}
 	p := largeVersions(newPublisherOf(t, kafkalog.Options{Brokers: o.Brokers}, o.Name))
 	defer func() {
@@ -34,9 +32,7 @@ func TestKafkaOffersSoon(t *testing.T) {
 		p.end(place)
 		<-changed
 		took = append(took, time.Since(began))
-		if version(f) != place.Version {
-			t.Fatalf("version %d is offered, expected %d", version(f), place.Version)
-		}
+		assert.Need(t, version(f) == place.Version, "version %d is offered, expected %d", version(f), place.Version)
 	}
 	slices.Sort(took)
 	median := took[len(took)/2]

@@ -195,8 +195,7 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		left := readTopic(t, log, "test.forget")
-		assert.True(t, len(left) == 0, "%d messages on the forget topic", len(left))
+		assert.Equal(t, len(readTopic(t, log, "test.forget")), 0, "messages on the forget topic")
 	}
 	check()
 	noError(t, log.Delete(t.Context(), "test.forget"))
@@ -467,8 +466,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	}
 	assert.Need(t, len(values) != 0 && onDisk() != 0, "%d values, none is on the disk", len(values))
 	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
-	n := onDisk()
-	assert.True(t, n == 0, "%d of %d values are on the disk", n, len(values))
+	assert.Equal(t, onDisk(), 0, "values on the disk of %d", len(values))
 }
 
 // What is forgotten is rows of one message, as its checksum says: another message at its offset, of a topic of examples

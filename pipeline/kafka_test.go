@@ -43,17 +43,13 @@ import (
 func openKafka(t *testing.T) (*kafkalog.Log, string) {
 	t.Helper()
 	brokers := os.Getenv("STAGEWISE_KAFKA")
-	if brokers == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
-	}
+	assert.Need(t, brokers != "", "STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
 	log := must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: strings.Split(brokers, ",")}))(t)
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
 	t.Cleanup(func() {
 		ctx := context.Background()
 		all, err := log.Topics(ctx, name+".")
-		if err != nil {
-			t.Error(err)
-		}
+		assert.Fails(t, err, nil)
 		for _, topic := range all {
 			noError(t, log.Delete(ctx, topic.Name))
 		}
@@ -71,17 +67,15 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	trainUntil(t, log, job, func(e event.Event) bool { s, ok := e.(event.StageEnded); return ok && s.Stage == 1 })
 	recorder := &eventRecorder{}
 	first, _ := trainRecorded(t, log, job, recorder)
-	if began := eventsOf[event.Began](recorder); len(began) != 1 || !began[0].Resumed {
-		t.Errorf("got events %+v, expected one run that is resumed", began)
-	}
+	began := eventsOf[event.Began](recorder)
+	assert.True(t, len(began) == 1 && began[0].Resumed, "got events %+v, expected one run that is resumed", began)
 	second, model := train(t, log, job)
 	for _, r := range []*schemas.Report{first, second} {
 		assert.Equal(t, r.WeightsDigest, want.WeightsDigest, "the digest of version %d, and on the embedded broker", r.Version)
 		assert.Equal(t, r.Rows, want.Rows, "rows of version %d", r.Version)
 	}
-	if first.Version != 1 || second.Version != 2 || model.Manifest.Version != 2 {
-		t.Errorf("versions %d and %d, model version %d; expected 1, 2, 2", first.Version, second.Version, model.Manifest.Version)
-	}
+	assert.True(t, first.Version == 1 && second.Version == 2 && model.Manifest.Version == 2,
+		"versions %d and %d, model version %d; expected 1, 2, 2", first.Version, second.Version, model.Manifest.Version)
 }
 
 // The program of Kafka Streams in examples/streams writes the rows and labels that examples.outcome joins, each once, also where another
@@ -154,9 +148,7 @@ func joinByStreams(t *testing.T, log *kafkalog.Log, name, joined string, rows in
 		noError(t, program.Process.Signal(syscall.SIGTERM))
 		<-ended // with the status of the signal
 	}
-	if failed != nil {
-		t.Fatalf("join by Kafka Streams: %v\n%s", failed, output)
-	}
+	assert.Need(t, failed == nil, "join by Kafka Streams: %v\n%s", failed, output)
 }
 
 // countRows waits until a topic has so many messages, without those of transactions that are open or aborted.
@@ -226,9 +218,8 @@ func labelled(t *testing.T, log *kafkalog.Log, job topics.Job) map[int]string {
 	t.Helper()
 	labels := map[int]string{}
 	eachCounted(t, log, job, func(row int, label string) {
-		if before, twice := labels[row]; twice {
-			t.Errorf("row %d counts twice, first with %s", row, before)
-		}
+		before, twice := labels[row]
+		assert.True(t, !twice, "row %d counts twice, first with %s", row, before)
 		labels[row] = label
 	})
 	return labels
@@ -241,9 +232,7 @@ type secured struct{ dir string }
 func openSecured(t *testing.T) secured {
 	t.Helper()
 	dir := os.Getenv("STAGEWISE_KAFKA_SECURITY")
-	if dir == "" {
-		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: start Kafka with scripts/kafka.sh start --secure, which prints the value")
-	}
+	assert.Need(t, dir != "", "STAGEWISE_KAFKA_SECURITY is not set: start Kafka with scripts/kafka.sh start --secure, which prints the value")
 	return secured{dir}
 }
 
@@ -337,9 +326,7 @@ func documentedACLs(t *testing.T, name string) (acls []kafka.ACLEntry) {
 			}
 		}
 	}
-	if len(acls) == 0 {
-		t.Fatal("docs/security.md lists no ACLs")
-	}
+	assert.Need(t, len(acls) != 0, "docs/security.md lists no ACLs")
 	return acls
 }
 
@@ -418,15 +405,11 @@ func TestKafkaACLs(t *testing.T) {
 	cluster.allow(t, aclsOf(acls, "subscribe", "subscribe"))
 	subscriber := cluster.open(t, "subscribe")
 	model, err := topics.Open(subscriber, job.Name, nil).Model(t.Context(), protocol.Latest)
-	if err != nil || model.Manifest.Version < 4 {
-		t.Fatalf("a subscriber loads the newest model: error %v, expected that of the chain", err)
-	}
-	if _, err := subscriber.Append(t.Context(), topicNames.Versions, 0, kafkalog.Message{Value: []byte("x")}); !isDenied(err) {
-		t.Errorf("a subscriber writes a version: got error %v, expected that it is denied", err)
-	}
-	if _, _, err := subscriber.Bounds(t.Context(), topicNames.Examples, 0); !isDenied(err) {
-		t.Errorf("a subscriber reads examples: got error %v, expected that it is denied", err)
-	}
+	assert.Need(t, err == nil && model.Manifest.Version >= 4, "a subscriber loads the newest model: error %v, expected that of the chain", err)
+	_, err = subscriber.Append(t.Context(), topicNames.Versions, 0, kafkalog.Message{Value: []byte("x")})
+	assert.True(t, isDenied(err), "a subscriber writes a version: got error %v, expected that it is denied", err)
+	_, _, err = subscriber.Bounds(t.Context(), topicNames.Examples, 0)
+	assert.True(t, isDenied(err), "a subscriber reads examples: got error %v, expected that it is denied", err)
 }
 
 // Roles that run as different users, each with only the ACLs of its role, make the same weights as one process.
@@ -499,12 +482,9 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 			rows += int64(p.Until - p.Row)
 		}
 	}
-	if rows < report.Rows {
-		t.Errorf("%d rows have predictions, expected the %d training rows and those for testing", rows, report.Rows)
-	}
-	if _, err := log.Append(t.Context(), topicNames.Examples, 0, kafkalog.Message{Value: []byte("x")}); err == nil {
-		t.Error("the user score may write examples")
-	}
+	assert.True(t, rows >= report.Rows, "%d rows have predictions, expected the %d training rows and those for testing", rows, report.Rows)
+	_, err = log.Append(t.Context(), topicNames.Examples, 0, kafkalog.Message{Value: []byte("x")})
+	assert.True(t, err != nil, "the user score may write examples")
 }
 
 // A user with the permissions of ingest alone follows a topic, beside others if it may not be a member of their group.
@@ -532,9 +512,8 @@ func TestKafkaFollowOfAUser(t *testing.T) {
 			}
 		}
 	}})
-	if !errors.Is(err, context.Canceled) || !strings.Contains(told, "ingesting it anyway") {
-		t.Errorf("got error %v and the notices %q, expected an interruption, and that it does not know of others", err, told)
-	}
+	assert.True(t, errors.Is(err, context.Canceled) && strings.Contains(told, "ingesting it anyway"),
+		"got error %v and the notices %q, expected an interruption, and that it does not know of others", err, told)
 }
 
 // service is a role in the background, and its events.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/replay"
@@ -68,9 +69,7 @@ func TestMNISTErrors(t *testing.T) {
 			return nil
 		}))
 		undecided = slices.DeleteFunc(undecided, func(c setting) bool {
-			if above[c.name] == 2 {
-				t.Errorf("%s: the median test error is above %.2f %%", c.name, c.maxError)
-			}
+			assert.True(t, above[c.name] != 2, "%s: the median test error is above %.2f %%", c.name, c.maxError)
 			return within[c.name] == 2 || above[c.name] == 2
 		})
 	}
@@ -93,17 +92,14 @@ func TestMNISTPixels(t *testing.T) {
 		return *report.TestError
 	}
 	auto, fifty := testError(solve.MethodAuto, solve.LastPasses(solve.Defaults())), testError(solve.MethodLBFGS, 50)
-	if auto > fifty+0.2 || auto > 7.8 {
-		t.Errorf("test error %.2f %%, expected at most the %.2f %% of 50 passes of L-BFGS and 0.2, and at most 7.8", auto, fifty)
-	}
+	assert.True(t, auto <= fifty+0.2 && auto <= 7.8,
+		"test error %.2f %%, expected at most the %.2f %% of 50 passes of L-BFGS and 0.2, and at most 7.8", auto, fifty)
 }
 
 // mnistJob returns a job over the unpacked files of MNIST, in the folder that STAGEWISE_MNIST names.
 func mnistJob(t testing.TB, list ...schemas.Stage) topics.Job {
 	dir := os.Getenv("STAGEWISE_MNIST")
-	if dir == "" {
-		t.Fatal("STAGEWISE_MNIST is not set: fetch the files with scripts/data.sh mnist DIR, and set it to DIR")
-	}
+	assert.Need(t, dir != "", "STAGEWISE_MNIST is not set: fetch the files with scripts/data.sh mnist DIR, and set it to DIR")
 	options := ingest.Defaults()
 	for _, name := range []string{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"} {
 		options.Train = append(options.Train, filepath.Join(dir, name))

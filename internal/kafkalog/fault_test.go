@@ -24,6 +24,13 @@ import (
 	"github.com/stagewise/stagewise/internal/assert"
 )
 
+// meanwhile calls a function in a goroutine, and returns the channel that gets its error.
+func meanwhile(call func() error) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- call() }()
+	return ended
+}
+
 // openTopic opens an embedded broker with topic t, of one partition.
 func openTopic(t *testing.T) *Log {
 	l := openEmbedded(t)
@@ -179,18 +186,10 @@ func TestOutageIsReported(t *testing.T) {
 	outage := cluster.Fault(
 		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce, kmsg.Fetch}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1},
 		kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "g", Err: kerr.CoordinatorNotAvailable, Count: -1})
-	appended := make(chan error, 1)
-	go func() {
-		_, err := l.Append(ctx, "t", 0, numbered(0, 10))
-		appended <- err
-	}()
+	appended := meanwhile(func() error { _, err := l.Append(ctx, "t", 0, numbered(0, 10)); return err })
 	f := l.Follow("t", 0, 0)
 	defer f.Close()
-	read := make(chan error, 1)
-	go func() {
-		_, err := f.Next(ctx)
-		read <- err
-	}()
+	read := meanwhile(func() error { _, err := f.Next(ctx); return err })
 	member := join(t, l, "g", "t")
 
 	failures := map[string]error{"append to t[0]": kafka.NotLeaderForPartition, "read t[0]": kafka.NotLeaderForPartition,
@@ -235,21 +234,13 @@ func TestCloseEndsRetries(t *testing.T) {
 	ctx := testContext(t)
 	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
 	polls := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Count: -1, Observe: true})
-	ended := make(chan error, 2)
-	go func() {
-		_, err := l.Append(ctx, "t", 0, numbered(0, 10))
-		ended <- err
-	}()
-	go func() {
-		_, err := l.Follow("t", 0, 0).Next(ctx) // never closed: closing the log ends it
-		ended <- err
-	}()
+	appended := meanwhile(func() error { _, err := l.Append(ctx, "t", 0, numbered(0, 10)); return err })
+	read := meanwhile(func() error { _, err := l.Follow("t", 0, 0).Next(ctx); return err }) // never closed: closing the log ends it
 	noError(t, hit.Wait(ctx, 1))
 	noError(t, polls.Wait(ctx, 1))
 	noError(t, l.Close())
-	for range 2 {
-		assert.Fails(t, <-ended, ErrClosed)
-	}
+	assert.Fails(t, <-appended, ErrClosed)
+	assert.Fails(t, <-read, ErrClosed)
 	_, _, err := l.Bounds(ctx, "t", 0)
 	assert.True(t, errors.Is(err, ErrClosed), "after Close: %v", err)
 	r := l.Range("t", 0, 0, 1)
@@ -412,12 +403,8 @@ func TestLongWaitsAreReported(t *testing.T) {
 
 // Short waits are not reported; one that ends with an error is, with the error.
 func TestShortWaitsAreNotReported(t *testing.T) {
-	if reports := retried(t, kafka.NotLeaderForPartition, 400*time.Millisecond, nil); len(reports) > 0 {
-		t.Errorf("reported %+v", reports)
-	}
-	if reports := retried(t, nil, 0, kafka.TopicAuthorizationFailed); len(reports) > 0 {
-		t.Errorf("reported %+v", reports)
-	}
+	assert.Equal(t, retried(t, kafka.NotLeaderForPartition, 400*time.Millisecond, nil), nil, "reports of a short wait")
+	assert.Equal(t, retried(t, nil, 0, kafka.TopicAuthorizationFailed), nil, "reports of an error at once")
 	reports := retried(t, io.ErrUnexpectedEOF, 2*time.Second, kafka.TopicAuthorizationFailed)
 	w := reports[len(reports)-1]
 	assert.True(t, len(reports) >= 2 && w.Over && errors.Is(w.Err, kafka.TopicAuthorizationFailed), "reported %+v", reports)
@@ -487,9 +474,7 @@ func everyday(t *testing.T, l *Log, f *Range, m *Member) {
 	must(l.Configs(ctx, "t"))(t)
 	must(l.Owners(ctx, "g"))(t)
 	must(l.IsEmbedded(ctx))(t)
-	committed := make(chan error, 1)
-	m.Commit(map[int]int64{0: offset}, func(err error) { committed <- err })
-	noError(t, <-committed)
+	noError(t, <-commit(m, map[int]int64{0: offset}))
 }
 
 // Repeated calls in normal operation open no connections.

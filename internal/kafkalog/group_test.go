@@ -77,9 +77,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	l.heartbeat = 20 * time.Millisecond
 	a := join(t, l, topic, topic)
 	until(t, "one owns all", ownsAll(a, 5), a)
-	result := make(chan error, 1)
-	a.Commit(map[int]int64{0: 3, 4: 7}, func(err error) { result <- err })
-	noError(t, <-result)
+	noError(t, <-commit(a, map[int]int64{0: 3, 4: 7}))
 
 	other := second(t, l)
 	b := join(t, other, topic, topic)
@@ -112,13 +110,20 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	until(t, "one owns all again", ownsAll(a, 5), a)
 	assert.True(t, ownsAll(alone, 5)(), "the other group's member owns %v", alone.Owned())
 
-	a.Commit(map[int]int64{1: 9}, func(err error) { result <- err })
+	committed := commit(a, map[int]int64{1: 9})
 	noError(t, a.Leave()) // waits for it
-	noError(t, <-result)
+	noError(t, <-committed)
 	a.Commit(map[int]int64{1: 10}, func(error) { t.Error("a member that has left commits") })
 	for partition, want := range []int64{3, 9, -1, -1, 7} {
 		assert.Equal(t, committedOffset(t, l, topic, topic, partition), want, "the offset that is committed for partition %d", partition)
 	}
+}
+
+// commit commits offsets, and returns the channel that gets the result.
+func commit(m *Member, offsets map[int]int64) <-chan error {
+	result := make(chan error, 1)
+	m.Commit(offsets, func(err error) { result <- err })
+	return result
 }
 
 // committedOffset returns a group's committed offset of a partition, or -1.
@@ -138,9 +143,7 @@ func TestCommitThatIsRefused(t *testing.T) {
 	a := join(t, l, "g", "t")
 	until(t, "it owns all", ownsAll(a, 6), a)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "g", Err: kerr.GroupAuthorizationFailed})
-	result := make(chan error, 1)
-	a.Commit(map[int]int64{0: 1}, func(err error) { result <- err })
-	assert.Fails(t, <-result, kafka.GroupAuthorizationFailed)
+	assert.Fails(t, <-commit(a, map[int]int64{0: 1}), kafka.GroupAuthorizationFailed)
 	assert.True(t, ownsAll(a, 6)() && a.Err() == nil, "it owns %v, %v", a.Owned(), a.Err())
 }
 
@@ -174,8 +177,7 @@ func testDeadMember(t *testing.T, l *Log, topic string) {
 	noError(t, dying.Close())
 	until(t, "the dead member knows", func() bool { return b.Err() != nil }, b)
 	assert.True(t, errors.Is(b.Err(), ErrClosed) && len(b.Owned()) == 0, "the dead member owns %v, %v", b.Owned(), b.Err())
-	err := b.Leave()
-	assert.True(t, err == nil, "leave after the log is closed: %v", err)
+	assert.Fails(t, b.Leave(), nil)
 	assert.Equal(t, a.Owned(), had, "partitions before the session expired")
 	until(t, "one takes over", ownsAll(a, 6), a)
 	took := time.Since(died)

@@ -82,9 +82,8 @@ func TestKafkaDeadMember(t *testing.T) {
 func openKafka(t testing.TB) *Log {
 	t.Helper()
 	brokers := os.Getenv("STAGEWISE_KAFKA")
-	if brokers == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: run `scripts/kafka.sh start` and set it to the addresses that the script prints")
-	}
+	assert.Need(t, brokers != "",
+		"STAGEWISE_KAFKA is not set: run `scripts/kafka.sh start` and set it to the addresses that the script prints")
 	l := must(Open(testContext(t), Options{Brokers: strings.Split(brokers, ",")}))(t)
 	t.Cleanup(func() { noError(t, l.Close()) })
 	return l
@@ -94,9 +93,8 @@ func openKafka(t testing.TB) *Log {
 // ACLs.
 func TestKafkaSecurity(t *testing.T) {
 	dir := os.Getenv("STAGEWISE_KAFKA_SECURITY")
-	if dir == "" {
-		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: run `scripts/kafka.sh start --secure` and set it to the folder that the script prints")
-	}
+	assert.Need(t, dir != "",
+		"STAGEWISE_KAFKA_SECURITY is not set: run `scripts/kafka.sh start --secure` and set it to the folder that the script prints")
 	brokers := strings.Split(strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "brokers")))(t))), ",")
 	trust := secure.TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"),
 		Key: filepath.Join(dir, "client.key")}
@@ -114,9 +112,8 @@ func TestKafkaSecurity(t *testing.T) {
 		noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1})) // only allowed for admin
 		noError(t, l.Delete(testContext(t), topic))
 		denied := refused(t, brokers, Security{TLS: trust, SASL: from(t, time.Now().Add(-time.Hour))}, "")
-		if !errors.Is(denied, kafka.SASLAuthenticationFailed) || !strings.Contains(denied.Check, "OAUTHBEARER") {
-			t.Errorf("an expired token: %v", denied)
-		}
+		assert.True(t, errors.Is(denied, kafka.SASLAuthenticationFailed) && strings.Contains(denied.Check, "OAUTHBEARER"),
+			"an expired token: %v", denied)
 	}
 	admin := secure.SASL{Mechanism: mechanismPlain, Username: "admin", PasswordFile: secret}
 	other := newAuthority(t)
