@@ -30,27 +30,22 @@ import (
 // same rows in an Arrow file.
 func TestKafkaConfluentClient(t *testing.T) {
 	brokers, python := kafkaBrokers(t), os.Getenv("STAGEWISE_PYTHON")
-	if python == "" {
-		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
-	}
+	assert.Need(t, python != "", "STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	script := valueOf(filepath.Abs("testdata/confluent.py"))(t)
 	registry := srfake.New()
 	defer registry.Close()
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
 	inFolder(t, nil)
 	deleteTopics(t, brokers, name)
-	if output, err := exec.Command(python, script, strings.Join(brokers, ","), registry.URL(), name).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	output, err := exec.Command(python, script, strings.Join(brokers, ","), registry.URL(), name).CombinedOutput()
+	assert.Need(t, err == nil, "%v: %s", err, output)
 	learn := func(pipeline, examples string) (report schemas.Report) {
 		configuration := fmt.Sprintf("name: %s-%s\nbrokers: [%s]\nexamples: {%s, batch_rows: 100, partitions: 1}\n"+
 			"prepare: {scale: standard}\nstages: [{features: {kind: rff, size: 20}, passes: 3}]\nseed: 1\n", name, pipeline,
 			strings.Join(brokers, ", "), examples)
 		noError(t, os.WriteFile("c.yaml", []byte(configuration), 0o600))
 		stdout, stderr := typed(t, exitDone, "train", "-c", "c.yaml", "--report", "-")
-		if strings.Contains(stderr, "quarantined") {
-			t.Errorf("%s: %s", pipeline, stderr)
-		}
+		assert.True(t, !strings.Contains(stderr, "quarantined"), "%s: %s", pipeline, stderr)
 		noError(t, json.Unmarshal([]byte(stdout), &report))
 		return report
 	}
@@ -73,9 +68,9 @@ func TestKafkaConfluentClient(t *testing.T) {
 		}
 		// codes of compression: none, gzip, snappy, lz4, zstd
 		each := map[uint8]int{0: 220, 1: 220, 2: 220, 3: 220, 4: 220}
-		if byCodec, transactional := written(t, brokers, topic, 1100); transactional != 600 || !maps.Equal(byCodec, each) {
-			t.Errorf("%s: %v messages by compression and %d in transactions were written, expected %v and 600", kind, byCodec, transactional, each)
-		}
+		byCodec, transactional := written(t, brokers, topic, 1100)
+		assert.True(t, transactional == 600 && maps.Equal(byCodec, each),
+			"%s: %v messages by compression and %d in transactions were written, expected %v and 600", kind, byCodec, transactional, each)
 	}
 }
 
@@ -85,9 +80,7 @@ func deleteTopics(t *testing.T, brokers []string, prefix string) {
 	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
 	t.Cleanup(func() {
 		all, err := log.Topics(context.Background(), prefix)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.Fails(t, err, nil)
 		for _, topic := range all {
 			assert.Fails(t, log.Delete(context.Background(), topic.Name), nil)
 		}
@@ -167,9 +160,8 @@ func learnt(t *testing.T) int64 {
 	t.Helper()
 	stdout, stderr := typed(t, exitDone, "train", "-c", "clicks.yaml", "--report", "-")
 	var report schemas.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatalf("%v: %s", err, stderr)
-	}
+	err := json.Unmarshal([]byte(stdout), &report)
+	assert.Need(t, err == nil, "%v: %s", err, stderr)
 	return report.Rows
 }
 
@@ -178,9 +170,8 @@ func retrained(t *testing.T) int64 {
 	t.Helper()
 	stdout, stderr := typed(t, exitDone, "run", "-c", "clicks.yaml", "--until", "end", "--report", "-")
 	var report pipeline.Retraining
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatalf("%v: %s", err, stderr)
-	}
+	err := json.Unmarshal([]byte(stdout), &report)
+	assert.Need(t, err == nil, "%v: %s", err, stderr)
 	return report.Rows
 }
 
@@ -211,16 +202,15 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 		return func() {
 			assert.Fails(t, cmd.Process.Signal(syscall.SIGTERM), nil)
 			text := <-read
-			if err := cmd.Wait(); err != nil && !strings.HasSuffix(text, "interrupted; to resume, run the same command again\n") {
-				t.Errorf("ingest ended with %v: %s", err, text)
-			}
+			err := cmd.Wait()
+			assert.True(t, err == nil || strings.HasSuffix(text, "interrupted; to resume, run the same command again\n"),
+				"ingest ended with %v: %s", err, text)
 		}
 	}
 	e.write(t, 0, 200)
 	stops := []func(){service(), service()}
-	if rows := retrained(t); rows > 200 {
-		t.Errorf("%d rows were learnt, expected at most 200", rows)
-	}
+	rows := retrained(t)
+	assert.True(t, rows <= 200, "%d rows were learnt, expected at most 200", rows)
 	for i, partitions := range []int{3, 6} {
 		noError(t, e.log.AddPartitions(t.Context(), e.name+".examples", partitions))
 		e.write(t, 200+200*i, 400+200*i)
@@ -233,9 +223,8 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	}
 	typed(t, exitDone, "ingest", "-c", "clicks.yaml", "--until", "end")
 	retrained(t)
-	if rows := learnt(t); rows != 700 {
-		t.Errorf("a run learnt %d rows, expected 700", rows)
-	}
+	rows = learnt(t)
+	assert.True(t, rows == 700, "a run learnt %d rows, expected 700", rows)
 	typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end") // also for messages that do not count
 	// Partitions that other producers write to, too.
 	message := valueOf(e.log.Range(e.name+".examples", 0, 0, 1).Next(t.Context()))(t)
@@ -243,24 +232,18 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	valueOf(e.log.Append(t.Context(), e.name+".examples", 5, message))(t)
 	noError(t, e.log.AddPartitions(t.Context(), e.name+".examples", 8))
 	valueOf(e.log.Append(t.Context(), e.name+".examples", 7, message))(t)
-	if rows := retrained(t); rows != 16 {
-		t.Errorf("%d rows were learnt, expected 16", rows)
-	}
-	if rows := learnt(t); rows != 716 {
-		t.Errorf("a run learnt %d rows, expected 716", rows)
-	}
-	if _, stderr := typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end"); !strings.Contains(stderr,
-		"predictions for 16 rows of 2 messages") {
-		t.Errorf("%s, expected predictions for 16 rows", stderr)
-	}
+	rows = retrained(t)
+	assert.True(t, rows == 16, "%d rows were learnt, expected 16", rows)
+	rows = learnt(t)
+	assert.True(t, rows == 716, "a run learnt %d rows, expected 716", rows)
+	_, stderr := typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end")
+	assert.True(t, strings.Contains(stderr, "predictions for 16 rows of 2 messages"), "%s, expected predictions for 16 rows", stderr)
 }
 
 // kafkaBrokers returns the addresses of real Kafka.
 func kafkaBrokers(t *testing.T) []string {
 	t.Helper()
 	brokers := os.Getenv("STAGEWISE_KAFKA")
-	if brokers == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
-	}
+	assert.Need(t, brokers != "", "STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
 	return strings.Split(brokers, ",")
 }

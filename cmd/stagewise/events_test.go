@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -49,9 +50,7 @@ func writeTimed(t *testing.T, partitions map[string]int, records ...*kgo.Record)
 		err = errors.Join(err, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: n}))
 	}
 	client, e := kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if e != nil {
-		t.Fatal(e)
-	}
+	noError(t, e)
 	err = errors.Join(err, client.ProduceSync(t.Context(), records...).FirstErr())
 	client.Close()
 	noError(t, errors.Join(err, log.Close()))
@@ -92,39 +91,30 @@ func TestLaterLabels(t *testing.T) {
 	writeTimed(t, map[string]int{"views": 3, "buys": 1}, records...)
 	stdout, _ := typed(t, exitDone, "check", "-c", "shop.yaml")
 	for _, want := range []string{"rows of views wait for 1h0m0s at most for an outcome on buys", "3,900,000 rows wait, and take 4.7 GB"} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("check does not say %q:\n%s", want, stdout)
-		}
+		assert.True(t, strings.Contains(stdout, want), "check does not say %q:\n%s", want, stdout)
 	}
 	report, stderr := trainedOnTopic(t, "shop.yaml")
-	if report.Rows != 60 || report.Classes != 2 || report.TrainError != 0 {
-		t.Errorf("%d rows of %d classes, %v %% wrong: %s", report.Rows, report.Classes, report.TrainError, stderr)
-	}
+	assert.True(t, report.Rows == 60 && report.Classes == 2 && report.TrainError == 0,
+		"%d rows of %d classes, %v %% wrong: %s", report.Rows, report.Classes, report.TrainError, stderr)
 	for _, want := range []string{
 		`quarantined buys[0]@30: no key at "of.view" (examples.outcome.key)`,
 		`quarantined buys[0]@31: examples.outcome.label: "kind": no label`,
 		`quarantined views[0]@20: no key at "view" (examples.key)`,
 	} {
-		if strings.Count(stderr, want) != 1 {
-			t.Errorf("train does not say once %q:\n%s", want, stderr)
-		}
+		assert.Equal(t, strings.Count(stderr, want), 1, "train does not say once")
 	}
-	if _, stderr := typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end"); !strings.HasPrefix(stderr, "topic views: 0 train rows\n") {
-		t.Errorf("ingest again: %s", stderr)
-	}
+	_, stderr = typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end")
+	assert.True(t, strings.HasPrefix(stderr, "topic views: 0 train rows\n"), "ingest again: %s", stderr)
 	writeTimed(t, map[string]int{"views": 3, "buys": 1}, shopping(300, 420)...)
-	if _, stderr := typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end"); !strings.Contains(stderr, "of views without an outcome yet") {
-		t.Errorf("ingest does not say what waits: %s", stderr)
-	}
+	_, stderr = typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end")
+	assert.True(t, strings.Contains(stderr, "of views without an outcome yet"), "ingest does not say what waits: %s", stderr)
 	writeTimed(t, nil, at(600, "buys", 0, "tick", ""))
 	stdout, _ = typed(t, exitDone, "run", "-c", "shop.yaml", "--until", "end", "--report", "-")
 	var chain schemas.RetrainReport
-	if err := json.Unmarshal([]byte(stdout), &chain); err != nil || chain.Rows != 180 {
-		t.Errorf("run has learnt %d rows, expected 180: %v", chain.Rows, err)
-	}
-	if stdout, _ := typed(t, exitDone, "forget", "-c", "shop.yaml", "--key", "user-1"); !strings.Contains(stdout, "45 rows") {
-		t.Errorf("forget a key: %s", stdout)
-	}
+	err := json.Unmarshal([]byte(stdout), &chain)
+	assert.True(t, err == nil && chain.Rows == 180, "run has learnt %d rows, expected 180: %v", chain.Rows, err)
+	stdout, _ = typed(t, exitDone, "forget", "-c", "shop.yaml", "--key", "user-1")
+	assert.True(t, strings.Contains(stdout, "45 rows"), "forget a key: %s", stdout)
 }
 
 // The configuration of the page about labels that come later learns from topics as the page describes them.
@@ -143,9 +133,9 @@ func TestLaterLabelsPage(t *testing.T) {
 	}
 	records = append(records, at(2000, "clicks", 0, "time", ""), at(2000, "clicks", 1, "time", ""))
 	writeTimed(t, map[string]int{"impressions": 2, "clicks": 2}, records...)
-	if report, stderr := trainedOnTopic(t, "clicks.yaml"); report.Rows != 40 || report.Classes != 2 || report.TrainError > 0 {
-		t.Errorf("%d rows of %d classes, %v %% wrong: %s", report.Rows, report.Classes, report.TrainError, stderr)
-	}
+	report, stderr := trainedOnTopic(t, "clicks.yaml")
+	assert.True(t, report.Rows == 40 && report.Classes == 2 && report.TrainError <= 0,
+		"%d rows of %d classes, %v %% wrong: %s", report.Rows, report.Classes, report.TrainError, stderr)
 }
 
 // A broker that listens has the followed topic before another program could create it.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/serve"
 )
@@ -65,9 +66,8 @@ func TestIngestServesMetrics(t *testing.T) {
 		`source_lag_messages{pipeline="clicks"} 0`)
 	at := first.says(metricsAt)
 	configured := strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/metrics")
-	if second := startCommand(t, append(on, "--set", "metrics.listen="+configured)...); second.says(metricsAt) == at {
-		t.Errorf("two processes serve metrics at %s", at)
-	}
+	second := startCommand(t, append(on, "--set", "metrics.listen="+configured)...)
+	assert.True(t, second.says(metricsAt) != at, "two processes serve metrics at %s", at)
 }
 
 // Predictions for a topic whose messages become examples need no other process either: for what the topic has, and for what comes.
@@ -83,10 +83,8 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 	}
 	typed(t, exitDone, append([]string{"train"}, on...)...)
 	more()
-	if _, stderr := typed(t, exitDone, append([]string{"score", "--until", "end"}, on...)...); !strings.Contains(stderr,
-		"predictions for 70 rows") {
-		t.Errorf("%s, expected predictions for 70 rows", stderr)
-	}
+	_, stderr := typed(t, exitDone, append([]string{"score", "--until", "end"}, on...)...)
+	assert.True(t, strings.Contains(stderr, "predictions for 70 rows"), "%s, expected predictions for 70 rows", stderr)
 	score := startCommand(t, append([]string{"score", "--log", "text"}, on...)...)
 	more()
 	score.says(`scored pipeline=clicks .*rows=[1-9]`)
@@ -95,8 +93,7 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 // A process on the other end of a pipe has the responses in the order of its requests, also of those that are refused, and the
 // server ends with the input. Cut off at any byte, the input is an error or an end.
 func TestPipe(t *testing.T) {
-	m, err := readModel("../../model/testdata/example.arrow")
-	noError(t, err)
+	m := assert.Must(readModel("../../model/testdata/example.arrow"))(t)
 	var of pipe
 	of.versions = serve.Fixed(m)
 	of.serve = func(versions serve.Versions) (*serve.Server, error) {
@@ -130,9 +127,8 @@ func TestPipe(t *testing.T) {
 		var status, length int
 		valueOf(fmt.Fscanf(&responses, "%d %d\n", &status, &length))(t)
 		content := string(responses.Next(length))
-		if status != c.status || len(content) != length || !strings.Contains(content, c.want) {
-			t.Errorf("%s %s %s: %d: %.200s; expected %d: %s", c.method, c.path, c.body, status, content, c.status, c.want)
-		}
+		assert.True(t, status == c.status && len(content) == length && strings.Contains(content, c.want),
+			"%s %s %s: %d: %.200s; expected %d: %s", c.method, c.path, c.body, status, content, c.status, c.want)
 	}
 	for end := range requests.Len() {
 		_ = of.answer(t.Context(), strings.NewReader(requests.String()[:end]), io.Discard)
@@ -145,9 +141,7 @@ func TestPageOfTrainAndRun(t *testing.T) {
 	for _, args := range [][]string{{"train"}, {"run", "--until", "end"}} {
 		code, _, stderr := stagewise(append(args, "-c", "good.yaml", "--page", "127.0.0.1:0")...)
 		found := regexp.MustCompile(`page: (http://127\.0\.0\.1:\d+/)`).FindStringSubmatch(stderr)
-		if code != exitDone || found == nil {
-			t.Fatalf("%v: %d: %s", args, code, stderr)
-		}
+		assert.Need(t, code == exitDone && found != nil, "%v: %d: %s", args, code, stderr)
 		if response, err := http.Get(found[1]); err == nil {
 			_ = response.Body.Close()
 			t.Errorf("%v has ended, and still shows its page", args)
@@ -162,12 +156,9 @@ const searchTopics = ".stagewise/log/partitions/*.search-*"
 func leavesNothing(t *testing.T) {
 	t.Helper()
 	left, err := filepath.Glob(searchTopics)
-	if err != nil || len(left) > 0 {
-		t.Errorf("%v are still there, %v", left, err)
-	}
-	if others, err := filepath.Glob(".stagewise/log/partitions/blobs.examples-*"); err != nil || len(others) == 0 {
-		t.Errorf("%v: there are no examples", err)
-	}
+	assert.True(t, err == nil && len(left) == 0, "%v are still there, %v", left, err)
+	others, err := filepath.Glob(".stagewise/log/partitions/blobs.examples-*")
+	assert.True(t, err == nil && len(others) != 0, "%v: there are no examples", err)
 }
 
 // Ctrl-C ends a search between folds, and the next one begins with clean topics.
@@ -186,9 +177,8 @@ func TestInterruptedSearch(t *testing.T) {
 		}
 	}()
 	var stdout, stderr bytes.Buffer
-	if code := execute(ctx, append(search, "--quiet"), &stdout, &stderr); code != exitInterrupted || stdout.Len() > 0 {
-		t.Errorf("exit code %d: %s%s", code, stdout.String(), stderr.String())
-	}
+	code := execute(ctx, append(search, "--quiet"), &stdout, &stderr)
+	assert.True(t, code == exitInterrupted && stdout.Len() <= 0, "exit code %d: %s%s", code, stdout.String(), stderr.String())
 	search[4] = "2"
 	typed(t, exitDone, append(search, "--quiet")...)
 	leavesNothing(t)
@@ -227,9 +217,9 @@ func TestSignals(t *testing.T) {
 			}
 			wait()
 			resumes := strings.HasSuffix(last, "; to resume, run the same command again") // with run, the service does that
-			if code := cmd.ProcessState.ExitCode(); code != want || resumes != (want != exitDone && !strings.HasPrefix(test.command, "run ")) {
-				t.Errorf("%s, %v: exit code %d, expected %d: %s", test.command, signal, code, want, last)
-			}
+			code := cmd.ProcessState.ExitCode()
+			assert.True(t, code == want && resumes == (want != exitDone && !strings.HasPrefix(test.command, "run ")),
+				"%s, %v: exit code %d, expected %d: %s", test.command, signal, code, want, last)
 		}
 	}
 	// Whoever waits for the standard input can be interrupted too.
@@ -239,9 +229,8 @@ func TestSignals(t *testing.T) {
 	valueOf(io.WriteString(input, strings.Repeat("red,1,2,3\n", 20_000)))(t) // more than a pipe holds: it is being read
 	noError(t, cmd.Process.Signal(syscall.SIGINT))
 	_ = cmd.Wait() // the exit code is checked below
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || stdout.Len() > 0 {
-		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
-	}
+	code := cmd.ProcessState.ExitCode()
+	assert.True(t, code == exitInterrupted && stdout.Len() <= 0, "exit code %d: %s%s", code, stdout, stderr)
 }
 
 // program returns a command line that runs as a process of its own, and what it will have written.

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"flag"
 	"fmt"
+	"github.com/stagewise/stagewise/internal/assert"
 	"io"
 	"net"
 	"net/http"
@@ -30,9 +31,7 @@ func residentBytes(t *testing.T, process int) int64 {
 	t.Helper()
 	status := valueOf(os.ReadFile(fmt.Sprintf("/proc/%d/status", process)))(t)
 	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
-	if found == nil {
-		t.Fatalf("no VmRSS in %s", status)
-	}
+	assert.Need(t, found != nil, "no VmRSS in %s", status)
 	kB := valueOf(strconv.ParseInt(string(found[1]), 10, 64))(t)
 	return kB << 10
 }
@@ -86,13 +85,9 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 		_ = cmd.Process.Signal(os.Interrupt)
 		wait()
 		reading.Wait()
-		if strings.Contains(logs.String(), "panic") {
-			t.Errorf("the log has %s", &logs)
-		}
+		assert.True(t, !strings.Contains(logs.String(), "panic"), "the log has %s", &logs)
 	}()
-	if address == "" {
-		t.Fatal("serve has not said where it listens")
-	}
+	assert.Need(t, address != "", "serve has not said where it listens")
 
 	request := func(body, headers string) string {
 		return fmt.Sprintf("POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s",
@@ -145,14 +140,11 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 	honest := func() {
 		began := time.Now()
 		response, err := client.Post("http://"+address+"/predict", "application/json", strings.NewReader(`{"rows":[[1,2],[3,4]]}`))
-		if err != nil {
-			t.Fatalf("an honest request after %d: %v", len(took), err)
-		}
+		assert.Need(t, err == nil, "an honest request after %d: %v", len(took), err)
 		content, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK || bytes.Count(content, []byte(",")) < 2*classes {
-			t.Fatalf("an honest request after %d: %d: %.200s, %v", len(took), response.StatusCode, content, err)
-		}
+		assert.Need(t, err == nil && response.StatusCode == http.StatusOK && bytes.Count(content, []byte(",")) >= 2*classes,
+			"an honest request after %d: %d: %.200s, %v", len(took), response.StatusCode, content, err)
 		took = append(took, time.Since(began))
 	}
 	for range 20 {
@@ -195,9 +187,7 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 	if *hostileFor < time.Minute {
 		limit += memory / 4 // the kernel may count pages of the runtime late, and on other machines there are more threads
 	}
-	if most > limit {
-		t.Errorf("the process had %d bytes, expected at most %d: %d when idle, and serve.memory", most, limit, idle)
-	}
+	assert.True(t, most <= limit, "the process had %d bytes, expected at most %d: %d when idle, and serve.memory", most, limit, idle)
 }
 
 // exchange sends a request, and reads the answer to it, if there is one.

@@ -20,18 +20,15 @@ func logged(t *testing.T, stream string) (lines []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(stream) {
 		var record map[string]any
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
+		err := json.Unmarshal([]byte(line), &record)
+		assert.Need(t, err == nil, "%v: %s", err, line)
 		for _, key := range []string{"time", "level", "msg", "pipeline"} {
-			if _, ok := record[key].(string); !ok {
-				t.Errorf("no %s in %s", key, line)
-			}
+			_, ok := record[key].(string)
+			assert.True(t, ok, "no %s in %s", key, line)
 		}
 		for _, key := range []string{"seconds", "waited_seconds"} {
-			if v, ok := record[key].(float64); record[key] != nil && (!ok || v > 60) {
-				t.Errorf("%s is %v in %s, expected seconds", key, record[key], line)
-			}
+			v, ok := record[key].(float64)
+			assert.True(t, record[key] == nil || ok && v <= 60, "%s is %v in %s, expected seconds", key, record[key], line)
 		}
 		lines = append(lines, record)
 	}
@@ -45,28 +42,22 @@ func TestLogStreamIsJSON(t *testing.T) {
 	seen := map[string]bool{}
 	for _, record := range logged(t, stderr) {
 		seen[record["msg"].(string)] = true
-		if record["pipeline"] != "blobs" {
-			t.Errorf("pipeline %v", record["pipeline"])
-		}
+		assert.True(t, record["pipeline"] == "blobs", "pipeline %v", record["pipeline"])
 	}
 	for _, msg := range []string{"ingested", "began", "surveyed", "progressed", "visited", "solved", "sealed", "stage ended", "ended"} {
-		if !seen[msg] {
-			t.Errorf("no line %q", msg)
-		}
+		assert.True(t, seen[msg], "no line %q", msg)
 	}
 
 	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--log", "json", "--set", "examples.train=[none.csv]")
 	lines := logged(t, stderr)
-	if last := lines[len(lines)-1]; code != exitFailed || stdout != "" || last["level"] != "ERROR" ||
-		!strings.Contains(last["msg"].(string), "none.csv") {
-		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
-	}
+	last := lines[len(lines)-1]
+	assert.True(t, code == exitFailed && stdout == "" && last["level"] == "ERROR" && strings.Contains(last["msg"].(string), "none.csv"),
+		"exit code %d: %s%s", code, stdout, stderr)
 	// The configuration is wrong, so the name of the pipeline is not known.
 	code, _, stderr = stagewise("train", "-c", "good.yaml", "--log", "json", "--set", "seed=x")
 	var record map[string]any
-	if err := json.Unmarshal([]byte(stderr), &record); code != exitWrong || err != nil || record["level"] != "ERROR" {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	err := json.Unmarshal([]byte(stderr), &record)
+	assert.True(t, code == exitWrong && err == nil && record["level"] == "ERROR", "exit code %d: %s", code, stderr)
 }
 
 // --log-level leaves out what is below the level.
@@ -81,9 +72,8 @@ func TestLogLevel(t *testing.T) {
 		for _, e := range events {
 			recorder.Record(e)
 		}
-		if finish(); len(logged(t, stderr.String())) != want {
-			t.Errorf("level %q: expected %d lines, got\n%s", level, want, &stderr)
-		}
+		finish()
+		assert.True(t, len(logged(t, stderr.String())) == want, "level %q: expected %d lines, got\n%s", level, want, &stderr)
 	}
 }
 
@@ -126,14 +116,10 @@ func TestSettingsAreCompleted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "stages.yaml")
 	noError(t, os.WriteFile(file, []byte("stages: [{}]"), 0o600))
 	offered := completeKeys("")
-	if len(offered) != len(config.Keys()) {
-		t.Errorf("%d of %d keys are offered", len(offered), len(config.Keys()))
-	}
+	assert.True(t, len(offered) == len(config.Keys()), "%d of %d keys are offered", len(offered), len(config.Keys()))
 	for _, line := range offered {
 		key, _, _ := strings.Cut(line, "=")
 		_, err := config.Load(file, []string{key + "={}"}) // the value is wrong, but the key is known
-		if err == nil || strings.Contains(err.Error(), "known key") {
-			t.Errorf("%s: %v", key, err)
-		}
+		assert.True(t, err != nil && !strings.Contains(err.Error(), "known key"), "%s: %v", key, err)
 	}
 }

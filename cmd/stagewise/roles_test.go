@@ -16,6 +16,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -35,9 +36,8 @@ func TestServices(t *testing.T) {
 	out, stderr := typed(t, exitDone, append([]string{"train", "--detach"}, on...)...)
 	// A shell that reads the standard output gets the id and nothing else.
 	id := strings.TrimSuffix(out, "\n")
-	if id == "" || strings.ContainsAny(id, " \n") || !strings.Contains(stderr, "train.csv: 300 train rows\n") {
-		t.Fatalf("train --detach prints %q, and %q on standard error", out, stderr)
-	}
+	assert.Need(t, id != "" && !strings.ContainsAny(id, " \n") && strings.Contains(stderr, "train.csv: 300 train rows\n"),
+		"train --detach prints %q, and %q on standard error", out, stderr)
 	typed(t, exitDone, append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"},
 		on...)...)
 	report := func(file string) *schemas.Report {
@@ -46,17 +46,16 @@ func TestServices(t *testing.T) {
 		noError(t, json.Unmarshal(content, r))
 		return r
 	}
-	if r := report("report.json"); r.Run != id || r.Version != 1 || r.Rows != 300 {
-		t.Errorf("%+v", r)
-	}
+	r := report("report.json")
+	assert.True(t, r.Run == id && r.Version == 1 && r.Rows == 300, "%+v", r)
 	// With a report to write, one command submits the run and is waiting to end.
 	typed(t, exitDone, append([]string{"train", "--detach", "--quiet", "--report", "second.json"}, on...)...)
 	// A train without --detach starts a worker and a solver of its own, which share the work with the services.
 	typed(t, exitDone, append([]string{"train", "--quiet", "--report", "third.json"}, on...)...)
 	for i, file := range []string{"second.json", "third.json"} {
-		if r := report(file); r.Version != i+2 || r.WeightsDigest != report("report.json").WeightsDigest {
-			t.Errorf("%s: version %d, digest %s", file, r.Version, r.WeightsDigest)
-		}
+		r := report(file)
+		assert.True(t, r.Version == i+2 && r.WeightsDigest == report("report.json").WeightsDigest,
+			"%s: version %d, digest %s", file, r.Version, r.WeightsDigest)
 	}
 	refuses(t, exitFailed, "there is no run 0123", append([]string{"train", "--attach", "0123"}, on...)...)
 
@@ -67,14 +66,10 @@ func TestServices(t *testing.T) {
 	} {
 		body := services[role].metrics()
 		for _, name := range has.metrics {
-			if !strings.Contains(body, "\nstagewise_"+name) {
-				t.Errorf("%s exports no %s", role, name)
-			}
+			assert.True(t, strings.Contains(body, "\nstagewise_"+name), "%s exports no %s", role, name)
 		}
 		for _, name := range has.lacks {
-			if strings.Contains(body, "stagewise_"+name) {
-				t.Errorf("%s exports %s", role, name)
-			}
+			assert.True(t, !strings.Contains(body, "stagewise_"+name), "%s exports %s", role, name)
 		}
 	}
 
@@ -82,31 +77,23 @@ func TestServices(t *testing.T) {
 	for _, args := range []string{"weights list", "weights export -o model", "train --attach 0123"} {
 		code, _, stderr := stagewise(append(append(strings.Fields(args), on...), "--set", "name=none")...)
 		want := "read none.plans: unknown topic or partition; run stagewise train first, or check name and brokers\n"
-		if code != exitFailed || !strings.HasSuffix(stderr, want) || strings.Contains(stderr, "waiting for") {
-			t.Errorf("%s: exit code %d: %s", args, code, stderr)
-		}
+		assert.True(t, code == exitFailed && strings.HasSuffix(stderr, want) && !strings.Contains(stderr, "waiting for"),
+			"%s: exit code %d: %s", args, code, stderr)
 	}
 
 	for role, service := range services {
-		if code := service.stop(); code != exitDone {
-			t.Errorf("%s ends with %d: %s", role, code, service.log)
-		}
+		code := service.stop()
+		assert.True(t, code == exitDone, "%s ends with %d: %s", role, code, service.log)
 		for _, want := range []string{`"msg":"began"`, `"msg":"ended"`} {
-			if !strings.Contains(service.log.String(), want) {
-				t.Errorf("%s logs no %s", role, want)
-			}
+			assert.True(t, strings.Contains(service.log.String(), want), "%s logs no %s", role, want)
 		}
 		for _, record := range logged(t, service.log.String()) {
-			if record["pipeline"] != "blobs" {
-				t.Errorf("%s logs the pipeline %v", role, record["pipeline"])
-			}
+			assert.True(t, record["pipeline"] == "blobs", "%s logs the pipeline %v", role, record["pipeline"])
 		}
 	}
 	typed(t, exitDone, append([]string{"score", "--until", "end"}, on...)...)
 	for _, group := range []string{"blobs.work", "blobs.predictions"} { // by which autoscalers count
-		if lag := lagOf(t, broker.Addr()[0], group, "blobs.examples", 4); lag != 0 {
-			t.Errorf("%s: tools show a lag of %d messages, expected none: runs have learnt all, and all have predictions", group, lag)
-		}
+		assert.Equal(t, lagOf(t, broker.Addr()[0], group, "blobs.examples", 4), 0, "%s: the lag that tools show: runs have learnt all, and all have predictions", group)
 	}
 }
 
@@ -119,9 +106,8 @@ func TestServiceWithoutMetrics(t *testing.T) {
 		for setting, serves := range map[string]bool{"seed=1": false, "metrics.listen=127.0.0.1:0": true} {
 			var log bytes.Buffer
 			code := execute(stopped, []string{role, "-c", "good.yaml", "--set", setting, "--log", "json"}, &bytes.Buffer{}, &log)
-			if code != exitDone || strings.Contains(log.String(), `"msg":"serving"`) != serves {
-				t.Errorf("%s with %s: exit code %d: %s", role, setting, code, log.String())
-			}
+			assert.True(t, code == exitDone && strings.Contains(log.String(), `"msg":"serving"`) == serves,
+				"%s with %s: exit code %d: %s", role, setting, code, log.String())
 		}
 	}
 }
@@ -161,23 +147,19 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 		t.Helper()
 		began, attached := time.Now(), startCommand(t, append([]string{"train", "--attach", id}, on...)...)
 		attached.says(until)
-		if took := time.Since(began); took >= protocol.MinPatience {
-			t.Errorf("it takes %v to say %q", took, until)
-		}
+		took := time.Since(began)
+		assert.True(t, took < protocol.MinPatience, "it takes %v to say %q", took, until)
 		attached.stop()
 		return attached.log.String()
 	}
 	text := attach("no solver")
 	for _, want := range []string{", on other processes\n", "it waits for the survey\n",
 		"no worker: start stagewise work -c FILE; no solver: start stagewise solve -c FILE\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
+		assert.True(t, strings.Contains(text, want), "no %q in\n%s", want, text)
 	}
 	joined(log, "blobs.work", "blobs.examples")
-	if text := attach("no solver"); !strings.Contains(text, "\n1 worker: 127.0.0.1; no solver: start stagewise solve -c FILE\n") {
-		t.Errorf("got\n%s", text)
-	}
+	text = attach("no solver")
+	assert.True(t, strings.Contains(text, "\n1 worker: 127.0.0.1; no solver: start stagewise solve -c FILE\n"), "got\n%s", text)
 }
 
 // A worker that meets a run of another arithmetic is alive, and not ready: /ready, a metric and the logs say what it stands aside for.
@@ -193,19 +175,14 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 	works := startCommand(t, append([]string{"work", "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)...)
 	works.says(`"msg":"stands aside"`)
 	for _, record := range logged(t, works.log.String()) {
-		if record["msg"] == "stands aside" && (record["for"] != old.Run() || record["level"] != "WARN" ||
-			!strings.Contains(record["because"].(string), "numerics 0")) {
-			t.Errorf("%v", record)
-		}
+		assert.True(t, record["msg"] != "stands aside" || record["for"] == old.Run() && record["level"] == "WARN" &&
+			strings.Contains(record["because"].(string), "numerics 0"), "%v", record)
 	}
 	ready := strings.TrimSuffix(works.says(metricsAt), "metrics") + "ready"
-	if why := answered(t, "GET", ready, "", http.StatusServiceUnavailable); !strings.HasPrefix(why, "standing aside for run "+old.Run()+": ") {
-		t.Errorf("/ready: %s", why)
-	}
+	why := answered(t, "GET", ready, "", http.StatusServiceUnavailable)
+	assert.True(t, strings.HasPrefix(why, "standing aside for run "+old.Run()+": "), "/ready: %s", why)
 	works.measures("standing_aside{pipeline=\"blobs\"} 1")
-	if code := works.stop(); code != exitDone {
-		t.Errorf("work ends with %d", code)
-	}
+	assert.Equal(t, works.stop(), exitDone, "work ends with")
 }
 
 // A command beside a process that has the embedded broker says what to type, and that works.
@@ -230,9 +207,8 @@ func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 					return
 				}
 				if len(typed) > 1 && args[0] == list[0] {
-					if code, stdout, stderr := stagewise(append(list, typed[1:]...)...); code != exitDone || !strings.Contains(stdout, report.Run) {
-						t.Errorf("exit code %d: %s%s", code, stdout, stderr)
-					}
+					code, stdout, stderr := stagewise(append(list, typed[1:]...)...)
+					assert.True(t, code == exitDone && strings.Contains(stdout, report.Run), "exit code %d: %s%s", code, stdout, stderr)
 				}
 			})
 		}
@@ -250,9 +226,8 @@ func TestHealth(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	if code, stdout, stderr := stagewise("health", server.URL+"/live"); code != 0 || stdout+stderr != "" {
-		t.Errorf("/live: exit code %d: %s%s", code, stdout, stderr)
-	}
+	code, stdout, stderr := stagewise("health", server.URL+"/live")
+	assert.True(t, code == 0 && stdout+stderr == "", "/live: exit code %d: %s%s", code, stdout, stderr)
 	refuses(t, exitFailed, "503 Service Unavailable: brokers fail", "health", server.URL+"/ready")
 	refuses(t, exitWrong, "expected a URL", "health", "localhost:9464")
 	server.Close()
@@ -387,22 +362,18 @@ func TestLastVersionRemoved(t *testing.T) {
 	typed(t, exitDone, on("weights", "remove", "--even-latest", "1")...)
 	scores.says(`no version".*because=.*the pipeline has no finished version`)
 	serves.says(`no version".*because=.*the pipeline has no finished version`)
-	if why := answered(t, "GET", ready, "", http.StatusServiceUnavailable); !strings.Contains(why, "messages wait for a version") {
-		t.Errorf("score is not ready: %s", why)
-	}
-	if why := answered(t, "POST", predict, `{"rows": [[0, 0, 0]]}`, http.StatusServiceUnavailable); !strings.Contains(why,
-		"there is no version") {
-		t.Errorf("serve refuses: %s", why)
-	}
+	why := answered(t, "GET", ready, "", http.StatusServiceUnavailable)
+	assert.True(t, strings.Contains(why, "messages wait for a version"), "score is not ready: %s", why)
+	why = answered(t, "POST", predict, `{"rows": [[0, 0, 0]]}`, http.StatusServiceUnavailable)
+	assert.True(t, strings.Contains(why, "there is no version"), "serve refuses: %s", why)
 	noError(t, os.WriteFile("more.csv", []byte(blobs(40, 3)), 0o644))
 	typed(t, exitDone, on("ingest", "--set", "examples.train=[train.csv, more.csv]")...) // messages that wait
 
 	typed(t, exitDone, on("train", "--quiet", "--set", "examples.train=[train.csv, more.csv]")...)
 	scores.says("scored pipeline=blobs .*version=2")
 	answered(t, "GET", ready, "", http.StatusOK)
-	if answer := answered(t, "POST", predict, `{"rows": [[0, 0, 0]]}`, http.StatusOK); !strings.Contains(answer, `"version":2`) {
-		t.Errorf("serve answers %s", answer)
-	}
+	answer := answered(t, "POST", predict, `{"rows": [[0, 0, 0]]}`, http.StatusOK)
+	assert.True(t, strings.Contains(answer, `"version":2`), "serve answers %s", answer)
 	for !strings.Contains(answered(t, "GET", state, "", http.StatusOK), `"version":2`) {
 	}
 }

@@ -383,18 +383,16 @@ func stagewise(args ...string) (code int, stdout, stderr string) {
 func typed(t *testing.T, code int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	got, stdout, stderr := stagewise(args...)
-	if got != code {
-		t.Fatalf("%v: exit code %d, expected %d: %s", args, got, code, stderr)
-	}
+	assert.Need(t, got == code, "%v: exit code %d, expected %d: %s", args, got, code, stderr)
 	return stdout, stderr
 }
 
 // refuses types a command line, which must end with this exit code and have the text on standard error.
 func refuses(t *testing.T, code int, want string, args ...string) {
 	t.Helper()
-	if got, stdout, stderr := stagewise(args...); got != code || !strings.Contains(stderr, want) {
-		t.Errorf("%v: exit code %d, expected %d and %q: %s%s", args, got, code, want, stdout, stderr)
-	}
+	got, stdout, stderr := stagewise(args...)
+	assert.True(t, got == code && strings.Contains(stderr, want),
+		"%v: exit code %d, expected %d and %q: %s%s", args, got, code, want, stdout, stderr)
 }
 
 // free returns an address of this machine on which nothing listens.
@@ -448,9 +446,7 @@ func examplesOf(command *cobra.Command) (lines [][]string) {
 // The examples in the help have flags that there are, and all that must be there.
 func TestExamplesOfHelp(t *testing.T) {
 	lines := examplesOf(newRoot(io.Discard, io.Discard))
-	if len(lines) < 10 {
-		t.Fatalf("the help has %d examples", len(lines))
-	}
+	assert.Need(t, len(lines) >= 10, "the help has %d examples", len(lines))
 	for _, line := range lines {
 		root := newRoot(io.Discard, io.Discard) // flags keep their values
 		command, rest, err := root.Find(line)
@@ -463,9 +459,7 @@ func TestExamplesOfHelp(t *testing.T) {
 		if err == nil && command.Args != nil {
 			err = command.Args(command, command.Flags().Args())
 		}
-		if err != nil {
-			t.Errorf("stagewise %s: %v", strings.Join(line, " "), err)
-		}
+		assert.True(t, err == nil, "stagewise %s: %v", strings.Join(line, " "), err)
 	}
 }
 
@@ -508,9 +502,8 @@ func TestExamplesRun(t *testing.T) {
 		lines = append(lines, strings.Fields(line))
 	}
 	for _, words := range append(lines, examplesOf(search)...) {
-		if !slices.ContainsFunc(known, func(k []string) bool { return slices.Equal(k, words) }) {
-			t.Errorf("no command has the example %s", words)
-		}
+		assert.True(t, slices.ContainsFunc(known, func(k []string) bool { return slices.Equal(k, words) }),
+			"no command has the example %s", words)
 		typed(t, exitDone, words...)
 		command, _, err := newRoot(io.Discard, io.Discard).Find(words)
 		noError(t, err)

@@ -43,9 +43,8 @@ func asked(t *testing.T, url, rows string) (version int, labels []string) {
 		Version int
 		Labels  []string
 	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %v", response.Status, err)
-	}
+	err := json.NewDecoder(response.Body).Decode(&answer)
+	assert.Need(t, err == nil && response.StatusCode == http.StatusOK, "%s: %v", response.Status, err)
 	return answer.Version, answer.Labels
 }
 
@@ -72,9 +71,8 @@ func TestServe(t *testing.T) {
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			version, labels := asked(t, serving(t, c.until, c.args...), `{"rows": [[0, 0, 0], [5, 5, 5]]}`)
-			if version != c.version || strings.Join(labels, " ") != strings.Join(want, " ") {
-				t.Errorf("version %d says %q, expected version %d and %q", version, labels, c.version, want)
-			}
+			assert.True(t, version == c.version && strings.Join(labels, " ") == strings.Join(want, " "),
+				"version %d says %q, expected version %d and %q", version, labels, c.version, want)
 		})
 	}
 }
@@ -145,9 +143,8 @@ func TestShadow(t *testing.T) {
 		assert.Equal(t, u.Served, want, "rows %d to %d: served", at, at+u.Rows)
 		at += u.Rows
 	}
-	if at != len(wrong) || len(report.Updates) < 2 {
-		t.Errorf("%d of %d rows are learnt by %d versions", at, len(wrong), len(report.Updates))
-	}
+	assert.True(t, at == len(wrong) && len(report.Updates) >= 2,
+		"%d of %d rows are learnt by %d versions", at, len(wrong), len(report.Updates))
 }
 
 // An address for metrics answers Prometheus and probes without a token, and nothing else. The address for requests needs the token.
@@ -162,12 +159,10 @@ func TestServeMetricsAddress(t *testing.T) {
 		metrics + "/model": 404, requests + "/metrics": 401, requests + "/live": 200} {
 		response := valueOf(http.Get(url))(t)
 		content, err := io.ReadAll(response.Body)
-		if err := errors.Join(err, response.Body.Close()); err != nil || response.StatusCode != want {
-			t.Errorf("%s: %s, expected %d: %v", url, response.Status, want, err)
-		}
-		if strings.HasSuffix(url, "/metrics") && want == 200 && !strings.Contains(string(content), "stagewise_serving_version_age_seconds{") {
-			t.Errorf("%s: %s", url, content)
-		}
+		err = errors.Join(err, response.Body.Close())
+		assert.True(t, err == nil && response.StatusCode == want, "%s: %s, expected %d: %v", url, response.Status, want, err)
+		assert.True(t, !strings.HasSuffix(url, "/metrics") || want != 200 ||
+			strings.Contains(string(content), "stagewise_serving_version_age_seconds{"), "%s: %s", url, content)
 	}
 }
 
@@ -183,9 +178,7 @@ func scored(t *testing.T, topic string) (rows int) {
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, topic, n, nil) {
 			noError(t, err)
-			if p.Version != 1 || p.Reason != "" {
-				t.Fatalf("version %d, reason %q", p.Version, p.Reason)
-			}
+			assert.Need(t, p.Version == 1 && p.Reason == "", "version %d, reason %q", p.Version, p.Reason)
 			rows += p.Until - p.Row
 		}
 	}
@@ -206,9 +199,7 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 			for _, found := range regexp.MustCompile(` rows=(\d+)`).FindAllStringSubmatch(scores.log.String(), -1) {
 				rows += valueOf(strconv.Atoi(found[1]))(t)
 			}
-			if rows > want {
-				t.Fatalf("%d rows have predictions, expected %d", rows, want)
-			}
+			assert.Need(t, rows <= want, "%d rows have predictions, expected %d", rows, want)
 			if rows == want {
 				return
 			}
@@ -224,9 +215,7 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	valueOf(client.Append(t.Context(), "blobs.examples", 5, message))(t)
 	until(330 + examples.Rows)
 	scores.stop()
-	if counted := scored(t, "blobs.predictions"); counted != 330+examples.Rows {
-		t.Errorf("%d rows have predictions that count, expected %d", counted, 330+examples.Rows)
-	}
+	assert.Equal(t, scored(t, "blobs.predictions"), 330+examples.Rows, "rows that have predictions that count")
 }
 
 // scoredBy writes the predictions for the examples of a pipeline, which are all of this model, and returns for how many
@@ -247,25 +236,19 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n, nil) {
 			noError(t, err)
-			if p.Reason != "" || !slices.Equal(p.Labels, m.Labels()) || p.Task != m.Task() {
-				t.Fatalf("%+v", p)
-			}
+			assert.Need(t, p.Reason == "" && slices.Equal(p.Labels, m.Labels()) && p.Task == m.Task(), "%+v", p)
 			for message, err := range client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1) {
 				noError(t, err)
 				batch := valueOf(examples.Decode(message.Value, client.Memory))(t)
 				if p.Task == examples.Numbers {
 					_, want := predictor.PredictRows(batch)
-					if !slices.Equal(p.Numbers, want) {
-						t.Fatalf("%v, expected %v", p.Numbers, want)
-					}
+					assert.Need(t, slices.Equal(p.Numbers, want), "%v, expected %v", p.Numbers, want)
 					rows += p.Until - p.Row
 					continue
 				}
 				want, _ := predictor.PredictRows(batch)
 				for i := range want {
-					if want[i] != p.Probabilities[i] {
-						t.Fatalf("%v, expected %v", p.Probabilities[i], want[i])
-					}
+					assert.Need(t, want[i] == p.Probabilities[i], "%v, expected %v", p.Probabilities[i], want[i])
 				}
 				k := len(p.Labels)
 				for i := range p.Until - p.Row {
@@ -275,9 +258,9 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 							given = append(given, label)
 						}
 					}
-					if of := m.Given(want[i*k : (i+1)*k]); p.Task == examples.SeveralLabels && !slices.Equal(given, of) && len(given)+len(of) > 0 {
-						t.Fatalf("row %d is given %q, expected %q", i, given, of)
-					}
+					of := m.Given(want[i*k : (i+1)*k])
+					assert.Need(t, p.Task != examples.SeveralLabels || slices.Equal(given, of) || len(given)+len(of) == 0,
+						"row %d is given %q, expected %q", i, given, of)
 				}
 				rows += p.Until - p.Row
 			}

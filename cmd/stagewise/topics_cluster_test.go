@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // threeBrokers starts a cluster of three brokers, and returns their addresses and a function that calls scripts/kafka.sh for it.
@@ -23,9 +24,7 @@ func threeBrokers(t *testing.T) (brokers string, script func(args ...string) str
 		cmd := exec.Command(path, append(args, "--dir", dir)...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("kafka.sh %v: %v", args, err)
-		}
+		assert.Need(t, err == nil, "kafka.sh %v: %v", args, err)
 		return strings.TrimSpace(string(out))
 	}
 	t.Cleanup(func() { script("wipe") })
@@ -70,14 +69,11 @@ func TestClusterTopicsNeedTheirReplicas(t *testing.T) {
 	replicas := func(n string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := stagewise(append([]string{"topics", "list"}, args...)...)
-		if code != exitDone || stderr != "" || strings.Count(stdout, "\n") < 10 {
-			t.Errorf("topics list: exit code %d: %s%s", code, stdout, stderr)
-		}
+		assert.True(t, code == exitDone && stderr == "" && strings.Count(stdout, "\n") >= 10,
+			"topics list: exit code %d: %s%s", code, stdout, stderr)
 		for line := range strings.Lines(stdout) {
 			row := strings.Fields(line)
-			if len(row) > 2 && strings.HasPrefix(row[0], "b") && row[2] != n {
-				t.Errorf("%v, want %s replicas", row, n)
-			}
+			assert.True(t, len(row) <= 2 || !strings.HasPrefix(row[0], "b") || row[2] == n, "%v, want %s replicas", row, n)
 		}
 	}
 	other := append(on, "--set", "name=b", "--set", "topics.replication=2")
@@ -95,9 +91,8 @@ func TestClusterTopicsNeedTheirReplicas(t *testing.T) {
 	typed(t, exitDone, append([]string{"train", "--quiet"}, on...)...) // with one broker down
 	shorter := append(on, "--set", "topics.retention.examples=48h")
 	code, stdout, stderr := stagewise(append([]string{"topics", "apply"}, shorter...)...)
-	if code != exitDone || stdout != "blobs.examples: retention.ms is 172800000 now, it was -1\n" {
-		t.Errorf("topics apply: exit code %d: %s%s", code, stdout, stderr)
-	}
+	assert.True(t, code == exitDone && stdout == "blobs.examples: retention.ms is 172800000 now, it was -1\n",
+		"topics apply: exit code %d: %s%s", code, stdout, stderr)
 	tick := time.NewTicker(200 * time.Millisecond) // brokers learn of settings one by one
 	defer tick.Stop()
 	for {

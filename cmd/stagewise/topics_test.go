@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
@@ -15,8 +16,7 @@ import (
 func onBrokers(t *testing.T) (on []string, log *kafkalog.Log) {
 	t.Helper()
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	noError(t, err)
+	cluster := assert.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	log = valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
 	t.Cleanup(func() { log.Close() })
@@ -45,9 +45,7 @@ func TestTopicThatDeletesWhatMustStayIsAnError(t *testing.T) {
 				refuses(t, exitFailed, refused, append(command, on...)...)
 			}
 			stdout, _ := typed(t, exitDone, append([]string{"topics", "apply"}, on...)...)
-			if !strings.Contains(stdout, topic.Name+": cleanup.policy is compact now, it was delete\n") {
-				t.Errorf("topics apply says %s", stdout)
-			}
+			assert.True(t, strings.Contains(stdout, topic.Name+": cleanup.policy is compact now, it was delete\n"), "topics apply says %s", stdout)
 			for _, command := range [][]string{{"check"}, {"topics", "create"}, {"topics", "list"}, {"train", "--quiet"}} {
 				typed(t, exitDone, append(command, on...)...)
 			}
@@ -85,36 +83,30 @@ func TestTopicsAreDeletedAfterAsking(t *testing.T) {
 	}
 	for _, answer := range []string{"", "\n", "n\n", "perhaps\n"} {
 		code, _, stderr := deleted(t, answer, on...)
-		if code != exitFailed || !exists() || !strings.Contains(stderr, "nothing is deleted; --yes deletes without confirmation") {
-			t.Fatalf("%q: exit code %d: %s", answer, code, stderr)
-		}
-		if !regexp.MustCompile(`blobs\.examples +2 messages\n`).MatchString(stderr) || !strings.Contains(stderr, "? (y/N)") {
-			t.Fatalf("it shows %s", stderr)
-		}
+		assert.Need(t, code == exitFailed && exists() && strings.Contains(stderr, "nothing is deleted; --yes deletes without confirmation"),
+			"%q: exit code %d: %s", answer, code, stderr)
+		assert.Need(t, regexp.MustCompile(`blobs\.examples +2 messages\n`).MatchString(stderr) && strings.Contains(stderr, "? (y/N)"),
+			"it shows %s", stderr)
 	}
 	for role, group := range map[string]string{protocol.RoleRun: "blobs.run", protocol.RoleIngest: "blobs.ingest", protocol.RoleScore: "blobs.predictions"} {
 		member := joined(log, group, "blobs.plans")
-		if code, _, stderr := deleted(t, "y\n", append(on, "--yes")...); code != exitFailed || !exists() || !strings.Contains(stderr,
-			"nothing is deleted: stagewise "+role+" on ") {
-			t.Errorf("while %s works: exit code %d: %s", role, code, stderr)
-		}
+		code, _, stderr := deleted(t, "y\n", append(on, "--yes")...)
+		assert.True(t, code == exitFailed && exists() && strings.Contains(stderr, "nothing is deleted: stagewise "+role+" on "),
+			"while %s works: exit code %d: %s", role, code, stderr)
 		noError(t, member.Leave())
 	}
 	code, stdout, stderr := deleted(t, "Yes\n", on...)
-	if code != exitDone || exists() || !strings.Contains(stdout, "blobs.versions no longer exists\n") || strings.Contains(stdout,
-		"blobs.forget no longer exists") != strings.Contains(stderr, "blobs.forget") {
-		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
-	}
+	assert.True(t, code == exitDone && !exists() && strings.Contains(stdout, "blobs.versions no longer exists\n") &&
+		strings.Contains(stdout, "blobs.forget no longer exists") == strings.Contains(stderr, "blobs.forget"),
+		"exit code %d: %s%s", code, stdout, stderr)
 	typed(t, exitDone, append([]string{"topics", "create"}, on...)...)
 	member := joined(log, "blobs.run", "blobs.plans")
-	if code, stdout, stderr := deleted(t, "", append(on, "--yes", "--force")...); code != exitDone || !strings.Contains(stdout,
-		"blobs.plans no longer exists") {
-		t.Errorf("by force: exit code %d: %s%s", code, stdout, stderr)
-	}
-	if err := member.Leave(); err != nil && !strings.Contains(err.Error(), kafkalog.ErrUnknownTopic.Error()) {
-		t.Error(err)
-	}
-	if code, stdout, stderr := deleted(t, "", on...); code != exitDone || stdout != "" || !strings.Contains(stderr, "blobs has no topics") {
-		t.Errorf("a second time: exit code %d: %s%s", code, stdout, stderr)
-	}
+	code, stdout, stderr = deleted(t, "", append(on, "--yes", "--force")...)
+	assert.True(t, code == exitDone && strings.Contains(stdout, "blobs.plans no longer exists"),
+		"by force: exit code %d: %s%s", code, stdout, stderr)
+	err := member.Leave()
+	assert.True(t, err == nil || strings.Contains(err.Error(), kafkalog.ErrUnknownTopic.Error()), "%v", err)
+	code, stdout, stderr = deleted(t, "", on...)
+	assert.True(t, code == exitDone && stdout == "" && strings.Contains(stderr, "blobs has no topics"),
+		"a second time: exit code %d: %s%s", code, stdout, stderr)
 }

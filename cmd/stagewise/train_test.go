@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -37,9 +38,8 @@ func trained(t *testing.T) schemas.Report {
 func reported(t *testing.T, args ...string) (report schemas.Report) {
 	t.Helper()
 	stdout, stderr := typed(t, exitDone, append([]string{"train", "--quiet", "--report", "-"}, args...)...)
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || stderr != "" {
-		t.Fatalf("%v in %s%s", err, stdout, stderr)
-	}
+	err := json.Unmarshal([]byte(stdout), &report)
+	assert.Need(t, err == nil && stderr == "", "%v in %s%s", err, stdout, stderr)
 	return report
 }
 
@@ -58,9 +58,8 @@ func checkReport(t *testing.T, schema *jsonschema.Schema, text []byte) {
 	resolved := valueOf(schema.Resolve(nil))(t)
 	var report any
 	noError(t, json.Unmarshal(text, &report))
-	if err := resolved.Validate(report); err != nil {
-		t.Errorf("%v in\n%s", err, text)
-	}
+	err := resolved.Validate(report)
+	assert.True(t, err == nil, "%v in\n%s", err, text)
 }
 
 // The schema documents the fields of the Go types, all and no others, and requires those that are always there.
@@ -81,17 +80,13 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 			}
 		}
 		slices.Sort(fields)
-		if documented := slices.Sorted(maps.Keys(s.Properties)); !slices.Equal(documented, fields) {
-			t.Errorf("%s: the schema has the fields %v, Go has %v", name, documented, fields)
-		}
+		documented := slices.Sorted(maps.Keys(s.Properties))
+		assert.True(t, slices.Equal(documented, fields), "%s: the schema has the fields %v, Go has %v", name, documented, fields)
 		required := slices.Sorted(slices.Values(s.Required))
-		if slices.Sort(always); !slices.Equal(required, always) {
-			t.Errorf("%s: the schema requires %v, Go always writes %v", name, required, always)
-		}
+		slices.Sort(always)
+		assert.True(t, slices.Equal(required, always), "%s: the schema requires %v, Go always writes %v", name, required, always)
 		for field, p := range s.Properties {
-			if p.Description == "" && p.Ref == "" {
-				t.Errorf("%s: %s has no description", name, field)
-			}
+			assert.True(t, p.Description != "" || p.Ref != "", "%s: %s has no description", name, field)
 		}
 	}
 	check("report", schema, schemas.Report{}, screen.Report{})
@@ -110,13 +105,11 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 	var reasons []string
 	for _, r := range coverage.PassOverReasons() {
 		reasons = append(reasons, string(r.Reason))
-		if got := schema.Properties["passed_over"].Properties[string(r.Reason)]; got == nil || got.Description != r.Meaning {
-			t.Errorf("passed_over: %s is not described as %q", r.Reason, r.Meaning)
-		}
+		got := schema.Properties["passed_over"].Properties[string(r.Reason)]
+		assert.True(t, got != nil && got.Description == r.Meaning, "passed_over: %s is not described as %q", r.Reason, r.Meaning)
 	}
-	if got := schema.Properties["passed_over"].Properties; len(got) != len(reasons) {
-		t.Errorf("passed_over: the schema has %v, Go has %v", slices.Sorted(maps.Keys(got)), reasons)
-	}
+	got := schema.Properties["passed_over"].Properties
+	assert.True(t, len(got) == len(reasons), "passed_over: the schema has %v, Go has %v", slices.Sorted(maps.Keys(got)), reasons)
 }
 
 func readFile(t *testing.T, name string) string {
@@ -141,20 +134,14 @@ func TestReportIsAsDocumented(t *testing.T) {
 	}
 	noError(t, json.Unmarshal([]byte(text), &first))
 	// blue, green, red: the true classes are the rows
-	if got, want := first.Splits["test"].Confusion, [][]int64{{0, 0, 0}, {0, 0, 0}, {0, 1, 2}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("confusion %v, expected %v", got, want)
-	}
-	if strings.Contains(text, "hunter2") || strings.Contains(text, "security") {
-		t.Errorf("security is in\n%s", text)
-	}
+	assert.Equal(t, first.Splits["test"].Confusion, [][]int64{{0, 0, 0}, {0, 0, 0}, {0, 1, 2}}, "confusion")
+	assert.True(t, !strings.Contains(text, "hunter2") && !strings.Contains(text, "security"), "security is in\n%s", text)
 	noError(t, os.WriteFile("again.json", first.Configuration, 0o644))
-	typed(t, exitDone, "train", "-c", "again.json", "--quiet", "--report", "second.json", "--set",
-		"data_dir=other")
+	typed(t, exitDone, "train", "-c", "again.json", "--quiet", "--report", "second.json", "--set", "data_dir=other")
 	var second schemas.Report
 	noError(t, json.Unmarshal([]byte(readFile(t, "second.json")), &second))
-	if second.WeightsDigest != first.WeightsDigest || second.Version != 1 {
-		t.Errorf("version %d with weights %s, expected %s", second.Version, second.WeightsDigest.Short(), first.WeightsDigest.Short())
-	}
+	assert.True(t, second.WeightsDigest == first.WeightsDigest && second.Version == 1,
+		"version %d with weights %s, expected %s", second.Version, second.WeightsDigest.Short(), first.WeightsDigest.Short())
 }
 
 // clicked is a configuration of a run on what a topic has in JSON.
@@ -214,34 +201,25 @@ func TestNumbers(t *testing.T) {
 	write600(t, "test.csv", []byte(numberRows(500, 2)))
 	report := reported(t, "-c", "numbers.yaml", "--model", "numbers.model")
 	stdout, _ := typed(t, exitDone, "predict", "--model", "numbers.model", "-i", "test.csv")
-	if !strings.HasPrefix(stdout, "price,rate\n") {
-		t.Fatalf("%.200s", stdout)
-	}
+	assert.Need(t, strings.HasPrefix(stdout, "price,rate\n"), "%.200s", stdout)
 	truth := valueOf(os.ReadFile("test.csv"))(t)
 	test, sum := report.Splits["test"], statistics.Distances{}
 	for _, name := range []string{"price", "rate"} {
 		want, got := distancesOf(column(t, string(truth), name), column(t, stdout, name)), test.Targets[name]
-		if math.Abs(got.RMSE/want.RMSE-1) > 1e-3 || math.Abs(got.MAE/want.MAE-1) > 1e-3 || math.Abs(got.R2-want.R2) > 1e-3 {
-			t.Errorf("%s: the report says %+v, the predictions have %+v", name, got, want)
-		}
+		assert.True(t, math.Abs(got.RMSE/want.RMSE-1) <= 1e-3 && math.Abs(got.MAE/want.MAE-1) <= 1e-3 && math.Abs(got.R2-want.R2) <= 1e-3,
+			"%s: the report says %+v, the predictions have %+v", name, got, want)
 		sum.RMSE, sum.MAE, sum.R2 = sum.RMSE+got.RMSE/2, sum.MAE+got.MAE/2, sum.R2+got.R2/2
 	}
-	if *test.RMSE != sum.RMSE || *test.MAE != sum.MAE || *test.R2 != sum.R2 {
-		t.Errorf("%v %v %v are not the means %+v", *test.RMSE, *test.MAE, *test.R2, sum)
-	}
-	if test.LogLoss != nil || test.Confusion != nil {
-		t.Error("numbers have a log loss or a confusion matrix")
-	}
-	if d := test.Targets["price"]; d.RMSE > 12 || d.R2 < 0.99 {
-		t.Errorf("price: %+v", d)
-	}
-	if d := test.Targets["rate"]; d.R2 < 0.9 {
-		t.Errorf("rate: %+v", d)
-	}
-	if first, last := report.Stages[0], report.Stages[2]; !(*last.TestError < *first.TestError/2) ||
-		math.Abs(*last.TestError-*report.TestError) > 1e-12 {
-		t.Errorf("the stages have test errors %v and %v %% of the variance", *first.TestError, *last.TestError)
-	}
+	assert.True(t, *test.RMSE == sum.RMSE && *test.MAE == sum.MAE && *test.R2 == sum.R2,
+		"%v %v %v are not the means %+v", *test.RMSE, *test.MAE, *test.R2, sum)
+	assert.True(t, test.LogLoss == nil && test.Confusion == nil, "numbers have a log loss or a confusion matrix")
+	d := test.Targets["price"]
+	assert.True(t, d.RMSE <= 12 && d.R2 >= 0.99, "price: %+v", d)
+	d = test.Targets["rate"]
+	assert.True(t, d.R2 >= 0.9, "rate: %+v", d)
+	first, last := report.Stages[0], report.Stages[2]
+	assert.True(t, *last.TestError < *first.TestError/2 && math.Abs(*last.TestError-*report.TestError) <= 1e-12,
+		"the stages have test errors %v and %v %% of the variance", *first.TestError, *last.TestError)
 	lines := strings.SplitAfter(string(truth), "\n")[1:3]
 	bare := "b,a\n"
 	for _, line := range lines {
@@ -249,12 +227,10 @@ func TestNumbers(t *testing.T) {
 		bare += fields[2] + "," + fields[0] + "\n"
 	}
 	noError(t, os.WriteFile("bare.csv", []byte(bare), 0o600))
-	if again, _ := typed(t, exitDone, "predict", "--model", "numbers.model", "-i", "bare.csv"); !strings.HasPrefix(stdout, again) {
-		t.Errorf("%s, expected the beginning of %.200s", again, stdout)
-	}
-	if rows := scoredBy(t, "numbers.yaml", "numbers", "numbers.model"); rows == 0 {
-		t.Error("score has predicted nothing")
-	}
+	again, _ := typed(t, exitDone, "predict", "--model", "numbers.model", "-i", "bare.csv")
+	assert.True(t, strings.HasPrefix(stdout, again), "%s, expected the beginning of %.200s", again, stdout)
+	rows := scoredBy(t, "numbers.yaml", "numbers", "numbers.model")
+	assert.True(t, rows != 0, "score has predicted nothing")
 }
 
 // An offset of the numbers, such as that of the seconds since 1970, changes nothing, in one run, and in a chain while they go on to grow:
@@ -293,10 +269,10 @@ retrain: {rows: 400, full: {every: 0, growth: 0, drift: false}}
 		answer := httptest.NewRecorder()
 		server.ServeHTTP(answer, request)
 		var got struct{ Predictions [][]float64 }
-		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || len(got.Predictions) != 2 ||
-			got.Predictions[0][0] != predicted[7] || got.Predictions[1][0] != predicted[500] {
-			t.Errorf("%v: %s, expected %v and %v", err, answer.Body, predicted[7], predicted[500])
-		}
+		err := json.Unmarshal(answer.Body.Bytes(), &got)
+		assert.True(t, err == nil && len(got.Predictions) == 2 &&
+			got.Predictions[0][0] == predicted[7] && got.Predictions[1][0] == predicted[500],
+			"%v: %s, expected %v and %v", err, answer.Body, predicted[7], predicted[500])
 		for i := range predicted {
 			predicted[i] -= offset
 		}
@@ -310,9 +286,8 @@ retrain: {rows: 400, full: {every: 0, growth: 0, drift: false}}
 		want := predictions(c.command, c.rows, 0)
 		for _, offset := range c.offsets {
 			for i, v := range predictions(c.command, c.rows, offset) {
-				if math.Abs(v-want[i]) > 0.05 {
-					t.Fatalf("%s: row %d is predicted as %v beyond the offset %v, and as %v without one", c.command, i, v, offset, want[i])
-				}
+				assert.Need(t, math.Abs(v-want[i]) <= 0.05,
+					"%s: row %d is predicted as %v beyond the offset %v, and as %v without one", c.command, i, v, offset, want[i])
 			}
 		}
 	}
@@ -333,13 +308,9 @@ func TestSeveralLabels(t *testing.T) {
 			write600(t, "train.csv", []byte(severalRows(1500, 1, "")))
 			write600(t, "test.csv", []byte(severalRows(400, 2, "rare")))
 			report := reported(t, "-c", "several.yaml", "--model", "several.model", "--set=examples.classes=[right, up, rare, never]")
-			if report.Splits["holdout"].Rows < 200 || report.Thresholds == nil || report.Thresholds.Hamming == 0 {
-				t.Fatalf("%+v", report)
-			}
+			assert.Need(t, report.Splits["holdout"].Rows >= 200 && report.Thresholds != nil && report.Thresholds.Hamming != 0, "%+v", report)
 			stdout, _ := typed(t, exitDone, "predict", "--model", "several.model", "-i", "test.csv")
-			if !strings.HasPrefix(stdout, "labels,right,up,rare,never\n") {
-				t.Fatalf("%.200s", stdout)
-			}
+			assert.Need(t, strings.HasPrefix(stdout, "labels,right,up,rare,never\n"), "%.200s", stdout)
 			content := valueOf(os.ReadFile("test.csv"))(t)
 			test, n, k := report.Splits["test"], 0.0, 4.0
 			var wrong, right, given, whole, first float64
@@ -351,9 +322,8 @@ func TestSeveralLabels(t *testing.T) {
 				for c, label := range report.Labels {
 					has := slices.Contains(strings.Split(tags, "|"), label)
 					var p float64
-					if _, err := fmt.Sscan(fields[1+c], &p); err != nil || p < 0 || p > 1 {
-						t.Fatalf("probability %s", fields[1+c])
-					}
+					_, err := fmt.Sscan(fields[1+c], &p)
+					assert.Need(t, err == nil && p >= 0 && p <= 1, "probability %s", fields[1+c])
 					var q float64
 					if _, err := fmt.Sscan(fields[1+best], &q); err == nil && p > q {
 						best = c
@@ -363,9 +333,8 @@ func TestSeveralLabels(t *testing.T) {
 					}
 					exact = exact && p >= report.Thresholds.SubsetAccuracy == has
 					said := p >= report.Thresholds.MicroF1
-					if said != slices.Contains(strings.Split(fields[0], ";"), label) {
-						t.Errorf("row %d: %s, %v at %v", i, answers[i], label, report.Thresholds.MicroF1)
-					}
+					assert.True(t, said == slices.Contains(strings.Split(fields[0], ";"), label),
+						"row %d: %s, %v at %v", i, answers[i], label, report.Thresholds.MicroF1)
 					for _, is := range []bool{has, said} {
 						if is {
 							given++
@@ -386,13 +355,10 @@ func TestSeveralLabels(t *testing.T) {
 				"hamming": {*test.Hamming, wrong / (n * k)}, "micro_f1": {*test.MicroF1, 2 * right / given},
 				"subset_accuracy": {*test.SubsetAccuracy, whole / n}, "precision_at 1": {test.PrecisionAt["1"], first / n},
 			} {
-				if math.Abs(pair[0]-pair[1]) > 2e-3 { // a probability may be at the threshold
-					t.Errorf("%s: the report says %.4f, the predictions have %.4f", name, pair[0], pair[1])
-				}
+				// a probability may be at the threshold
+				assert.True(t, math.Abs(pair[0]-pair[1]) <= 2e-3, "%s: the report says %.4f, the predictions have %.4f", name, pair[0], pair[1])
 			}
-			if *test.Hamming > 0.08 || *test.MicroF1 < 0.85 || test.Confusion != nil {
-				t.Errorf("%+v", test)
-			}
+			assert.True(t, *test.Hamming <= 0.08 && *test.MicroF1 >= 0.85 && test.Confusion == nil, "%+v", test)
 		})
 	}
 }

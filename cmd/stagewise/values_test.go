@@ -23,6 +23,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/parquet-go/parquet-go"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // A namedValue is a value of a column: a number (float64 or int64), a boolean, a text or nil.
@@ -285,9 +286,7 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 			return nil
 		}
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
-		if len(lines) != 2 {
-			t.Fatalf("%s: %d lines of predictions", name, len(lines))
-		}
+		assert.Need(t, len(lines) == 2, "%s: %d lines of predictions", name, len(lines))
 		var probabilities []float64
 		for _, field := range strings.Split(lines[1], ",")[1:] {
 			probabilities = append(probabilities, valueOf(strconv.ParseFloat(field, 64))(t))
@@ -336,29 +335,24 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 			}
 			got, want := way.answer(c.row(way.lacks)), []float64(nil)
 			if !c.refused(way.name) {
-				if want = way.want(usualRow(c.Want, "", way.lacks)); want == nil {
-					t.Errorf("%s, %s: what is expected is refused", c.Name, way.name)
-				}
+				want = way.want(usualRow(c.Want, "", way.lacks))
+				assert.True(t, want != nil, "%s, %s: what is expected is refused", c.Name, way.name)
 			}
-			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-6 }) {
-				t.Errorf("%s, %s: %v, expected %v", c.Name, way.name, got, want)
-			}
+			assert.True(t, slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-6 }),
+				"%s, %s: %v, expected %v", c.Name, way.name, got, want)
 		}
 		if way.lacks == nil {
-			if got := way.answer(usualRow(map[string]any{"colour": "th\xe9"}, "", nil)); got != nil {
-				t.Errorf("%s: bytes that are not UTF-8: %v, expected a refusal", way.name, got)
-			}
+			got := way.answer(usualRow(map[string]any{"colour": "th\xe9"}, "", nil))
+			assert.True(t, got == nil, "%s: bytes that are not UTF-8: %v, expected a refusal", way.name, got)
 		}
 	}
 	for _, body := range []string{`{"rows": [{"size": 1, "size": 1, "paid": 1, "code": 1, "sent": true, "colour": "red", "day": null}]}`,
 		`{"rows": [{"size": 1, "paid": 1, "code": 1, "sent": true, "colour": "\ud800", "day": null}]}`} {
-		if got := ask("application/json", body); got != nil {
-			t.Errorf("%s: %v, expected a refusal", body, got)
-		}
+		got := ask("application/json", body)
+		assert.True(t, got == nil, "%s: %v, expected a refusal", body, got)
 		line := strings.TrimSuffix(strings.TrimPrefix(body, `{"rows": [`), "]}")
-		if got := predict("row.jsonl", []byte(line)); got != nil {
-			t.Errorf("%s: %v, expected a refusal", line, got)
-		}
+		got = predict("row.jsonl", []byte(line))
+		assert.True(t, got == nil, "%s: %v, expected a refusal", line, got)
 	}
 }
 

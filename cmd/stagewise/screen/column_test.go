@@ -174,9 +174,8 @@ func TestRoleOfLabel(t *testing.T) {
 			assert.Fails(t, err, c.want)
 			continue
 		}
-		if err != nil || table.list[0].role != c.role || !strings.Contains(table.list[0].why, c.want) {
-			t.Errorf("%s, error %v, expected %s (%s)", table.list[0].why, err, c.role, c.want)
-		}
+		assert.True(t, err == nil && table.list[0].role == c.role && strings.Contains(table.list[0].why, c.want),
+			"%s, error %v, expected %s (%s)", table.list[0].why, err, c.role, c.want)
 	}
 }
 
@@ -185,9 +184,7 @@ func TestDifferent(t *testing.T) {
 	for _, n := range []int{1, 100, 16_384, 300_000} {
 		table := described(n+n/2, texts, map[string]func(int) string{"label": func(row int) string { return fmt.Sprintf("w%d", row%n) }})
 		got := table.list[0].different.count()
-		if n <= 16_384 && got != n || got < n*9/10 || got > n*11/10 {
-			t.Errorf("%d different texts of %d", got, n)
-		}
+		assert.True(t, (n > 16_384 || got == n) && got >= n*9/10 && got <= n*11/10, "%d different texts of %d", got, n)
 	}
 }
 
@@ -197,15 +194,12 @@ func TestKeys(t *testing.T) {
 	for at, name := range []string{"", "7", "twice", "twice", "fine"} {
 		table.list = append(table.list, newColumn(at, tabular.Field{Name: name}))
 	}
-	if err := table.assign(""); err == nil {
-		t.Error("columns without a label")
-	}
+	err := table.assign("")
+	assert.True(t, err != nil, "columns without a label")
 	for _, c := range table.list {
 		keys = append(keys, c.key)
 	}
-	if got := strings.Join(keys, " "); got != "0 1 2 3 fine" {
-		t.Error(got)
-	}
+	assert.Equal(t, strings.Join(keys, " "), "0 1 2 3 fine", "")
 }
 
 // The columns of a table are the same in every format.
@@ -226,9 +220,7 @@ func TestColumns(t *testing.T) {
 		for _, c := range table.list {
 			got = append(got, fmt.Sprint(c.Name, " ", c.rows, " ", c.missing, " ", c.numbers, " ", c.different.count()))
 		}
-		if want := "a 3 1 2 2, b 3 1 0 2, c 3 0 3 2"; strings.Join(got, ", ") != want {
-			t.Errorf("%s: %s, expected %s", name, strings.Join(got, ", "), want)
-		}
+		assert.Equal(t, strings.Join(got, ", "), "a 3 1 2 2, b 3 1 0 2, c 3 0 3 2", "%s", name)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -53,9 +53,7 @@ func TestProgressWithoutTerminal(t *testing.T) {
 		"                                   error                    loss\n" +
 		" stage link       passes   train holdout    test   train holdout    test seconds\n" +
 		"   1/2 softmax        12  1.50 %       -  2.25 %  0.0500       -       -     1.2\n"
-	if out.String() != want {
-		t.Errorf("got\n%s\nexpected\n%s", out.String(), want)
-	}
+	assert.True(t, out.String() == want, "got\n%s\nexpected\n%s", out.String(), want)
 }
 
 // The bar is drawn every 100 ms at most, never fills a line, and is erased before a line of text.
@@ -66,17 +64,12 @@ func TestBar(t *testing.T) {
 	p.bar.w, p.bar.width = &drawn, func() int { return 48 }
 	recordStage(p.Record, &clock)
 	frames := strings.Split(drawn.String(), "\r")
-	if len(frames) != 5 { // nothing, 0 %, 25 %, 50 %, erased
-		t.Fatalf("frames %q", frames)
-	}
+	assert.Need(t, len(frames) == 5, "frames %q", frames) // nothing, 0 %, 25 %, 50 %, erased
 	for _, frame := range frames {
-		if line := strings.TrimSuffix(frame, "\x1b[K"); len([]rune(line)) >= 48 {
-			t.Errorf("%d characters: %q", len([]rune(line)), line)
-		}
+		line := strings.TrimSuffix(frame, "\x1b[K")
+		assert.True(t, len([]rune(line)) < 48, "%d characters: %q", len([]rune(line)), line)
 	}
-	if frames[2] != "stage 1/2    ██████░░░░░░░░░░░░░░░░░░  25 %\x1b[K" || frames[4] != "\x1b[K" {
-		t.Errorf("frames %q", frames)
-	}
+	assert.True(t, frames[2] == "stage 1/2    ██████░░░░░░░░░░░░░░░░░░  25 %\x1b[K" && frames[4] == "\x1b[K", "frames %q", frames)
 }
 
 // Who waits for rows says so once, and on a terminal keeps saying how many there are.
@@ -92,10 +85,8 @@ func TestProgressOfExpectations(t *testing.T) {
 	}
 	var out, drawn bytes.Buffer
 	record(NewProgress(&out, time.Now))
-	if text := "waiting for 10,000 rows (0 so far), or 10m after the first; --until end learns what is there\n"; !strings.HasPrefix(out.String(), text) ||
-		strings.Count(out.String(), "waiting") != 1 {
-		t.Errorf("in a log: %s", &out)
-	}
+	text := "waiting for 10,000 rows (0 so far), or 10m after the first; --until end learns what is there\n"
+	assert.True(t, strings.HasPrefix(out.String(), text) && strings.Count(out.String(), "waiting") == 1, "in a log: %s", &out)
 	p := NewProgress(io.Discard, time.Now)
 	p.bar.w, p.bar.width = &drawn, func() int { return 80 }
 	record(p)
@@ -129,9 +120,7 @@ func TestProgressOfWaits(t *testing.T) {
 	want := "append to x[0]: waiting for 2s: no leader\n" +
 		"append to x[0]: succeeded after 3s\n" +
 		"append to x[1]: gave up after 4s\n"
-	if out.String() != want {
-		t.Errorf("got\n%s\nexpected\n%s", out.String(), want)
-	}
+	assert.True(t, out.String() == want, "got\n%s\nexpected\n%s", out.String(), want)
 }
 
 // What a run passes over is on the screen, a line for each reason that counts any message.
@@ -145,10 +134,9 @@ func TestProgressOfPassedOver(t *testing.T) {
 	p.Record(event.Surveyed{Rows: map[examples.Split]int64{examples.Train: 5}, Features: 3, Inputs: 3, Classes: 2, PassedOver: all})
 	p.Finish()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != len(coverage.PassOverReasons()) || !strings.Contains(out.String(),
-		"passed over: 1 message from other files or an interrupted ingest\n") {
-		t.Errorf("got\n%s\nexpected the rows, and a line for each reason but the first", out.String())
-	}
+	assert.True(t, len(lines) == len(coverage.PassOverReasons()) &&
+		strings.Contains(out.String(), "passed over: 1 message from other files or an interrupted ingest\n"),
+		"got\n%s\nexpected the rows, and a line for each reason but the first", out.String())
 }
 
 // What a followed run waits for, and who works on it, is on the screen.
@@ -167,9 +155,7 @@ func TestProgressOfFollowedRun(t *testing.T) {
 		p := NewProgress(&out, time.Now)
 		p.Record(event.Began{Run: "abc", Followed: true, Stages: make([]schemas.Stage, 2)})
 		p.Record(e)
-		if got := strings.TrimPrefix(out.String(), "run abc, on other processes\n"); got != want {
-			t.Errorf("got\n%s\nexpected\n%s", got, want)
-		}
+		assert.Equal(t, strings.TrimPrefix(out.String(), "run abc, on other processes\n"), want, "")
 	}
 }
 
@@ -189,35 +175,27 @@ func TestScoringBar(t *testing.T) {
 	p.Finish()
 	want := "\rscore  0 rows, 7 messages left\x1b[K\rscore  4,000 rows, version 3, 7 messages left\x1b[K\rscore  4,000 rows, " +
 		"version 3, 1 message left\x1b[K\r\x1b[K"
-	assert.Equal(t, drawn.String(), want, "got")
+	assert.Equal(t, drawn.String(), want, "")
 }
 
 // After an error a file has its old content, otherwise all of its new content. No other file is left in its folder.
 func TestWriteIsAtomic(t *testing.T) {
 	t.Chdir(t.TempDir())
 	assert.NoError(t, os.WriteFile("old", []byte("old"), 0o644))
-	if err := os.Symlink("old", "link"); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.Symlink("old", "link"))
 	half := func(w io.Writer) {
-		if _, err := w.Write([]byte("half")); err != nil {
-			t.Error(err)
-		}
+		_, err := w.Write([]byte("half"))
+		assert.Fails(t, err, nil)
 	}
 	// A failed write leaves the file alone. A write through a link replaces what the link points to.
 	err := Write("old", nil, func(w io.Writer) error { half(w); return os.ErrClosed })
-	if content, _ := os.ReadFile("old"); err == nil || string(content) != "old" {
-		t.Errorf("%q, error %v", content, err)
-	}
-	if err := Write("link", nil, func(w io.Writer) error { half(w); return nil }); err != nil {
-		t.Error(err)
-	}
-	if content, _ := os.ReadFile("old"); string(content) != "half" {
-		t.Errorf("%q behind the link", content)
-	}
-	if files, _ := filepath.Glob("*"); len(files) != 2 {
-		t.Errorf("files %v", files)
-	}
+	content, _ := os.ReadFile("old")
+	assert.True(t, err != nil && string(content) == "old", "%q, error %v", content, err)
+	assert.Fails(t, Write("link", nil, func(w io.Writer) error { half(w); return nil }), nil)
+	content, _ = os.ReadFile("old")
+	assert.True(t, string(content) == "half", "%q behind the link", content)
+	files, _ := filepath.Glob("*")
+	assert.Equal(t, len(files), 2, "files")
 }
 
 // The screen has a row for each version of a chain, with what an operator should know.
@@ -240,9 +218,7 @@ func TestProgressOfAChain(t *testing.T) {
 			"0.25, offered version 0.125  most messages are unusable  2 rows without a label (null, empty or one of examples.missing_values)\n",
 		"3 of 4 new messages can't be used; the first is partition 1, offset 7: damaged\n",
 	} {
-		if !strings.Contains(screen.String(), want) {
-			t.Errorf("%s\nexpected %s", screen.String(), want)
-		}
+		assert.True(t, strings.Contains(screen.String(), want), "%s\nexpected %s", screen.String(), want)
 	}
 }
 
@@ -257,9 +233,8 @@ func TestRunsFitATerminal(t *testing.T) {
 	}
 	runs = append(runs, page.Compared{Title: "run 0123456789ab", State: "failed"})
 	ranked := rank(runs, page.Order{})
-	if want := []string{"3", "1", "2", "5", "4", "-"}; ranked.Name != "rank by error of the test rows" || !slices.Equal(ranked.Values, want) {
-		t.Errorf("%+v, expected %v", ranked, want)
-	}
+	want := []string{"3", "1", "2", "5", "4", "-"}
+	assert.True(t, ranked.Name == "rank by error of the test rows" && slices.Equal(ranked.Values, want), "%+v, expected %v", ranked, want)
 	rows, _ := comparison(runs, page.Order{})
 	for _, columns := range []int{20, 80, 120, 0} {
 		most := math.MaxInt
@@ -274,17 +249,14 @@ func TestRunsFitATerminal(t *testing.T) {
 			table := tableOf(rows, list, most)
 			assert.NoError(t, table.Write(&text))
 			for line := range strings.Lines(text.String()) {
-				if width := utf8.RuneCountInString(strings.TrimRight(line, " \n")); columns > 0 && width > columns && len(list) > 1 {
-					t.Errorf("%d columns: %d in %q", columns, width, line)
-				}
+				width := utf8.RuneCountInString(strings.TrimRight(line, " \n"))
+				assert.True(t, columns <= 0 || width <= columns || len(list) <= 1, "%d columns: %d in %q", columns, width, line)
 			}
 			if whole := strings.Contains(text.String(), strings.Repeat("p", 30)); columns > 0 && whole || columns == 0 && !whole {
 				t.Errorf("%d columns: whether a long value is whole is %v", columns, whole)
 			}
 		}
-		if !slices.Equal(all, []int{0, 1, 2, 3, 4, 5}) || (columns == 0) != (len(lists) == 1) {
-			t.Errorf("%d columns: %v", columns, lists)
-		}
+		assert.True(t, slices.Equal(all, []int{0, 1, 2, 3, 4, 5}) && (columns == 0) == (len(lists) == 1), "%d columns: %v", columns, lists)
 	}
 }
 
@@ -302,9 +274,7 @@ func TestConcludeTasks(t *testing.T) {
 		"test: AUC 0.9127\n": {"test": classified([][]int64{{78, 2}, {2, 18}}, [2]float64{1, 1}, 0.91268),
 			"train": classified([][]int64{{720, 0}, {9, 171}}, [2]float64{1, 1}, 0.99)},
 	} {
-		if got := concluded(splits); got != want {
-			t.Errorf("%s\nexpected\n%s", got, want)
-		}
+		assert.Equal(t, concluded(splits), want, "")
 	}
 }
 
@@ -335,9 +305,7 @@ func TestConcludeAgainstTheMajority(t *testing.T) {
 		if c.want != "" {
 			want += "test " + c.want + "\n"
 		}
-		if got := concluded(map[string]schemas.SplitReport{"test": classified(c.confusion, c.weights, c.auc)}); got != want {
-			t.Errorf("%s: %s\nexpected\n%s", name, got, want)
-		}
+		assert.Equal(t, concluded(map[string]schemas.SplitReport{"test": classified(c.confusion, c.weights, c.auc)}), want, "%s", name)
 	}
 }
 
@@ -383,9 +351,8 @@ func TestScalars(t *testing.T) {
 		if n, isNumber := read.A.(int); isNumber && text == "12" {
 			got, isText = strconv.Itoa(n), true
 		}
-		if list, ok := read.B.([]any); !isText || got != text || !ok || len(list) != 2 {
-			t.Errorf("%q as %s is read as %v and %v", text, scalar(text), read.A, read.B)
-		}
+		list, ok := read.B.([]any)
+		assert.True(t, isText && got == text && ok && len(list) == 2, "%q as %s is read as %v and %v", text, scalar(text), read.A, read.B)
 	}
 }
 
@@ -403,9 +370,8 @@ func TestComments(t *testing.T) {
 	l.add("a: 1", "one\ntwo: 3")
 	l.add("", "three\nfour: 5")
 	var read map[string]any
-	if err := yaml.Unmarshal([]byte(l.String()), &read); err != nil || len(read) != 1 {
-		t.Errorf("%v, %v of\n%s", read, err, l.String())
-	}
+	err := yaml.Unmarshal([]byte(l.String()), &read)
+	assert.True(t, err == nil && len(read) == 1, "%v, %v of\n%s", read, err, l.String())
 }
 
 // Labels are in the order of the model, also if rounding makes the probability of a later one change more, and the labels whose probability

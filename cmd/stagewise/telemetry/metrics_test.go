@@ -55,9 +55,7 @@ func samples(t *testing.T, body string) (lines []string) {
 		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "stagewise_") {
 			continue
 		}
-		if !strings.Contains(line, `pipeline="p"`) {
-			t.Errorf("no pipeline in %s", line)
-		}
+		assert.True(t, strings.Contains(line, `pipeline="p"`), "no pipeline in %s", line)
 		line = strings.NewReplacer(`pipeline="p",`, "", `,pipeline="p"`, "", `{pipeline="p"}`, "").Replace(line)
 		lines = append(lines, line)
 	}
@@ -134,9 +132,7 @@ func TestMetricsOfRoles(t *testing.T) {
 		get := listened(t, m)
 		_, body := get("/metrics")
 		for _, name := range []string{"run_info", "stage", "visit", "progress_timestamp_seconds", "pass", "objective", "error_ratio", "loss"} {
-			if strings.Contains(body, "\nstagewise_"+name+"{") {
-				t.Errorf("%s: %s has a value before the first run", role, name)
-			}
+			assert.True(t, !strings.Contains(body, "\nstagewise_"+name+"{"), "%s: %s has a value before the first run", role, name)
 		}
 		for _, e := range runEvents() {
 			m.Record(e)
@@ -153,24 +149,18 @@ func TestMetricsOfRoles(t *testing.T) {
 		if *update {
 			assert.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
 		}
-		if want := string(assert.Must(os.ReadFile(golden))(t)); text != want {
-			t.Errorf("%s: got\n%s\nexpected\n%s", role, text, want)
-		}
-		if !strings.Contains(body, "\nstagewise_build_info{") {
-			t.Errorf("%s: no build", role)
-		}
-		if !strings.Contains(body, `role="`+role+`"`) {
-			t.Errorf("%s: no role in\n%s", role, body)
-		}
+		want := string(assert.Must(os.ReadFile(golden))(t))
+		assert.True(t, text == want, "%s: got\n%s\nexpected\n%s", role, text, want)
+		assert.True(t, strings.Contains(body, "\nstagewise_build_info{"), "%s: no build", role)
+		assert.True(t, strings.Contains(body, `role="`+role+`"`), "%s: no role in\n%s", role, body)
 		m.Record(event.Ended{State: schemas.Done})
 		_, body = get("/metrics")
 		if role == protocol.RoleScore || role == protocol.RoleIngest { // it takes part in no run
 			continue
 		}
-		if lines := samples(t, body); !slices.Contains(lines, `stagewise_runs_total{state="done"} 1`) || strings.Contains(body,
-			"stagewise_run_info{") || strings.Contains(body, "stagewise_stage{") {
-			t.Errorf("%s: after the run\n%s", role, strings.Join(lines, "\n"))
-		}
+		lines := samples(t, body)
+		assert.True(t, slices.Contains(lines, `stagewise_runs_total{state="done"} 1`) && !strings.Contains(body, "stagewise_run_info{") &&
+			!strings.Contains(body, "stagewise_stage{"), "%s: after the run\n%s", role, strings.Join(lines, "\n"))
 	}
 }
 
@@ -191,9 +181,7 @@ func TestMetricsFollowConventions(t *testing.T) {
 				continue
 			}
 			for _, unit := range []string{"_percent", "_ms", "_milliseconds", "_kb", "_mb"} { // the linter takes percent
-				if strings.HasSuffix(f.GetName(), unit) {
-					t.Errorf("%s: %s is in no base unit", role, f.GetName())
-				}
+				assert.True(t, !strings.HasSuffix(f.GetName(), unit), "%s: %s is in no base unit", role, f.GetName())
 			}
 		}
 	}
@@ -205,12 +193,10 @@ func TestReady(t *testing.T) {
 	get := listened(t, m)
 	expect := func(ready int, why string) {
 		t.Helper()
-		if code, body := get("/ready"); code != ready || why != "" && body != why {
-			t.Errorf("ready: %d, %s; expected %d, %s", code, body, ready, why)
-		}
-		if code, _ := get("/live"); code != http.StatusOK {
-			t.Errorf("live: %d", code)
-		}
+		code, body := get("/ready")
+		assert.True(t, code == ready && (why == "" || body == why), "ready: %d, %s; expected %d, %s", code, body, ready, why)
+		code, _ = get("/live")
+		assert.Equal(t, code, http.StatusOK, "live")
 	}
 	expect(http.StatusOK, "")
 	m.Record(event.Waiting{What: "append to x[0]", Err: errors.New("no leader")})
@@ -233,15 +219,13 @@ func TestReadyTellsOfRuns(t *testing.T) {
 		expect := func(when, want string) {
 			t.Helper()
 			code, body := get("/ready")
-			if ready := code == http.StatusOK; ready != (want == "") || !strings.Contains(body, want) {
-				t.Errorf("%s, %s: %d, %s", role, when, code, body)
-			}
+			ready := code == http.StatusOK
+			assert.True(t, ready == (want == "") && strings.Contains(body, want), "%s, %s: %d, %s", role, when, code, body)
 		}
 		m.Record(event.StoodAside{Run: "old", Why: "its arithmetic differs: numerics 1, this process has 2"})
 		expect("standing aside", "standing aside for run old: its arithmetic differs: numerics 1, this process has 2")
-		if _, body := get("/metrics"); !slices.Contains(samples(t, body), "stagewise_standing_aside 1") {
-			t.Errorf("%s: no metric says that it stands aside", role)
-		}
+		_, body := get("/metrics")
+		assert.True(t, slices.Contains(samples(t, body), "stagewise_standing_aside 1"), "%s: no metric says that it stands aside", role)
 		m.Record(event.StoodAside{Run: "old", Over: true})
 		m.Record(event.Began{Run: "abc"})
 		now = now.Add(2 * patience)
@@ -267,17 +251,13 @@ func TestListenOn(t *testing.T) {
 		listener, taken, err := listenOn(config.DefaultListen)
 		assert.NoError(t, err)
 		if listener == nil {
-			if !strings.Contains(taken, "set metrics.listen") {
-				t.Errorf("without a port: %q", taken)
-			}
+			assert.True(t, strings.Contains(taken, "set metrics.listen"), "without a port: %q", taken)
 			break
 		}
 		defer listener.Close()
 		port := listener.Addr().(*net.TCPAddr).Port
-		if port < first || port >= first+config.ListenPorts || (taken == "") != (port == first) || taken != "" && !strings.Contains(taken,
-			listener.Addr().String()) {
-			t.Errorf("on %s, told %q", listener.Addr(), taken)
-		}
+		assert.True(t, port >= first && port < first+config.ListenPorts && (taken == "") == (port == first) &&
+			(taken == "" || strings.Contains(taken, listener.Addr().String())), "on %s, told %q", listener.Addr(), taken)
 		configured := "127.0.0.1:" + strconv.Itoa(port)
 		if other, taken, err := listenOn(configured); err != nil || other == nil && taken == "" {
 			t.Errorf("a configured address that is taken: %v, told %q", err, taken)
@@ -285,12 +265,10 @@ func TestListenOn(t *testing.T) {
 			other.Close()
 		}
 	}
-	if listener, _, err := listenOn(config.DefaultListen); err != nil || listener != nil {
-		t.Errorf("after all ports are taken: %v, %v", listener, err)
-	}
-	if _, _, err := listenOn("192.0.2.1:9464"); !errors.As(err, new(option.Problem)) { // of no machine (RFC 5737)
-		t.Errorf("an address that this machine does not have: %v", err)
-	}
+	listener, _, err := listenOn(config.DefaultListen)
+	assert.True(t, err == nil && listener == nil, "after all ports are taken: %v, %v", listener, err)
+	_, _, err = listenOn("192.0.2.1:9464")
+	assert.True(t, errors.As(err, new(option.Problem)), "an address that this machine does not have: %v", err) // of no machine (RFC 5737)
 }
 
 // The log of a chain has a record for each version, with what was measured. What needs an operator is a warning.
@@ -312,9 +290,8 @@ func TestLogOfAChain(t *testing.T) {
 		assert.NoError(t, json.Unmarshal(text, &line))
 		lines = append(lines, line)
 	}
-	if len(lines) != 2 || lines[0]["level"] != "INFO" || lines[0]["msg"] != "retrained" || lines[0]["prequential_error"] != nil {
-		t.Fatalf("%v", lines)
-	}
+	assert.Need(t, len(lines) == 2 && lines[0]["level"] == "INFO" && lines[0]["msg"] == "retrained" && lines[0]["prequential_error"] == nil,
+		"%v", lines)
 	for key, want := range map[string]any{
 		"level": "WARN", "version": 2.0, "kind": "update", "rows": 500.0, "offered": false, "drift": true, "seconds": 0.5,
 		"unknown_rows": 9.0, "prequential_error": 2.5,
@@ -341,9 +318,7 @@ func TestMetricsOfThisMachine(t *testing.T) {
 		r.Host = host
 		response := assert.Must(http.DefaultClient.Do(r))(t)
 		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s: %s", host, response.Status)
-		}
+		assert.Equal(t, response.StatusCode, want, "%s: %s", host, response.Status)
 	}
 }
 
@@ -375,9 +350,8 @@ func TestErrorsOfTheMetricsServer(t *testing.T) {
 	serveRole(t, listener, m, notices)
 	response := assert.Must(http.Get("http://" + listener.Addr().String() + "/metrics"))(t)
 	response.Body.Close()
-	if text := <-notices; !strings.HasPrefix(text, "metrics: error gathering metrics") || strings.Contains(text, "\n") {
-		t.Errorf("%q", text)
-	}
+	text := <-notices
+	assert.True(t, strings.HasPrefix(text, "metrics: error gathering metrics") && !strings.Contains(text, "\n"), "%q", text)
 }
 
 var metricName = regexp.MustCompile(`\bstagewise_[a-z_]+`)
@@ -405,9 +379,7 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 	}
 	for _, p := range dashboard.Panels {
 		if p.Type == "row" {
-			if !p.Collapsed || len(p.Panels) == 0 {
-				t.Errorf("the row %q is unfolded, or empty", p.Title)
-			}
+			assert.True(t, p.Collapsed && len(p.Panels) != 0, "the row %q is unfolded, or empty", p.Title)
 			continue
 		}
 		filled := false
@@ -416,9 +388,7 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 				filled = filled || has[name]
 			}
 		}
-		if !filled {
-			t.Errorf("the panel %q is empty while run works alone", p.Title)
-		}
+		assert.True(t, filled, "the panel %q is empty while run works alone", p.Title)
 	}
 }
 
@@ -434,9 +404,7 @@ func TestMetricsThatAreNamedExist(t *testing.T) {
 		content := assert.Must(os.ReadFile("../../../" + file))(t)
 		for _, name := range metricName.FindAllString(string(content), -1) {
 			plain := strings.TrimSuffix(strings.TrimPrefix(name, "stagewise_"), "_bucket")
-			if !strings.Contains(code.String(), `"`+plain+`"`) {
-				t.Errorf("%s: no role has the metric %s", file, name)
-			}
+			assert.True(t, strings.Contains(code.String(), `"`+plain+`"`), "%s: no role has the metric %s", file, name)
 		}
 	}
 }
