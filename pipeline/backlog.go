@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 
@@ -335,15 +334,9 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 // readSpan reads messages, up to a number of wanted ones, and records their rows. It returns the offset after the last one
 // read.
 func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(wire.Message) bool) (to int64, err error) {
-	partition := span.Partition
-	r := b.Log.Range(b.Topics.Examples, partition, span.From, span.To)
-	defer r.Close()
+	partition, messages := span.Partition, 0
 	to = span.From
-	for messages := 0; messages < readAhead; {
-		m, err := r.Next(ctx)
-		if err == io.EOF {
-			return span.To, nil
-		}
+	for m, err := range b.Log.Range(ctx, b.Topics.Examples, partition, span.From, span.To) {
 		if err != nil {
 			return to, fmt.Errorf("count the rows of %s[%d]: %w", b.Topics.Examples, partition, err)
 		}
@@ -360,9 +353,12 @@ func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(
 			}
 		}
 		b.ahead[partition] = append(b.ahead[partition], c)
-		b.messages, b.rows, messages = b.messages+1, b.rows+int64(c.rows), messages+1
+		b.messages, b.rows = b.messages+1, b.rows+int64(c.rows)
+		if messages++; messages == readAhead {
+			return to, nil
+		}
 	}
-	return to, nil
+	return span.To, nil
 }
 
 // weighs reports whether any row of examples has a weight.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -628,10 +629,10 @@ func (l countingLog) Spans(ctx context.Context, topic string) ([]coverage.Span, 
 	return l.Log.Spans(ctx, topic)
 }
 
-func (l countingLog) Range(topic string, partition int, from, to int64) protocol.Reader {
+func (l countingLog) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[protocol.Message, error] {
 	*l.calls++
 	*l.read += int(to - from)
-	return l.Log.Range(topic, partition, from, to)
+	return l.Log.Range(ctx, topic, partition, from, to)
 }
 
 // A manifest and a report longer than a message make a version all the same.

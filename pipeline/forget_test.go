@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -638,26 +638,17 @@ type failing struct {
 	fail  func(partition int, m protocol.Message) error
 }
 
-func (f *failing) Range(topic string, partition int, from, to int64) protocol.Reader {
-	r := f.Log.Range(topic, partition, from, to)
-	if topic == f.topic {
-		r = failingReader{r, partition, f.fail}
+func (f *failing) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[protocol.Message, error] {
+	return func(yield func(protocol.Message, error) bool) {
+		for m, err := range f.Log.Range(ctx, topic, partition, from, to) {
+			if err == nil && topic == f.topic {
+				err = f.fail(partition, m)
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
 	}
-	return r
-}
-
-type failingReader struct {
-	protocol.Reader
-	partition int
-	fail      func(partition int, m protocol.Message) error
-}
-
-func (r failingReader) Next(ctx context.Context) (protocol.Message, error) {
-	m, err := r.Reader.Next(ctx)
-	if err == nil {
-		err = r.fail(r.partition, m)
-	}
-	return m, err
 }
 
 // A passing error of the source does not say that the rows have changed. Rows that the source has lost, as in a hole of an archive, are no
@@ -673,10 +664,9 @@ func TestSourceThatFails(t *testing.T) {
 	client.Log = &failing{topics.Open(log, job.Name, nil).Log, topic, func(int, protocol.Message) error { return failure }}
 	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
 	examples := client.Topics.Examples
-	read := func() error {
-		r := again.Range(examples, 0, 0, 1)
-		defer r.Close()
-		_, err := r.Next(t.Context())
+	read := func() (err error) {
+		for _, err = range again.Range(t.Context(), examples, 0, 0, 1) {
+		}
 		return err
 	}
 	noError(t, read())
@@ -701,14 +691,12 @@ func TestSourceThatFails(t *testing.T) {
 	for partition := range 2 {
 		first, end, err := again.Bounds(t.Context(), examples, partition)
 		noError(t, err)
-		r := again.Range(examples, partition, first, end)
 		n := 0
-		for ; err == nil; n++ {
-			_, err = r.Next(t.Context())
+		for _, err := range again.Range(t.Context(), examples, partition, first, end) {
+			noError(t, err)
+			n++
 		}
-		noError(t, r.Close())
-		assert.True(t, err == io.EOF && first == 0 && n >= 10,
-			"partition %d from offset %d: %d messages, and then %v", partition, first, n-1, err)
+		assert.True(t, first == 0 && n >= 10, "partition %d from offset %d: %d messages", partition, first, n)
 	}
 }
 

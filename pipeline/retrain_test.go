@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -690,10 +690,19 @@ type fakeTopic struct {
 	asked   coverage.Spans
 }
 
-func (t *fakeTopic) Range(_ string, partition int, from, to int64) protocol.Reader {
-	s := coverage.Span{Partition: partition, From: from, To: to}
-	t.asked = append(t.asked, s)
-	return &fakeReader{t, s}
+func (t *fakeTopic) Range(_ context.Context, _ string, partition int, from, to int64) iter.Seq2[protocol.Message, error] {
+	t.asked = append(t.asked, coverage.Span{Partition: partition, From: from, To: to})
+	return func(yield func(protocol.Message, error) bool) {
+		for _, offset := range t.offsets[partition] {
+			if offset < from || offset >= to {
+				continue
+			}
+			t.read++
+			if !yield(protocol.Message{Offset: offset, Time: time.UnixMilli(offset)}, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (t *fakeTopic) backlog() *backlog {
@@ -710,24 +719,6 @@ func (t *fakeTopic) bounds() (bounds []coverage.Span) {
 	}
 	return bounds
 }
-
-type fakeReader struct {
-	topic *fakeTopic
-	span  coverage.Span
-}
-
-func (r *fakeReader) Next(context.Context) (protocol.Message, error) {
-	for _, offset := range r.topic.offsets[r.span.Partition] {
-		if offset >= r.span.From && offset < r.span.To {
-			r.span.From = offset + 1
-			r.topic.read++
-			return protocol.Message{Offset: offset, Time: time.UnixMilli(offset)}, nil
-		}
-	}
-	return protocol.Message{}, io.EOF
-}
-
-func (r *fakeReader) Close() error { return nil }
 
 // backlogOf returns the backlog of a topic from its beginning.
 func backlogOf(topic *fakeTopic) *backlog {

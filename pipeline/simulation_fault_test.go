@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -256,19 +257,20 @@ func (l *handedLog) Before(ctx context.Context, topic string, age time.Duration)
 	return offsets, err
 }
 
-func (l *handedLog) Range(topic string, partition int, from, to int64) protocol.Reader {
-	return &handedReader{l.Log.Range(topic, partition, from, to), l}
-}
-
-// handedReader is a reader of a [handedLog].
-type handedReader struct {
-	protocol.Reader
-	log *handedLog
-}
-
-func (r *handedReader) Next(ctx context.Context) (m protocol.Message, err error) {
-	r.log.call(func() { m, err = r.Reader.Next(ctx) })
-	return m, err
+func (l *handedLog) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[protocol.Message, error] {
+	return func(yield func(protocol.Message, error) bool) {
+		next, stop := iter.Pull2(l.Log.Range(ctx, topic, partition, from, to))
+		defer stop()
+		for {
+			var m protocol.Message
+			var err error
+			var more bool
+			l.call(func() { m, err, more = next() })
+			if !more || !yield(m, err) {
+				return
+			}
+		}
+	}
 }
 
 // operated makes of a scenario one in which operators give commands that change something, at any time: they forget

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"iter"
 	"math"
 	"math/rand/v2"
@@ -1369,39 +1368,31 @@ func (l actorLog) Partitions(ctx context.Context, topic string) (int, error) {
 }
 
 // Range reads a range of offsets. Retention may delete messages while they are read.
-func (l actorLog) Range(topic string, partition int, from, to int64) protocol.Reader {
-	return &simRange{actorLog: l, topic: topic, partition: partition, position: from, to: to}
-}
-
-// simRange is a reader of a range of offsets.
-type simRange struct {
-	actorLog
-	topic        string
-	partition    int
-	position, to int64
-	begun        bool
-}
-
-func (r *simRange) Next(ctx context.Context) (protocol.Message, error) {
-	if !r.begun || r.chance(0.1) { // others may write and delete between two fetches
-		r.begun = true
-		if err := r.giveWay(ctx); err != nil {
-			return protocol.Message{}, err
+func (l actorLog) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[protocol.Message, error] {
+	return func(yield func(protocol.Message, error) bool) {
+		for begun := false; ; begun = true {
+			if !begun || l.chance(0.1) { // others may write and delete between two fetches
+				if err := l.giveWay(ctx); err != nil {
+					yield(protocol.Message{}, err)
+					return
+				}
+			}
+			p := l.topics[topic][partition]
+			if from < to && (from < p.first || from >= p.end) {
+				yield(protocol.Message{}, &kafkalog.DeletedError{Topic: topic, Partition: partition, Wanted: from, First: p.first, End: p.end})
+				return
+			}
+			i := p.index(from)
+			if i == len(p.messages) || p.messages[i].Offset >= to {
+				return
+			}
+			from = p.messages[i].Offset + 1
+			if !yield(p.messages[i], nil) {
+				return
+			}
 		}
 	}
-	p := r.topics[r.topic][r.partition]
-	if r.position < r.to && (r.position < p.first || r.position >= p.end) {
-		return protocol.Message{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
-	}
-	i := p.index(r.position)
-	if i == len(p.messages) || p.messages[i].Offset >= r.to {
-		return protocol.Message{}, io.EOF
-	}
-	r.position = p.messages[i].Offset + 1
-	return p.messages[i], nil
 }
-
-func (r *simRange) Close() error { return nil }
 
 // Subscribe follows partitions. Among those that have a message, it draws which one delivers next.
 func (l actorLog) Subscribe(_ context.Context, wake <-chan struct{}, from ...protocol.Position) protocol.Subscription {

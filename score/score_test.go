@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -562,11 +562,21 @@ func (l *shortenedLog) Spans(ctx context.Context, topic string) ([]coverage.Span
 	return []coverage.Span{l.bounds()}, nil
 }
 
-func (l *shortenedLog) Range(topic string, partition int, from, to int64) protocol.Reader {
+func (l *shortenedLog) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[protocol.Message, error] {
 	if topic != "p.examples" {
-		return l.Log.Range(topic, partition, from, to)
+		return l.Log.Range(ctx, topic, partition, from, to)
 	}
-	return &shortenedRange{l, from, to}
+	return func(yield func(protocol.Message, error) bool) {
+		for ; from < to; from++ {
+			m, changed, err := l.at(from)
+			if changed != nil {
+				err = &kafkalog.DeletedError{Topic: "p.examples", Wanted: from, End: from}
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 func (l *shortenedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from ...protocol.Position) protocol.Subscription {
@@ -589,26 +599,6 @@ func (l *shortenedLog) at(offset int64) (m protocol.Message, changed <-chan stru
 	}
 	return l.messages[offset], nil, nil
 }
-
-// shortenedRange reads a range.
-type shortenedRange struct {
-	log      *shortenedLog
-	next, to int64
-}
-
-func (r *shortenedRange) Next(context.Context) (protocol.Message, error) {
-	if r.next >= r.to {
-		return protocol.Message{}, io.EOF
-	}
-	m, changed, err := r.log.at(r.next)
-	if changed != nil {
-		err = &kafkalog.DeletedError{Topic: "p.examples", Wanted: r.next, End: r.next}
-	}
-	r.next++
-	return m, err
-}
-
-func (r *shortenedRange) Close() error { return nil }
 
 // shortenedSubscription follows the topic.
 type shortenedSubscription struct {

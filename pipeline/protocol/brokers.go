@@ -3,6 +3,8 @@ package protocol
 import (
 	"context"
 	"fmt"
+	"io"
+	"iter"
 	"sync"
 	"time"
 
@@ -50,18 +52,17 @@ func (b brokers) Scatter(ctx context.Context, topic string, partition int, messa
 	return offsets, requests.Wait()
 }
 
-func (b brokers) Range(topic string, partition int, from, to int64) Reader {
-	return kafkaRange{b.Log.Range(topic, partition, from, to)}
-}
-
-type kafkaRange struct{ *kafkalog.Range }
-
-func (r kafkaRange) Next(ctx context.Context) (Message, error) {
-	m, err := r.Range.Next(ctx)
-	if err != nil {
-		return Message{}, err
+func (b brokers) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		r := b.Log.Range(topic, partition, from, to)
+		defer func() { _ = r.Close() }() // only read from
+		for {
+			m, err := r.Next(ctx)
+			if err == io.EOF || !yield(Message{Message: FromKafka(m), Offset: m.Offset, Time: m.Time}, err) || err != nil {
+				return
+			}
+		}
 	}
-	return Message{Message: FromKafka(m), Offset: m.Offset, Time: m.Time}, nil
 }
 
 func toKafka(messages []wire.Message) []kafkalog.Message {

@@ -1,8 +1,10 @@
 package protocol
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -274,9 +276,9 @@ type countedLog struct {
 	read *int
 }
 
-func (l countedLog) Range(topic string, partition int, from, to int64) Reader {
+func (l countedLog) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	*l.read += int(to - from)
-	return l.memoryLog.Range(topic, partition, from, to)
+	return l.memoryLog.Range(ctx, topic, partition, from, to)
 }
 
 // If a client writes the plan of a chain's run again after the run has ended and another was planned, and compaction

@@ -3,7 +3,6 @@ package protocol
 import (
 	"context"
 	"errors"
-	"io"
 	"iter"
 	"time"
 
@@ -29,17 +28,11 @@ type Log interface {
 	DeleteBefore(ctx context.Context, topic string, partition int, offset int64) error
 	// Partitions returns the number of partitions of a topic.
 	Partitions(ctx context.Context, topic string) (int, error)
-	// Range reads the messages with offsets in [from, to). The caller closes the reader.
-	Range(topic string, partition int, from, to int64) Reader
+	// Range yields the messages with offsets in [from, to), in order; those of a file with consecutive offsets together. It ends with the
+	// first error.
+	Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error]
 	// Subscribe follows partitions until the caller closes the subscription. A value from wake, which may be nil, ends a wait.
 	Subscribe(ctx context.Context, wake <-chan struct{}, from ...Position) Subscription
-}
-
-// Reader reads messages in order.
-type Reader interface {
-	// Next waits for a message and returns it, or several with consecutive offsets from a file. At the end of the range it returns [io.EOF].
-	Next(ctx context.Context) (Message, error)
-	Close() error
 }
 
 // Message is a message with its offset and timestamp.
@@ -125,24 +118,62 @@ func between(ctx context.Context, log Log, topic string, partition int, from, to
 // readRange is [Client.Read] on a log.
 func readRange(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		r := log.Range(topic, partition, from, to)
-		defer func() { _ = r.Close() }() // only read from
-		for {
-			m, err := r.Next(ctx)
-			if err == io.EOF || !yield(m, err) {
-				return
-			}
-			first, deleted := Deleted(err)
-			switch {
-			case deleted:
-				_ = r.Close()
-				r = log.Range(topic, partition, first, to)
-			case err != nil:
-				return
+		for next, again := from, true; again; {
+			again = false
+			for m, err := range log.Range(ctx, topic, partition, next, to) {
+				if !yield(m, err) {
+					return
+				}
+				if first, deleted := Deleted(err); deleted {
+					next, again = first, true
+				}
 			}
 		}
 	}
 }
+
+// Ahead takes messages one by one, and looks at the next ones before it takes them. Create one with [NewAhead].
+type Ahead struct {
+	next func() (Message, error, bool)
+	stop func()
+	head Message
+	read bool // head has the next messages
+}
+
+// NewAhead returns the reader of messages. The caller stops it.
+func NewAhead(messages iter.Seq2[Message, error]) *Ahead {
+	a := &Ahead{}
+	a.next, a.stop = iter.Pull2(messages)
+	return a
+}
+
+// Peek returns the next message, with those after it, which is valid until the next call; nil: there is none.
+func (a *Ahead) Peek() (*Message, error) {
+	if !a.read {
+		m, err, any := a.next()
+		if err != nil || !any {
+			return nil, err
+		}
+		a.head, a.read = m, true
+	}
+	return &a.head, nil
+}
+
+// Take takes the first of the messages that Peek has returned.
+func (a *Ahead) Take() Message { return a.TakeBefore(a.head.Offset) }
+
+// TakeBefore takes those messages that Peek has returned which are before an offset, or the first one if that is not.
+func (a *Ahead) TakeBefore(offset int64) Message {
+	m := a.head
+	n := max(1, min(offset-m.Offset, int64(m.Len())))
+	if a.read = n < int64(m.Len()); a.read {
+		a.head = m.Part(int(n), m.Len())
+	}
+	return m.Part(0, int(n))
+}
+
+// Stop ends reading.
+func (a *Ahead) Stop() { a.stop() }
 
 // Deleted reports whether an error of a reader means that the next messages were deleted, as by retention, and returns the offset after
 // them. It returns false if the partition has lost its last messages.

@@ -1,10 +1,9 @@
 package protocol
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"io"
+	"iter"
 	"maps"
 	"math"
 	"testing"
@@ -57,12 +56,12 @@ func (l memoryLog) DeleteBefore(context.Context, string, int, int64) error { ret
 
 func (l memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
 
-func (l memoryLog) Range(topic string, _ int, from, to int64) Reader {
-	r := &messagesReader{}
+func (l memoryLog) Range(ctx context.Context, topic string, _ int, from, to int64) iter.Seq2[Message, error] {
+	var messages []Message
 	for offset := from; offset < to; offset++ {
-		r.left = append(r.left, Message{Message: l[topic][offset], Offset: offset})
+		messages = append(messages, Message{Message: l[topic][offset], Offset: offset})
 	}
-	return r
+	return untilEnded(ctx, messages)
 }
 
 func (l memoryLog) Subscribe(context.Context, <-chan struct{}, ...Position) Subscription {
@@ -116,29 +115,27 @@ func (l *gappedLog) Spans(context.Context, string) (spans []coverage.Span, err e
 	return spans, nil
 }
 
-func (l *gappedLog) Range(_ string, partition int, from, to int64) Reader {
+func (l *gappedLog) Range(ctx context.Context, _ string, partition int, from, to int64) iter.Seq2[Message, error] {
 	l.reads++
-	r, p := &messagesReader{}, l.partitions[partition]
+	p, messages := l.partitions[partition], []Message(nil)
 	for offset := from; offset < min(to, p.end); offset++ {
 		if m, ok := p.messages[offset]; ok {
-			r.left = append(r.left, Message{Message: m, Offset: offset})
+			messages = append(messages, Message{Message: m, Offset: offset})
 		}
 	}
-	return r
+	return untilEnded(ctx, messages)
 }
 
-type messagesReader struct{ left []Message }
-
-func (r *messagesReader) Next(ctx context.Context) (Message, error) {
-	if len(r.left) == 0 || ctx.Err() != nil {
-		return Message{}, cmp.Or(ctx.Err(), io.EOF)
+// untilEnded yields messages, or the error of a context that has ended.
+func untilEnded(ctx context.Context, messages []Message) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		for _, m := range messages {
+			if !yield(m, ctx.Err()) || ctx.Err() != nil {
+				return
+			}
+		}
 	}
-	m := r.left[0]
-	r.left = r.left[1:]
-	return m, nil
 }
-
-func (r *messagesReader) Close() error { return nil }
 
 // newTestClient returns a client of empty topics.
 func newTestClient() *Client {
@@ -270,13 +267,9 @@ type changedLog struct {
 	err error
 }
 
-func (l changedLog) Range(string, int, int64, int64) Reader { return changedReader{l.err} }
-
-type changedReader struct{ err error }
-
-func (r changedReader) Next(context.Context) (Message, error) { return Message{}, r.err }
-
-func (r changedReader) Close() error { return nil }
+func (l changedLog) Range(context.Context, string, int, int64, int64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) { yield(Message{}, l.err) }
+}
 
 // Still finds a message again, and says what is in its place, also if the partition changes after its bounds were read.
 func TestStill(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -146,31 +146,20 @@ func (l *topicsLog) Bounds(_ context.Context, topic string, _ int) (first, end i
 	return 0, int64(len(l.topics[topic])), nil
 }
 
-func (l *topicsLog) Range(topic string, _ int, from, to int64) protocol.Reader {
-	return &topicReader{l.topics[topic][from:to], from}
+func (l *topicsLog) Range(_ context.Context, topic string, _ int, from, to int64) iter.Seq2[protocol.Message, error] {
+	return func(yield func(protocol.Message, error) bool) {
+		for ; from < to; from++ {
+			if !yield(protocol.Message{Message: l.topics[topic][from], Offset: from}, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (l *topicsLog) Before(_ context.Context, _ string, age time.Duration) ([]int64, error) {
 	l.age = age
 	return []int64{0}, nil
 }
-
-// topicReader reads the messages of a topic.
-type topicReader struct {
-	messages []wire.Message
-	offset   int64
-}
-
-func (r *topicReader) Next(context.Context) (protocol.Message, error) {
-	if len(r.messages) == 0 {
-		return protocol.Message{}, io.EOF
-	}
-	m := protocol.Message{Message: r.messages[0], Offset: r.offset}
-	r.messages, r.offset = r.messages[1:], r.offset+1
-	return m, nil
-}
-
-func (r *topicReader) Close() error { return nil }
 
 // groupOwner owns partitions that other processes may also own.
 type groupOwner struct{ changed chan struct{} }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -32,9 +33,9 @@ type source interface {
 	partitions(ctx context.Context, there int) (int, error)
 	// reach returns the bounds of a partition with the messages of the source, given those of the topic.
 	reach(ctx context.Context, partition int, first, end int64) (from, to int64, err error)
-	// rows reads messages of a partition, of which the topic has those from first on: these may be left out, the others are complete. An
+	// rows yields messages of a partition, of which the topic has those from first on: these may be left out, the others are complete. An
 	// error is a *kafkalog.DeletedError if the source lacks one.
-	rows(partition int, from, to, first int64) protocol.Reader
+	rows(ctx context.Context, partition int, from, to, first int64) iter.Seq2[protocol.Message, error]
 }
 
 // Partitions implements protocol.Log.
@@ -86,109 +87,68 @@ func (l *overlay) Spans(ctx context.Context, topic string) (spans []coverage.Spa
 }
 
 // Range implements protocol.Log.
-func (l *overlay) Range(topic string, partition int, from, to int64) protocol.Reader {
+func (l *overlay) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[protocol.Message, error] {
 	if topic != l.topic {
-		return l.Log.Range(topic, partition, from, to)
+		return l.Log.Range(ctx, topic, partition, from, to)
 	}
-	return &overlayReader{overlay: l, partition: partition, next: from, to: to}
-}
-
-// overlayReader reads the messages of the source, and from the first offset of the topic on those of the topic, with their copies.
-type overlayReader struct {
-	*overlay
-	partition      int
-	next, to       int64
-	first          int64  // offset of the topic
-	below, written *ahead // of the source and of the topic. Nil means that they are not open.
-}
-
-// ahead reads messages, and holds the next ones.
-type ahead struct {
-	protocol.Reader
-	head protocol.Message
-	read bool // head has the next messages
-}
-
-// peek returns the next message, with those after it, which is valid until the next call; nil: there is none.
-func (a *ahead) peek(ctx context.Context) (_ *protocol.Message, err error) {
-	if !a.read {
-		if a.head, err = a.Next(ctx); err == io.EOF {
-			return nil, nil
-		} else if err != nil {
-			return nil, err
-		}
-		a.read = true
-	}
-	return &a.head, nil
-}
-
-// take returns those messages that peek has returned which are before an offset, or the first one if that is not.
-func (a *ahead) take(before int64) protocol.Message {
-	m := a.head
-	n := max(1, min(before-m.Offset, int64(m.Len())))
-	if a.read = n < int64(m.Len()); a.read {
-		a.head = m.Part(int(n), m.Len())
-	}
-	return m.Part(0, int(n))
-}
-
-// Next implements protocol.Reader.
-func (r *overlayReader) Next(ctx context.Context) (m protocol.Message, err error) {
-	for {
-		if r.below == nil {
-			if r.first, _, err = r.there(ctx, r.partition); err != nil {
-				return m, err
-			}
-			r.below = &ahead{Reader: r.rows(r.partition, r.next, r.to, r.first)}
-			if from := max(r.next, r.first); from < r.to {
-				r.written = &ahead{Reader: r.Log.Range(r.topic, r.partition, from, r.to)}
+	return func(yield func(protocol.Message, error) bool) {
+		for next, again := from, true; again; {
+			var err error
+			next, again, err = l.merge(ctx, partition, next, to, yield)
+			if err != nil {
+				yield(protocol.Message{}, err)
 			}
 		}
-		earlier, err := r.below.peek(ctx)
+	}
+}
+
+// merge yields the messages of the source, and from the first offset of the topic on those of the topic, with their copies. It returns the
+// offset after those that it has yielded; again means that the topic has deleted the next ones meanwhile, which the source may have.
+func (l *overlay) merge(ctx context.Context, partition int, from, to int64, yield func(protocol.Message, error) bool) (next int64,
+	again bool, err error) {
+	first, _, err := l.there(ctx, partition)
+	if err != nil {
+		return from, false, err
+	}
+	below := protocol.NewAhead(l.rows(ctx, partition, from, to, first))
+	defer below.Stop()
+	written := protocol.NewAhead(l.Log.Range(ctx, l.topic, partition, min(max(from, first), to), to))
+	defer written.Stop()
+	for next = from; ; {
+		earlier, err := below.Peek()
 		if err != nil {
-			return m, err
+			return next, false, err
 		}
-		var written *protocol.Message
-		if r.written != nil && (earlier == nil || earlier.Offset >= r.first) {
-			written, err = r.written.peek(ctx)
-			if deleted, ok := errors.AsType[*kafkalog.DeletedError](err); ok && deleted.Wanted < deleted.First { // the source may have them
-				if err := r.Close(); err != nil {
-					return m, err
-				}
-				continue
+		var there *protocol.Message
+		if first < to && (earlier == nil || earlier.Offset >= first) {
+			there, err = written.Peek()
+			if deleted, ok := errors.AsType[*kafkalog.DeletedError](err); ok && deleted.Wanted < deleted.First {
+				return next, true, nil
 			}
 			if err != nil {
-				return m, err
+				return next, false, err
 			}
 		}
+		var m protocol.Message
 		switch {
-		case earlier == nil && written == nil:
-			return m, io.EOF
-		case written == nil:
-			m = r.below.take(r.first)
-		case earlier != nil && earlier.Offset < written.Offset: // the topic is compacted
-			m = r.below.take(written.Offset)
+		case earlier == nil && there == nil:
+			return next, false, nil
+		case there == nil:
+			m = below.TakeBefore(first)
+		case earlier != nil && earlier.Offset < there.Offset: // the topic is compacted
+			m = below.TakeBefore(there.Offset)
 		default:
-			m = r.written.take(0)
+			m = written.Take()
 			if earlier != nil && earlier.Offset == m.Offset {
-				archived := r.below.take(0)
-				m.Copy = &archived
+				copied := below.Take()
+				m.Copy = &copied
 			}
 		}
-		r.next = m.Offset + int64(m.Len())
-		return m, nil
-	}
-}
-
-// Close implements protocol.Reader.
-func (r *overlayReader) Close() (err error) {
-	for _, a := range []*ahead{r.below, r.written} {
-		if a != nil {
-			err = errors.Join(err, a.Close())
+		next = m.Offset + int64(m.Len())
+		if !yield(m, nil) {
+			return next, false, nil
 		}
 	}
-	r.below, r.written = nil, nil
-	return err
 }
 
 // archived is a log on which the source topic also has the messages of its archive. What the archive lacks between its messages
@@ -278,55 +238,47 @@ func (l *archived) reach(ctx context.Context, partition int, first, end int64) (
 	}
 }
 
-func (l *archived) rows(partition int, from, to, first int64) protocol.Reader {
-	return &archivedRows{archived: l, partition: partition, next: from, to: to, first: first}
+func (l *archived) rows(ctx context.Context, partition int, from, to, first int64) iter.Seq2[protocol.Message, error] {
+	return func(yield func(protocol.Message, error) bool) {
+		for next, again := from, true; again; {
+			var err error
+			next, again, err = l.readFiles(ctx, partition, next, to, first, yield)
+			if err != nil {
+				yield(protocol.Message{}, err)
+			}
+		}
+	}
 }
 
-// archivedRows reads the messages of the archive.
-type archivedRows struct {
-	*archived
-	partition int
-	next, to  int64
-	first     int64 // offset of the topic
-
-	listed *archive.Archive
-	open   *archive.Range // nil: not open
-}
-
-// Next implements protocol.Reader.
-func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error) {
+// readFiles yields the messages of the archive as it is listed now. It returns the offset of the first one that is missing; again means
+// that the archive is to be listed again.
+func (l *archived) readFiles(ctx context.Context, partition int, from, to, first int64, yield func(protocol.Message, error) bool) (
+	next int64, again bool, err error) {
+	listed, err := l.files(ctx)
+	needed := first // the topic has the others
+	if err == nil && l.alone {
+		_, needed, err = listed.Bounds(ctx, partition)
+	}
+	if err != nil {
+		return from, false, err
+	}
+	open := listed.Range(partition, from, to, needed)
+	defer func() { _ = open.Close() }() // only read from
 	for {
-		if r.open == nil {
-			if r.listed, err = r.files(ctx); err != nil {
-				return m, err
-			}
-			needed := r.first // the topic has the others
-			if r.alone {
-				if _, needed, err = r.listed.Bounds(ctx, r.partition); err != nil {
-					return m, err
-				}
-			}
-			r.open = r.listed.Range(r.partition, r.next, r.to, needed)
-		}
-		rows, err := r.open.Next(ctx)
-		if err == nil {
-			r.next = rows.Offset + int64(rows.Len())
-			return messageOf(rows), nil
-		}
+		rows, err := open.Next(ctx)
 		gap, missing := errors.AsType[*archive.GapError](err)
-		if !missing {
-			return m, err
+		switch {
+		case err == io.EOF:
+			return to, false, nil
+		case missing && l.outdated(listed, partition, first):
+			return gap.From, true, nil
+		case missing && l.options.Archive.OnGap == archive.GapContinue:
+			return gap.To, false, &kafkalog.DeletedError{Topic: l.topic, Partition: partition, Wanted: gap.From, First: gap.To, End: to}
+		case err != nil:
+			return from, false, err
+		case !yield(messageOf(rows), nil):
+			return to, false, nil
 		}
-		if !r.outdated(r.listed, r.partition, r.first) {
-			if r.next = gap.To; r.options.Archive.OnGap == archive.GapContinue {
-				return m, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: gap.From, First: gap.To, End: r.to}
-			}
-			return m, gap
-		}
-		if err := r.open.Close(); err != nil {
-			return m, err
-		}
-		r.open, r.next = nil, gap.From
 	}
 }
 
@@ -352,11 +304,3 @@ type archivedMessages struct{ *archive.Rows }
 
 // Part implements protocol.Rows.
 func (r archivedMessages) Part(from, to int) protocol.Message { return messageOf(r.Cut(from, to)) }
-
-// Close implements protocol.Reader.
-func (r *archivedRows) Close() error {
-	if r.open == nil {
-		return nil
-	}
-	return r.open.Close()
-}

@@ -3,7 +3,6 @@ package topics
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,28 +31,22 @@ func TestMissingMessagesOfAnArchive(t *testing.T) {
 	read := func(first int64) (messages, gaps, lists int) {
 		known := log.archive
 		for from := int64(0); from < first; {
-			r := log.rows(0, from, first, first)
-			for {
-				_, err := r.Next(t.Context())
+			next := first
+			for _, err := range log.rows(t.Context(), 0, from, first, first) {
 				if log.archive != known {
 					known, lists = log.archive, lists+1
 				}
 				deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
-				if err == nil {
-					messages++
-					continue
-				}
 				switch {
+				case err == nil:
+					messages++
 				case ok:
-					gaps, from = gaps+1, deleted.First
-				case err == io.EOF:
-					from = first
+					gaps, next = gaps+1, deleted.First
 				default:
 					t.Fatal(err)
 				}
-				break
 			}
-			assert.NoError(t, r.Close())
+			from = next
 		}
 		return messages, gaps, lists
 	}

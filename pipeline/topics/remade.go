@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -69,8 +69,14 @@ func (l *Remade) reach(ctx context.Context, partition int, first, end int64) (fr
 	return l.remakes(partition, first, source), end, nil
 }
 
-func (l *Remade) rows(partition int, from, to, first int64) protocol.Reader {
-	return &maker{Remade: l, partition: partition, next: from, to: min(to, first), following: map[int]*following{}}
+func (l *Remade) rows(ctx context.Context, partition int, from, to, first int64) iter.Seq2[protocol.Message, error] {
+	return func(yield func(protocol.Message, error) bool) {
+		r := &maker{Remade: l, partition: partition, next: from, to: min(to, first), following: map[int]*following{}}
+		defer r.stop()
+		if err := r.each(ctx, yield); err != nil {
+			yield(protocol.Message{}, err)
+		}
+	}
 }
 
 // Before returns offsets before which all messages are older than age. A message that can be made again is as old as those of
@@ -210,7 +216,7 @@ type maker struct {
 	partition int
 	next, to  int64
 
-	origins   *schemas.Origins   // of the span with next; nil: none
+	origins   *schemas.Origins   // of the span with next
 	values    *ingest.Values     // for rows as in the template of origins; nil: not begun
 	following map[int]*following // by partition of the followed topic
 	forgets   []schemas.Forget   // the forget topic; nil: not read
@@ -218,48 +224,47 @@ type maker struct {
 
 // following is the reader of a partition of the followed topic. Its next message is at the last offset that was asked for, or later.
 type following struct {
-	ahead
+	*protocol.Ahead
 	asked int64
 }
 
-// Close closes all readers.
-func (r *maker) Close() (err error) {
+// stop stops all readers.
+func (r *maker) stop() {
 	for _, s := range r.following {
-		err = errors.Join(err, s.Close())
+		s.Stop()
 	}
-	return err
 }
 
 // errLost means that the followed topic lacks messages that a message was made from.
 var errLost = errors.New("messages of the followed topic are gone")
 
-// Next makes the next message.
-func (r *maker) Next(ctx context.Context) (m protocol.Message, err error) {
+// each makes the messages, and yields them.
+func (r *maker) each(ctx context.Context, yield func(protocol.Message, error) bool) (err error) {
 	for r.next < r.to {
+		r.values = nil
+		if r.origins, err = r.originsAt(ctx, r.partition, r.next); err != nil {
+			return err
+		}
 		if r.origins == nil {
-			if r.origins, err = r.originsAt(ctx, r.partition, r.next); err != nil {
-				return m, err
-			}
-			if r.origins == nil {
-				return m, r.deleted(r.to)
-			}
+			return r.deleted(r.to)
 		}
 		for _, s := range r.origins.Stubs {
-			if s.Offset >= r.next && s.Offset < r.to {
-				m, err = r.make(ctx, s)
-				if errors.Is(err, errLost) {
-					r.lose(r.origins.Span)
-					return m, r.deleted(r.origins.Span.To)
-				}
-				if err == nil {
-					r.next = s.Offset + 1
-				}
-				return m, err
+			if s.Offset < r.next || s.Offset >= r.to {
+				continue
 			}
+			m, err := r.make(ctx, s)
+			if errors.Is(err, errLost) {
+				r.lose(r.origins.Span)
+				return r.deleted(r.origins.Span.To)
+			}
+			if err != nil || !yield(m, nil) {
+				return err
+			}
+			r.next = s.Offset + 1
 		}
-		r.next, r.origins, r.values = r.origins.Span.To, nil, nil
+		r.next = r.origins.Span.To
 	}
-	return m, io.EOF
+	return nil
 }
 
 // deleted returns the error about messages up to an offset that have expired and can't be made again.
@@ -388,20 +393,20 @@ func (r *maker) followed(ctx context.Context, partition int, offset int64) (*pro
 	s := r.following[partition]
 	if s == nil || offset < s.asked || offset-s.asked > wideGap {
 		_, end, err := r.Log.Bounds(ctx, r.options.FromTopic, partition)
-		if err == nil && s != nil {
-			err = s.Close()
-		}
 		if err != nil {
 			return nil, err
 		}
-		s = &following{ahead: ahead{Reader: r.Log.Range(r.options.FromTopic, partition, offset, end)}}
+		if s != nil {
+			s.Stop()
+		}
+		s = &following{Ahead: protocol.NewAhead(r.Log.Range(ctx, r.options.FromTopic, partition, offset, end))}
 		r.following[partition] = s
 	}
-	for s.asked = offset; ; s.take(offset) {
-		m, err := s.peek(ctx)
+	for s.asked = offset; ; s.TakeBefore(offset) {
+		m, err := s.Peek()
 		if err != nil {
 			delete(r.following, partition) // its errors are final
-			err = errors.Join(err, s.Close())
+			s.Stop()
 			if hole, ok := errors.AsType[*kafkalog.DeletedError](err); ok && hole.Wanted < offset && hole.First <= offset {
 				return r.followed(ctx, partition, offset) // nothing that is asked for is in the hole
 			}

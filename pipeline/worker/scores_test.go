@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -81,34 +81,30 @@ func (l *memoryLog) Before(context.Context, string, time.Duration) ([]int64, err
 
 func (l *memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
 
-func (l *memoryLog) Range(topic string, partition int, from, to int64) protocol.Reader {
-	return &memoryReader{l, topicPartition{topic, partition}, from, to}
+func (l *memoryLog) Range(_ context.Context, topic string, partition int, from, to int64) iter.Seq2[protocol.Message, error] {
+	return func(yield func(protocol.Message, error) bool) {
+		for ; from < to; from++ {
+			m, err := l.at(topicPartition{topic, partition}, from)
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// at returns the message at an offset.
+func (l *memoryLog) at(p topicPartition, offset int64) (m protocol.Message, err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if first := l.first[p]; offset < first {
+		return m, &kafkalog.DeletedError{Topic: p.topic, Partition: p.partition, Wanted: offset, First: first}
+	}
+	return protocol.Message{Message: l.partitions[p][offset], Offset: offset}, nil
 }
 
 func (l *memoryLog) Subscribe(context.Context, <-chan struct{}, ...protocol.Position) protocol.Subscription {
 	panic("a memoryLog can't be followed")
 }
-
-type memoryReader struct {
-	log      *memoryLog
-	from     topicPartition
-	next, to int64
-}
-
-func (r *memoryReader) Next(context.Context) (protocol.Message, error) {
-	r.log.mutex.Lock()
-	defer r.log.mutex.Unlock()
-	if first := r.log.first[r.from]; r.next < min(first, r.to) {
-		return protocol.Message{}, &kafkalog.DeletedError{Topic: r.from.topic, Partition: r.from.partition, Wanted: r.next, First: first}
-	}
-	if messages := r.log.partitions[r.from]; r.next < min(r.to, int64(len(messages))) {
-		r.next++
-		return protocol.Message{Message: messages[r.next-1], Offset: r.next - 1}, nil
-	}
-	return protocol.Message{}, io.EOF
-}
-
-func (r *memoryReader) Close() error { return nil }
 
 const (
 	testPartitions = 2

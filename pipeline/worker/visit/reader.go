@@ -3,7 +3,6 @@ package visit
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -14,10 +13,9 @@ type reader struct {
 	*Scan
 	share     *Share
 	part      *Part                  // of examples and replay
-	examples  protocol.Reader        // nil until first needed
+	examples  *protocol.Ahead        // nil until first needed
 	next      int                    // next segment of the part to read
 	at        int64                  // offset after the last segment that was read
-	ahead     *protocol.Message      // example read too early
 	replay    *protocol.SpanCounting // of the part; nil until first needed
 	residuals *residualsReader       // of a partition; nil until first needed
 }
@@ -26,14 +24,14 @@ type reader struct {
 func (r *reader) replayed(part *Part) *protocol.SpanCounting {
 	if r.part != part {
 		r.close()
-		r.part, r.next, r.ahead, r.examples, r.residuals, r.replay = part, 0, nil, nil, nil, r.counting.Replay(part.Span)
+		r.part, r.next, r.examples, r.residuals, r.replay = part, 0, nil, nil, r.counting.Replay(part.Span)
 	}
 	return r.replay
 }
 
 func (r *reader) close() {
 	if r.examples != nil {
-		r.examples.Close()
+		r.examples.Stop()
 	}
 	if r.residuals != nil {
 		r.residuals.close()
@@ -67,9 +65,9 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		return nil
 	}
 	if r.residuals == nil {
-		r.residuals = r.Scores.reader(l.Share, segment.Part, segment.residuals)
+		r.residuals = r.Scores.reader(ctx, l.Share, segment.Part, segment.residuals)
 	}
-	if err := r.residuals.load(ctx, l); err != nil {
+	if err := r.residuals.load(l); err != nil {
 		return fmt.Errorf("read residuals %s%v: %w", topics.Residuals, segment.Span, err)
 	}
 	return nil
@@ -80,27 +78,17 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.SpanCounting, span coverage.Span) error {
 	if r.examples == nil || r.next > 0 && span.From-r.at >= wideGap {
 		if r.examples != nil {
-			r.examples.Close()
+			r.examples.Stop()
 		}
-		r.examples, r.ahead = r.Log.Range(r.Topics.Examples, span.Partition, span.From, r.part.Span.To), nil
+		r.examples = protocol.NewAhead(r.Log.Range(ctx, r.Topics.Examples, span.Partition, span.From, r.part.Span.To))
 	}
 	r.at = span.To
 	for {
-		if r.ahead == nil {
-			m, err := r.examples.Next(ctx)
-			if err == io.EOF {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			r.ahead = &m
+		next, err := r.examples.Peek()
+		if err != nil || next == nil || next.Offset >= span.To {
+			return err
 		}
-		m := *r.ahead
-		if m.Offset >= span.To {
-			return nil
-		}
-		r.ahead = nil
+		m := r.examples.Take()
 		if m.Offset < span.From {
 			continue
 		}
@@ -120,14 +108,8 @@ const wideGap = 64
 // readPast reads the messages of a past segment: those that counted when its increment was added.
 func (r *reader) readPast(ctx context.Context, l *Load) error {
 	span, increment := l.Segment().Span, r.increment(l.Segment())
-	past := r.Log.Range(r.Topics.Examples, span.Partition, span.From, span.To)
-	defer past.Close()
 	l.Messages = []protocol.Message{}
-	for {
-		m, err := past.Next(ctx)
-		if err == io.EOF {
-			return nil
-		}
+	for m, err := range r.Log.Range(ctx, r.Topics.Examples, span.Partition, span.From, span.To) {
 		if err != nil {
 			return err
 		}
@@ -135,4 +117,5 @@ func (r *reader) readPast(ctx context.Context, l *Load) error {
 			l.Messages = append(l.Messages, m)
 		}
 	}
+	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -35,23 +35,22 @@ var ErrUnsealed = errors.New("the residuals do not match their seal")
 // that other workers have written in between.
 type residualsReader struct {
 	*ResidualsReader
-	messages protocol.Reader
+	messages *protocol.Ahead
 	attempt  string
-	ahead    *schemas.Residuals // message read too early
-	at       int64              // offset of the last message on the residuals topic
-	offset   int64              // offset of its examples message
-	row      int                // first row of that message that is not read yet
+	at       int64 // offset of the last message on the residuals topic
+	offset   int64 // offset of its examples message
+	row      int   // first row of that message that is not read yet
 	scratch  link.Scratch
 }
 
 // reader returns a reader of the residuals of a partition in a share, which must be sealed. It starts at offset from of the residuals
 // topic, or at the start of the sealed range if that is later.
-func (r *ResidualsReader) reader(s *Share, part *Part, from int64) *residualsReader {
+func (r *ResidualsReader) reader(ctx context.Context, s *Share, part *Part, from int64) *residualsReader {
 	seal, number := r.Seal(s), part.Span.Partition
 	of := seal.Part(number)
 	return &residualsReader{
 		ResidualsReader: r, attempt: seal.Attempt, offset: -1,
-		messages: r.Log.Range(r.Topics.Residuals, number, max(from, of.From), of.To),
+		messages: protocol.NewAhead(r.Log.Range(ctx, r.Topics.Residuals, number, max(from, of.From), of.To)),
 	}
 }
 
@@ -64,30 +63,31 @@ func (r *ResidualsReader) convert(score kernel.Dense, scratch *link.Scratch) {
 	}
 }
 
-func (r *residualsReader) close() { r.messages.Close() }
+func (r *residualsReader) close() { r.messages.Stop() }
 
-// next returns the next message; io.EOF at the end of the sealed range.
-func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) {
-	if part := r.ahead; part != nil {
-		r.ahead = nil
-		return part, nil
-	}
+// next returns the next message for examples before an offset; nil if the sealed range has no more.
+func (r *residualsReader) next(before int64) (*schemas.Residuals, error) {
 	for {
-		m, err := r.messages.Next(ctx)
+		m, err := r.messages.Peek()
 		if errors.As(err, new(*kafkalog.DeletedError)) {
 			return nil, fmt.Errorf("%w: %w", ErrUnsealed, err)
 		}
-		if err != nil {
+		if err != nil || m == nil {
 			return nil, err
 		}
 		head, err := schemas.ResidualsHeader(m.Message)
-		if err != nil || head.Run != r.ID || head.Stage != r.Stage || head.Parent != r.Parent || head.Attempt != r.attempt {
+		own := err == nil && head.Run == r.ID && head.Stage == r.Stage && head.Parent == r.Parent && head.Attempt == r.attempt
+		if own && head.Offset >= before {
+			return nil, nil
+		}
+		taken := r.messages.Take()
+		if !own {
 			continue // of another worker, or for weights that were not accepted
 		}
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
 			continue // a duplicate
 		}
-		part, err := schemas.DecodeResiduals(m.Message, r.Classes, r.Memory)
+		part, err := schemas.DecodeResiduals(taken.Message, r.Classes, r.Memory)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnsealed, err)
 		}
@@ -100,28 +100,24 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		if part.Row != r.row {
 			return nil, fmt.Errorf("%w: row %d of offset %d follows row %d", ErrUnsealed, part.Row, part.Offset, r.row)
 		}
-		r.at, r.offset = m.Offset, part.Offset
+		r.at, r.offset = taken.Offset, part.Offset
 		r.row += len(part.Score) / r.Classes
 		return part, nil
 	}
 }
 
 // load reads the scores of a load's messages, in the unit of the next stage's link, and their votes.
-func (r *residualsReader) load(ctx context.Context, l *Load) error {
+func (r *residualsReader) load(l *Load) error {
 	l.Scores, l.Votes = make([]kernel.Dense, len(l.Messages)), make([]kernel.Dense, len(l.Messages))
 	for i := range l.Scores {
 		l.Scores[i].Cols, l.Votes[i].Cols = r.Classes, r.Classes
 	}
 	for i := 0; ; {
-		part, err := r.next(ctx)
-		if err == io.EOF {
-			break
-		}
+		part, err := r.next(l.Segment().Span.To)
 		if err != nil {
 			return err
 		}
-		if part.Offset >= l.Segment().Span.To {
-			r.ahead = part
+		if part == nil {
 			break
 		}
 		for i < len(l.Messages) && l.Messages[i].Offset < part.Offset {
@@ -162,18 +158,18 @@ func (r *ResidualsReader) Restore(ctx context.Context, s *Share) error {
 
 // restore is Restore for a partition of the share, without conversion of the scores.
 func (r *ResidualsReader) restore(ctx context.Context, s *Share, part *Part, seal statistics.SealedPart) error {
-	reader := r.reader(s, part, 0)
+	reader := r.reader(ctx, s, part, 0)
 	defer reader.close()
 	var digester sink.Digester
 	rows := int64(0)
 	part.beginResiduals(seal.To)
 	for {
-		m, err := reader.next(ctx)
-		if err == io.EOF {
-			break
-		}
+		m, err := reader.next(math.MaxInt64)
 		if err != nil {
 			return err
+		}
+		if m == nil {
+			break
 		}
 		digester.Add(m.Offset, m.Row, m.Score, m.Votes)
 		rows += int64(len(m.Score) / r.Classes)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 
@@ -104,13 +103,7 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 func (s *Survey) searchFirst(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool,
 	err error) {
 	replay := s.counting.Replay(span)
-	r := s.Log.Range(s.Client.Topics.Examples, span.Partition, span.From, span.To)
-	defer r.Close()
-	for {
-		m, err := r.Next(ctx)
-		if err == io.EOF {
-			return false, nil
-		}
+	for m, err := range s.Log.Range(ctx, s.Client.Topics.Examples, span.Partition, span.From, span.To) {
 		if err != nil {
 			return false, err
 		}
@@ -142,6 +135,7 @@ func (s *Survey) searchFirst(ctx context.Context, span coverage.Span, found *fir
 			return true, nil
 		}
 	}
+	return false, nil
 }
 
 // firstIn is searchFirst for the rows of a message.
