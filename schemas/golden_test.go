@@ -84,7 +84,7 @@ func kinds() map[wire.Kind]again {
 		}),
 		statistics.KindSeal: record(same[statistics.Seal, float64]), statistics.KindPrepare: record(same[statistics.SurveyResult, float32]),
 		statistics.KindSample: record(func(r *wire.Record[float32]) (*wire.Record[float32], error) {
-			s, err := statistics.SampleOf(r)
+			s, err := statistics.SampleOf(wire.Widened(r))
 			return s.Record(), err
 		}),
 		KindWeights: record(same[Weights, float32]), KindStructure: record(same[Weights, float32]),

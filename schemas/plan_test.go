@@ -497,7 +497,7 @@ func TestCountsThatAreNone(t *testing.T) {
 			Tensors:  wire.Tensors[float64]{{Name: name, Shape: shape, Data: data}},
 		}
 		messages := assert.Must(record.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
-		_, err := statistics.Collect(&wire.Collector[float64]{}, messages[0], memory.DefaultAllocator)
+		_, err := new(statistics.Collector).Add(messages[0], memory.DefaultAllocator)
 		return err
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e200} {
@@ -525,7 +525,7 @@ func TestCountsThatAreNone(t *testing.T) {
 	texts := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r"},
 		Tensors: wire.Tensors[float64]{wire.Words[float64](statistics.FieldGramRows, []string{"a"})}}
 	m := assert.Must(texts.EncodeWithin(0, memory.DefaultAllocator))(t)[0]
-	assert.MustFail(statistics.Collect(&wire.Collector[float64]{}, m, memory.DefaultAllocator))(t, wire.ErrDamaged)
+	assert.MustFail(new(statistics.Collector).Add(m, memory.DefaultAllocator))(t, wire.ErrDamaged)
 	assert.MustFail((wire.Tensors[float64]{wire.Words[float64](statistics.FieldCross, []string{"a"})}).Shaped(statistics.FieldCross,
 		1))(t, new(*wire.ShapeError))
 }

@@ -50,9 +50,3 @@ func checkPlan(p *schemas.Plan) error {
 	}
 	return nil
 }
-
-// Records are the statistics of a visit of which nothing is sent: see [schemas.Update].
-type Records struct {
-	Doubles []*wire.Record[float64]
-	Singles []*wire.Record[float32]
-}

@@ -86,22 +86,12 @@ func read(ctx context.Context, c *Client, place schemas.StatePlace, kind wire.Ki
 }
 
 // ReadStateRecords calls with for the records of a kind at a place of the state topic, or behind it, until with returns true.
-// stages is the number of stages of their run. Records in single precision are widened.
+// stages is the number of stages of their run.
 func ReadStateRecords(ctx context.Context, c *Client, place schemas.StatePlace, kind wire.Kind, stages int,
 	with func(*wire.Record[float64]) (whole bool, err error)) error {
-	doubles, singles := wire.Collector[float64]{}, wire.Collector[float32]{}
-	collect := func(m wire.Message) (*wire.Record[float64], error) {
-		if !wire.IsSingle(m) {
-			return statistics.Collect(&doubles, m, c.Memory)
-		}
-		r, err := singles.Add(m, c.Memory)
-		if err != nil || r == nil {
-			return nil, err
-		}
-		return wire.Widened(r), nil
-	}
+	collector := statistics.Collector{}
 	return read(ctx, c, place, kind, func(m wire.Message) (bool, error) {
-		r, err := collect(m)
+		r, err := collector.Add(m, c.Memory)
 		if err != nil || r == nil || r.Stage < 0 || r.Stage >= stages {
 			return false, err
 		}

@@ -62,7 +62,7 @@ func (g *gathering) sum() *accumulate.Sum {
 // visitSum gathers the sums of a visit.
 func (s *Solver) visitSum() *part {
 	return &part{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
-		visit, err := wire.Read[statistics.Visit](s.inbox.double(id))
+		visit, err := wire.Read[statistics.Visit](s.inbox.take(id))
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (s *Solver) visitSum() *part {
 // sealSum gathers the sums in the seals of a stage, and the terms of increments, which workers write before.
 func (s *Solver) sealSum(stage int) []*part {
 	parts := []*part{{kind: statistics.KindSeal, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
-		seal, err := wire.Read[statistics.Seal](s.inbox.double(id))
+		seal, err := wire.Read[statistics.Seal](s.inbox.take(id))
 		if err != nil {
 			return nil, err
 		}
@@ -82,16 +82,10 @@ func (s *Solver) sealSum(stage int) []*part {
 	return append(parts, s.terms(stage)...)
 }
 
-// blockGram gathers the Gram matrix of a stage's block: in single precision, or, of rows that leave the window, in double.
+// blockGram gathers the Gram matrix of a stage's block, or that of rows that leave the window.
 func (s *Solver) blockGram(kind wire.Kind) *part {
 	return &part{kind: kind, read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
-		var g *statistics.Gram
-		var err error
-		if isSingle(id) {
-			g, err = wire.Read[statistics.Gram](s.inbox.single(id))
-		} else {
-			g, err = wire.Read[statistics.Gram](s.inbox.double(id))
-		}
+		g, err := wire.Read[statistics.Gram](s.inbox.take(id))
 		if err != nil {
 			return nil, err
 		}
@@ -357,7 +351,7 @@ func (s *Solver) terms(stage int) (parts []*part) {
 		parts = append(parts, &part{kind: statistics.KindIncrement, increment: i,
 			on: func(share *schemas.Share) bool { return s.plan.Chain.HasRows(i, share.Partitions) },
 			read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
-				field, err := statistics.IncrementFieldOf(s.inbox.double(id), s.sparse(), of.Features.Size(), of.Classes)
+				field, err := statistics.IncrementFieldOf(s.inbox.take(id), s.sparse(), of.Features.Size(), of.Classes)
 				if err != nil {
 					return nil, err
 				}
@@ -374,7 +368,7 @@ func (s *Solver) terms(stage int) (parts []*part) {
 // Visits makes the visits of an update that is too small to distribute.
 type Visits interface {
 	// Visit makes a visit to all partitions, or sums the Gram matrices of its stage, and returns the records.
-	Visit(ctx context.Context, v protocol.Visit, grams bool) (*protocol.Records, error)
+	Visit(ctx context.Context, v protocol.Visit, grams bool) ([]*wire.Record[float64], error)
 	// End ends the visits, and releases their memory.
 	End()
 }
@@ -406,11 +400,8 @@ func (s *Solver) visitLocal(ctx context.Context, g *gathering) (err error) {
 	if err != nil {
 		return fmt.Errorf("visit %d: %w", g.Number, err)
 	}
-	for _, r := range records.Doubles {
-		s.inbox.doubles[r.Identity] = r
-	}
-	for _, r := range records.Singles {
-		s.inbox.singles[r.Identity] = r
+	for _, r := range records {
+		s.inbox.records[r.Identity] = r
 	}
 	return nil
 }

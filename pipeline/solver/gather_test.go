@@ -458,32 +458,6 @@ func TestLabelsWithoutTrainingRows(t *testing.T) {
 	}
 }
 
-// A record in the wrong precision does not count, and does not block the one in the right precision.
-func TestWrongPrecisionIsSkipped(t *testing.T) {
-	for _, id := range []wire.Identity{
-		{Kind: statistics.KindSample, Stage: wire.Survey},
-		{Kind: statistics.KindVisit, Stage: wire.Survey},
-		{Kind: statistics.KindGram, Stage: 0},
-		{Kind: statistics.KindVisit, Stage: 0},
-		{Kind: statistics.KindSeal, Stage: 0},
-	} {
-		s := newTrial(t, 1, true, nil)
-		id.Run = s.run
-		single, double := &wire.Record[float32]{Identity: id}, &wire.Record[float64]{Identity: id}
-		wrong, right := func() { deliver(t, s, single) }, func() { deliver(t, s, double) }
-		if isSingle(id) {
-			wrong, right = right, wrong
-		}
-		wrong()
-		assert.True(t, !s.inbox.holds(id) && s.said == 1, "%v: in the wrong precision it counts, or nobody is told: %d notices", id, s.said)
-		right()
-		assert.True(t, s.inbox.holds(id) && s.said == 1, "%v: in the right precision it does not count: %d notices", id, s.said)
-		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
-			t.Errorf("%v: it is not there in the precision that is asked for", id)
-		}
-	}
-}
-
 // The first complete record of an identity counts. A different one is reported, an identical one is not, and seals may
 // differ, because the same scores may have other offsets.
 func TestFirstRecordCounts(t *testing.T) {
@@ -497,7 +471,7 @@ func TestFirstRecordCounts(t *testing.T) {
 			deliver(t, s, with(v))
 		}
 		assert.Equal(t, s.said, want, "%s: notices", kind)
-		r := s.inbox.double(id)
+		r := s.inbox.take(id)
 		assert.True(t, r != nil && r.Tensors[0].Data[0] == 1, "%s: %v counts, expected the first", kind, r)
 		deliver(t, s, with(1)) // it was reduced already
 		assert.True(t, !s.inbox.holds(id), "%s: a repetition of what was reduced is kept", kind)

@@ -42,7 +42,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 func (s *Solver) samples(all *accumulate.Sample) *part {
 	drawn := map[uint64]bool{}
 	return &part{kind: statistics.KindSample, read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
-		sample, err := statistics.SampleOf(s.inbox.single(id))
+		sample, err := statistics.SampleOf(s.inbox.take(id))
 		if err != nil {
 			return nil, err
 		}

@@ -142,28 +142,23 @@ func (s *Solver) isAccepted(stage int) bool {
 // inbox buffers statistics until they are reduced: the first complete record of each identity. Create inboxes with [newInbox].
 type inbox struct {
 	stage   int // current stage: records of earlier stages are not needed
-	doubles map[wire.Identity]*wire.Record[float64]
-	singles map[wire.Identity]*wire.Record[float32] // see isSingle
-	digests map[wire.Identity]wire.Digest           // of all records that have arrived, reduced or not
-	latest  map[int]wire.Identity                   // by share, the latest visit that has arrived, or the seal of a later stage
-
-	doubleChunks wire.Collector[float64]
-	singleChunks wire.Collector[float32]
+	records map[wire.Identity]*wire.Record[float64]
+	digests map[wire.Identity]wire.Digest // of all records that have arrived, reduced or not
+	latest  map[int]wire.Identity         // by share, the latest visit that has arrived, or the seal of a later stage
+	chunks  statistics.Collector
 }
 
 // newInbox returns an empty inbox.
 func newInbox() inbox {
 	return inbox{
-		doubles: map[wire.Identity]*wire.Record[float64]{}, singles: map[wire.Identity]*wire.Record[float32]{},
-		digests: map[wire.Identity]wire.Digest{}, latest: map[int]wire.Identity{},
+		records: map[wire.Identity]*wire.Record[float64]{}, digests: map[wire.Identity]wire.Digest{}, latest: map[int]wire.Identity{},
 	}
 }
 
 // Begin sets the current stage, and drops records of earlier stages.
 func (b *inbox) Begin(stage int) {
 	b.stage = stage
-	maps.DeleteFunc(b.doubles, func(id wire.Identity, _ *wire.Record[float64]) bool { return id.Stage < stage })
-	maps.DeleteFunc(b.singles, func(id wire.Identity, _ *wire.Record[float32]) bool { return id.Stage < stage })
+	maps.DeleteFunc(b.records, func(id wire.Identity, _ *wire.Record[float64]) bool { return id.Stage < stage })
 	maps.DeleteFunc(b.digests, func(id wire.Identity, _ wire.Digest) bool { return id.Stage < stage })
 }
 
@@ -174,49 +169,24 @@ func (b *inbox) has(id wire.Identity) bool {
 }
 
 // holds reports whether a record is buffered.
-func (b *inbox) holds(id wire.Identity) bool { return b.doubles[id] != nil || b.singles[id] != nil }
+func (b *inbox) holds(id wire.Identity) bool { return b.records[id] != nil }
 
-// double removes and returns a buffered record in double precision; nil if there is none.
-func (b *inbox) double(id wire.Identity) *wire.Record[float64] {
-	r := b.doubles[id]
-	delete(b.doubles, id)
+// take removes and returns a buffered record; nil if there is none.
+func (b *inbox) take(id wire.Identity) *wire.Record[float64] {
+	r := b.records[id]
+	delete(b.records, id)
 	return r
 }
 
-// single is double for single precision.
-func (b *inbox) single(id wire.Identity) *wire.Record[float32] {
-	r := b.singles[id]
-	delete(b.singles, id)
-	return r
-}
-
-// collect adds a message to its record. A record has arrived when it is complete. A record in the
-// wrong precision is never found, since gathering requests each identity in one precision only.
+// collect adds a message to its record. A record has arrived when it is complete.
 func (b *inbox) collect(id wire.Identity, m wire.Message, mem memory.Allocator) error {
-	if single := isSingle(id); wire.IsSingle(m) != single {
-		return fmt.Errorf("%w: the %v has the wrong precision", wire.ErrDamaged, id)
-	} else if single {
-		r, err := b.singleChunks.Add(m, mem)
-		if err != nil || r == nil {
-			return err
-		}
-		b.singles[id] = r
-	} else {
-		r, err := statistics.Collect(&b.doubleChunks, m, mem)
-		if err != nil || r == nil {
-			return err
-		}
-		b.doubles[id] = r
+	r, err := b.chunks.Add(m, mem)
+	if err != nil || r == nil {
+		return err
 	}
-	b.digests[id] = m.Digest()
+	b.records[id], b.digests[id] = r, m.Digest()
 	b.noteVisit(id)
 	return nil
-}
-
-// isSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks of
-// stages.
-func isSingle(id wire.Identity) bool {
-	return id.Kind == statistics.KindSample || id.Kind == statistics.KindGram
 }
 
 // noteVisit records the latest visit of a share, or the seal of a later stage, since the earlier visits may be deleted. Missing

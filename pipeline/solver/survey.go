@@ -93,7 +93,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 // surveySum gathers the survey's sums, and to compute a preparation also its sample of rows. Results other than sums go to found.
 func (s *Solver) surveySum(found *surveyed, sample *accumulate.Sample) []*part {
 	visits := &part{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
-		visit, err := statistics.SurveyVisitOf(s.inbox.double(id))
+		visit, err := statistics.SurveyVisitOf(s.inbox.take(id))
 		if err == nil {
 			err = found.add(visit, share)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Local makes the visits of an update that is too small to distribute, in the process of its solver. It is a worker of all
@@ -35,10 +36,9 @@ func NewLocal(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, ch
 }
 
 // Visit makes a visit, or sums the Gram matrices of its stage, and returns the records.
-func (l *Local) Visit(ctx context.Context, v protocol.Visit, grams bool) (*protocol.Records, error) {
+func (l *Local) Visit(ctx context.Context, v protocol.Visit, grams bool) (records []*wire.Record[float64], err error) {
 	w, began := l.worker, l.worker.Clock.Now()
-	w.records = &protocol.Records{}
-	var err error
+	w.records = &records
 	if grams {
 		if err = w.reserve(v); err == nil {
 			err = w.withScores(ctx, v.Stage, w.shares, func() error { return w.sumGrams(ctx, v, w.shares) })
@@ -50,7 +50,7 @@ func (l *Local) Visit(ctx context.Context, v protocol.Visit, grams bool) (*proto
 		l.failed = ctx.Err() == nil
 		return nil, err
 	}
-	return w.records, nil
+	return records, nil
 }
 
 // End ends the visits: it leaves the rows for the next run, and releases all other memory.

@@ -286,7 +286,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 	if !begun && number < len(w.Plan.Since.Statistics) {
 		from = w.Plan.Since.Statistics[number]
 	}
-	collector, found := wire.Collector[float64]{}, map[sealDigest]*protocol.Written{}
+	collector, found := statistics.Collector{}, map[sealDigest]*protocol.Written{}
 	for m, err := range w.Between(ctx, topic, number, min(max(first, from), end), end) {
 		if err != nil {
 			return err
@@ -303,7 +303,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 			found[key] = protocol.NewWritten(id, topic, number)
 		}
 		found[key].Add(m)
-		r, err := statistics.Collect(&collector, m.Message, w.Memory)
+		r, err := collector.Add(m.Message, w.Memory)
 		if err != nil || r == nil {
 			continue
 		}

@@ -40,7 +40,7 @@ type Worker struct {
 	executor visit.Executor
 	options  Options
 	mutex    sync.Mutex                          // guards records and written
-	records  *protocol.Records                   // of a visit of which nothing is sent; nil: records are published
+	records  *[]*wire.Record[float64]            // of a visit of which nothing is sent; nil: records are published
 	written  map[wire.Identity]*protocol.Written // the records that a solver may still be waiting for
 }
 
@@ -429,12 +429,11 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 	if w.records != nil {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
-		switch r := any(r).(type) {
-		case *wire.Record[float64]:
-			w.records.Doubles = append(w.records.Doubles, r)
-		case *wire.Record[float32]:
-			w.records.Singles = append(w.records.Singles, r)
+		double, is := any(r).(*wire.Record[float64])
+		if !is {
+			double = wire.Widened(any(r).(*wire.Record[float32]))
 		}
+		*w.records = append(*w.records, double)
 		return nil
 	}
 	written, err := protocol.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)

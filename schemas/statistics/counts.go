@@ -32,10 +32,24 @@ const maxCount = 1e100
 
 func isCount(v float64) bool { return v >= 0 && v <= maxCount }
 
-// Collect adds a message of a record of statistics. It returns the record if the message completes it, and otherwise nil. The error wraps
-// [wire.ErrDamaged]: it may be that of invalid counts, such as NaN, as computations with them may not terminate, or have no JSON.
-func Collect(c *wire.Collector[float64], m wire.Message, mem memory.Allocator) (*wire.Record[float64], error) {
-	r, err := c.Add(m, mem)
+// Collector assembles records of statistics, or of what a chain keeps, in double precision: those that are sent in single precision are
+// widened. The zero value is ready to use. See [wire.Collector] for its memory.
+type Collector struct {
+	doubles wire.Collector[float64]
+	singles wire.Collector[float32]
+}
+
+// Add adds a message. It returns the record if the message completes it, and otherwise nil. The error wraps [wire.ErrDamaged]: it may be
+// that of invalid counts, such as NaN, as computations with them may not terminate, or have no JSON.
+func (c *Collector) Add(m wire.Message, mem memory.Allocator) (*wire.Record[float64], error) {
+	if wire.IsSingle(m) {
+		r, err := c.singles.Add(m, mem)
+		if err != nil || r == nil {
+			return nil, err
+		}
+		return wire.Widened(r), nil
+	}
+	r, err := c.doubles.Add(m, mem)
 	if err == nil && r != nil {
 		err = checkCounts(r)
 	}

@@ -191,7 +191,7 @@ func TestTermsInSinglePrecision(t *testing.T) {
 func TestDamagedSample(t *testing.T) {
 	rows, draws := wire.Matrix(FieldSample, 2, 1, []float32{1, 2}), wire.Words[float32](FieldDraws, []string{"1", "2"})
 	of := func(tensors ...wire.Tensor[float32]) error {
-		_, err := SampleOf(&wire.Record[float32]{Tensors: tensors})
+		_, err := SampleOf(wire.Widened(&wire.Record[float32]{Tensors: tensors}))
 		return err
 	}
 	assert.Fails(t, of(rows, draws), nil)

@@ -19,10 +19,10 @@ type Sample struct {
 }
 
 // sampleRecord is the record of a sample.
-type sampleRecord struct {
+type sampleRecord[T wire.Number] struct {
 	wire.Identity
-	Rows  wire.Tensor[float32] `tensor:"sample"`
-	Draws []string             `tensor:"draws"` // 16 hexadecimal digits each
+	Rows  wire.Tensor[T] `tensor:"sample"`
+	Draws []string       `tensor:"draws"` // 16 hexadecimal digits each
 }
 
 // Record makes the record of the sample.
@@ -31,19 +31,22 @@ func (s *Sample) Record() *wire.Record[float32] {
 	for i, d := range s.Draws {
 		draws[i] = fmt.Sprintf("%016x", d)
 	}
-	return wire.RecordOf[float32](&sampleRecord{s.Identity, wire.Matrix(FieldSample, len(s.Draws), s.Width, s.Rows), draws})
+	return wire.RecordOf[float32](&sampleRecord[float32]{s.Identity, wire.Matrix(FieldSample, len(s.Draws), s.Width, s.Rows), draws})
 }
 
-// SampleOf is the inverse of [Sample.Record]. An error wraps [wire.ErrDamaged].
-func SampleOf(r *wire.Record[float32]) (*Sample, error) {
-	of, err := wire.Read[sampleRecord](r)
+// SampleOf is the inverse of [Sample.Record], given the widened record. An error wraps [wire.ErrDamaged].
+func SampleOf(r *wire.Record[float64]) (*Sample, error) {
+	of, err := wire.Read[sampleRecord[float64]](r)
 	if err != nil {
 		return nil, err
 	}
 	if len(of.Rows.Shape) != 2 || len(of.Draws) != of.Rows.Shape[0] || len(of.Rows.Text) > 0 {
 		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldSample, Got: of.Rows.Shape, Want: []int{len(of.Draws), -1}})
 	}
-	s := &Sample{Identity: r.Identity, Width: of.Rows.Shape[1], Rows: of.Rows.Data, Draws: make([]uint64, len(of.Draws))}
+	s := &Sample{Identity: r.Identity, Width: of.Rows.Shape[1], Rows: make([]float32, len(of.Rows.Data)), Draws: make([]uint64, len(of.Draws))}
+	for i, v := range of.Rows.Data {
+		s.Rows[i] = float32(v)
+	}
 	for i, text := range of.Draws {
 		if s.Draws[i], err = strconv.ParseUint(text, 16, 64); err != nil {
 			return nil, r.Damaged(err)
