@@ -44,9 +44,6 @@ func recent(p *visit.Share) int  { return p.Recent }
 func staying(p *visit.Share) int { return p.Staying }
 func all(p *visit.Share) int     { return len(p.Segments) }
 
-// fewValues is the maximum size of a cross moment, in values of 8 bytes, for several shares to be summed at a time: 32 MB.
-const fewValues = 1 << 22
-
 // sums publishes the sums of a visit to shares, over the leading segments of each, as many as extent returns.
 func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*visit.Share, extent func(*visit.Share) int) error {
 	for _, p := range shares {
@@ -61,10 +58,9 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*visit
 	if !current.Gram { // not part of what a visit has read
 		progress = w.progress(current.Visit, shares)
 	}
-	outcomes, of := visit.Outcomes{}, current.Of
+	outcomes := visit.Outcomes{}
 	return w.executor.Run(ctx, &visit.Scan{
 		Run: w.Run, Shares: shares, Scores: w.scoresBefore(current.Stage), Extent: extent, MaxWrites: maxWrites,
-		Apart:     of.Features.Sparse() && w.Plan.Update() == nil && of.Features.Size() > fewValues/of.Classes,
 		Processor: func() visit.Process { return current.Processor().Sum },
 		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			progress(o.Sum.Rows)

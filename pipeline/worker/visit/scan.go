@@ -40,8 +40,6 @@ type Scan struct {
 	// Collect is called for each outcome, in order within a share. If it returns a write, that runs while further outcomes are computed,
 	// and completes before the scan ends.
 	Collect func(*Load, *Outcome) (Write, error)
-	// Apart means that one share is read after the other, because the sums of several would need too much memory.
-	Apart bool
 	// MaxWrites is the maximum number of concurrent writes; 0 means 1.
 	MaxWrites int
 	// InOrder means that the writes of a share run sequentially, in the order of collection.
@@ -152,7 +150,7 @@ func (c Concurrent) compute(ctx context.Context, s *Scan, background func(*Share
 	group.Go(func() error {
 		defer close(places)
 		defer close(loaded)
-		return s.read(ctx, processors, places, func(p *place) error {
+		return s.read(ctx, places, func(p *place) error {
 			for _, m := range p.Messages {
 				p.bytes += int64(len(m.Value))
 			}
@@ -197,36 +195,18 @@ func (c Concurrent) compute(ctx context.Context, s *Scan, background func(*Share
 	return group.Wait()
 }
 
-// read reads the segments of one share after the other, each once it has a place. The last shares, as many as there are processors, are
-// interleaved. Their last segments, which are short, then come at the end, so that no processor works on a long segment
-// while the others are idle.
-func (s *Scan) read(ctx context.Context, processors int, places chan<- *place, loaded func(*place) error) error {
+// read reads the segments of one share after the other, each once it has a place. So few shares have sums in memory, and those of a share
+// are written while the next one is computed.
+func (s *Scan) read(ctx context.Context, places chan<- *place, loaded func(*place) error) error {
 	var next *place
 	take := func() error {
 		next = &place{outcome: make(chan *Outcome, 1)}
 		return send(ctx, places, next)
 	}
-	for shares := s.Shares; len(shares) > 0; {
-		together := 1
-		if len(shares) <= processors && !s.Apart {
-			together = len(shares)
-		}
-		var reading []func() (*Load, error, bool)
-		for _, share := range shares[:together] {
-			pull, stop := iter.Pull2(s.Loads(ctx, share, take))
-			defer stop()
-			reading = append(reading, pull)
-		}
-		shares = shares[together:]
-		for len(reading) > 0 {
-			pull := reading[0]
-			reading = reading[1:]
-			l, err, any := pull()
-			if !any {
-				continue
-			}
-			reading = append(reading, pull)
-			if next.Load = l; err == nil {
+	for _, share := range s.Shares {
+		for l, err := range s.Loads(ctx, share, take) {
+			if err == nil {
+				next.Load = l
 				err = loaded(next)
 			}
 			if err != nil {

@@ -118,9 +118,9 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 	}
 }
 
-// Segments are read one partition after the other, interleaved for the last partitions, and in order within a partition.
+// Segments are read one share after the other, and in order within a share.
 func TestOrderOfSegments(t *testing.T) {
-	partitions := func(segments ...int64) (all []*Share) {
+	shares := func(segments ...int64) (all []*Share) {
 		for n, length := range segments {
 			p := NewShare(1, &Part{Span: coverage.Span{Partition: n, To: length}, Ordinal: n})
 			for _, segment := range p.Segments {
@@ -130,39 +130,21 @@ func TestOrderOfSegments(t *testing.T) {
 		}
 		return all
 	}
-	for _, test := range []struct {
-		processors int
-		partitions []*Share
-		want       string
-	}{
-		{2, partitions(), "[]"},
-		{1, partitions(2, 1, 2), "[00 01 10 20 21]"},
-		{2, partitions(3), "[00 01 02]"},
-		{2, partitions(2, 2), "[00 10 01 11]"},
-		{2, partitions(2, 2, 1, 3), "[00 01 10 11 20 30 31 32]"},
-		{2, partitions(1, 0, 2), "[00 20 21]"},
-		{3, partitions(2, 2, 2, 2), "[00 01 10 20 30 11 21 31]"},
-		{8, partitions(2, 1), "[00 10 01]"},
+	for want, shares := range map[string][]*Share{
+		"[]": shares(), "[00 01 02]": shares(3), "[00 01 10 11 20 30 31 32]": shares(2, 2, 1, 3), "[00 20 21]": shares(1, 0, 2),
 	} {
 		got, places := []string{}, make(chan *place, 20)
-		assert.NoError(t, inOrder(test.partitions).read(t.Context(), test.processors, places, func(p *place) error {
+		assert.NoError(t, inOrder(shares).read(t.Context(), places, func(p *place) error {
 			got = append(got, fmt.Sprintf("%d%d", p.Segment().Span.Partition, p.Index))
 			return nil
 		}))
-		assert.Equal(t, fmt.Sprint(got), test.want, "%d processors", test.processors)
-		assert.Equal(t, len(places), len(got), "%d processors: places of segments", test.processors)
+		assert.Equal(t, fmt.Sprint(got), want, "segments")
+		assert.Equal(t, len(places), len(got), "places of segments")
 	}
-	apart, got := inOrder(partitions(2, 1)), []int{}
-	apart.Apart = true
-	assert.NoError(t, apart.read(t.Context(), 8, make(chan *place, 20), func(p *place) error {
-		got = append(got, p.Segment().Span.Partition)
-		return nil
-	}))
-	assert.Equal(t, got, []int{0, 0, 1}, "shares that are read apart")
 	// A cancelled scan stops reading.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	assert.Fails(t, inOrder(partitions(2, 2, 2)).read(ctx, 2, make(chan *place), nil), context.Canceled)
+	assert.Fails(t, inOrder(shares(2, 2, 2)).read(ctx, make(chan *place), nil), context.Canceled)
 }
 
 // inOrder is a scan of partitions.
