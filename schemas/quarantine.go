@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -40,26 +39,14 @@ func (q *Quarantined) Message() wire.Message {
 	short := *q
 	short.Key = cutHeader(q.Key)
 	return wire.Message{
-		Key:     fmt.Sprintf("%s/%d/%d", q.Topic, q.Partition, q.Offset),
+		Key:     q.ID(),
 		Value:   q.Value[:min(len(q.Value), wire.MaxMessage-quarantineHeaders)],
 		Headers: append([]wire.Header{{Key: "kind", Value: string(KindQuarantine)}}, wire.HeadersOf(&short)...),
 	}
 }
 
-// QuarantineKey reads the position of the examples message from the key of a message of the quarantine topic. It returns
-// false for any other key.
-func QuarantineKey(key string) (topic string, partition int, offset int64, ok bool) {
-	parts := strings.Split(key, "/")
-	if len(parts) != 3 {
-		return "", 0, 0, false
-	}
-	partition, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return "", 0, 0, false
-	}
-	offset, err = strconv.ParseInt(parts[2], 10, 64)
-	return parts[0], partition, offset, err == nil
-}
+// ID returns the key of the message on the quarantine topic.
+func (q *Quarantined) ID() string { return fmt.Sprintf("%s/%d/%d", q.Topic, q.Partition, q.Offset) }
 
 // QuarantinedOf is the inverse of [Quarantined.Message]. An error wraps [wire.ErrDamaged].
 func QuarantinedOf(m wire.Message) (*Quarantined, error) {

@@ -27,22 +27,22 @@ import (
 // before it: if one of these is valid, its own is not, and it continues from there.
 type Feed struct {
 	*Following
-	partition int                    // examples partition
-	Seen      protocol.TopicProgress // state of the partition up to end
-	state     protocol.TopicProgress // state before the next message: Seen, or that of an attempt that has not written to this partition
-	end       int64                  // end offset of Seen
-	values    *ingest.Values
-	inputs    []*input // partitions of the topic, and of the outcomes
-	bad       []schemas.Quarantined
-	lacks     []string                            // optional columns that most rows of the batch lack, although earlier rows had them
-	there     map[string]bool                     // keys of the newest messages in quarantine before the topic was followed; nil: not read yet
-	batch     []added                             // messages whose rows are in the batch, if values watch their columns
-	since     time.Time                           // time of the first message read and not yet written
-	times     [2]int64                            // timestamps of the first message in the batch, and the latest; 0: none
-	joining   *joining                            // nil: the rows have labels
-	counts    atomic.Pointer[examples.JoinCounts] // of the joins; nil: none yet
-	waits     int                                 // number of rows that wait for their outcomes at the end
-	recorded  time.Time                           // when the origins of all messages were last written
+	partition  int                    // examples partition
+	Seen       protocol.TopicProgress // state of the partition up to end
+	state      protocol.TopicProgress // state before the next message: Seen, or that of an attempt that has not written to this partition
+	end        int64                  // end offset of Seen
+	values     *ingest.Values
+	inputs     []*input // partitions of the topic, and of the outcomes
+	bad        []schemas.Quarantined
+	lacks      []string // optional columns that most rows of the batch lack, although earlier rows had them
+	quarantine *protocol.Quarantine
+	batch      []added                             // messages whose rows are in the batch, if values watch their columns
+	since      time.Time                           // time of the first message read and not yet written
+	times      [2]int64                            // timestamps of the first message in the batch, and the latest; 0: none
+	joining    *joining                            // nil: the rows have labels
+	counts     atomic.Pointer[examples.JoinCounts] // of the joins; nil: none yet
+	waits      int                                 // number of rows that wait for their outcomes at the end
+	recorded   time.Time                           // when the origins of all messages were last written
 }
 
 // input is a partition of a followed topic that a feed reads.
@@ -431,7 +431,7 @@ func (f *Feed) refuseLost(ctx context.Context) error {
 				}
 				continue
 			}
-			again, err := f.isQuarantined(ctx, f.Topic, m.value.Partition, m.value.Offset)
+			again, err := f.quarantine.Has(ctx, &schemas.Quarantined{Topic: f.Topic, Partition: m.value.Partition, Offset: m.value.Offset})
 			if err != nil {
 				return err
 			}
@@ -454,26 +454,11 @@ func (f *Feed) refuseLost(ctx context.Context) error {
 // maxThere is the maximum number of offsets of the quarantine topic that are read to find messages that are there.
 const maxThere = 100_000
 
-// isQuarantined reports whether a message is in quarantine since before the topic was followed: the last ones are read
-// again if none after them was usable.
-func (f *Feed) isQuarantined(ctx context.Context, topic string, partition int, offset int64) (bool, error) {
-	if topic == f.Topic && offset >= f.Bounds[partition].To {
-		return false, nil
-	}
-	if f.there == nil {
-		_, end, err := f.Log.Bounds(ctx, f.Topics.Quarantine, 0)
-		if err != nil {
-			return false, err
-		}
-		f.there = map[string]bool{}
-		for m, err := range f.Remaining(ctx, f.Topics.Quarantine, 0, end-maxThere, end) {
-			if err != nil {
-				return false, fmt.Errorf("read %s: %w", f.Topics.Quarantine, err)
-			}
-			f.there[m.Key] = true
-		}
-	}
-	return f.there[(&schemas.Quarantined{Topic: topic, Partition: partition, Offset: offset}).Message().Key], nil
+// newQuarantine returns the quarantine of a feed. Messages are read again that came before the topic was followed, if none after them was
+// usable.
+func (f *Following) newQuarantine() *protocol.Quarantine {
+	return &protocol.Quarantine{Client: f.Client, From: func(end int64) int64 { return end - maxThere },
+		Unread: func(m *schemas.Quarantined) bool { return m.Topic == f.Topic && m.Offset >= f.Bounds[m.Partition].To }}
 }
 
 // flush writes the batch. It quarantines unusable messages first: once the batch is written, they are not read again.
@@ -481,7 +466,7 @@ func (f *Feed) flush(ctx context.Context) error {
 	if err := f.refuseLost(ctx); err != nil {
 		return err
 	}
-	if err := f.quarantine(ctx); err != nil {
+	if err := f.quarantineBad(ctx); err != nil {
 		return err
 	}
 	f.since = time.Time{}
@@ -579,23 +564,13 @@ func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 	return nil
 }
 
-// quarantine writes the unusable messages of the topic to the quarantine topic.
-func (f *Feed) quarantine(ctx context.Context) error {
-	var messages []wire.Message
-	var bad []schemas.Quarantined // that were not there
-	for _, q := range f.bad {
-		again, err := f.isQuarantined(ctx, q.Topic, q.Partition, q.Offset)
-		if err != nil {
-			return err
-		}
-		if !again {
-			bad, messages = append(bad, q), append(messages, q.Message())
-		}
+// quarantineBad writes the unusable messages of the topic to the quarantine topic.
+func (f *Feed) quarantineBad(ctx context.Context) error {
+	put, err := f.quarantine.Put(ctx, f.bad)
+	if err != nil {
+		return err
 	}
-	if _, err := f.Log.Append(ctx, f.Topics.Quarantine, 0, messages...); err != nil {
-		return fmt.Errorf("quarantine %d messages of %s: %w", len(messages), f.Topic, err)
-	}
-	for _, q := range bad {
+	for _, q := range put {
 		f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
 	}
 	f.bad = nil

@@ -256,7 +256,8 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		feed := &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values}
+		feed := &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values,
+			quarantine: f.newQuarantine()}
 		for q := n; q < len(f.Bounds); q += f.Partitions {
 			feed.inputs = append(feed.inputs, newInput(f.Topic, true, f.Bounds[q]))
 		}

@@ -32,14 +32,14 @@ type Survey struct {
 	first      *first
 	none       *protocol.NoExamplesError // nil: some message is usable
 	labels     *examples.Labels          // classes of the plan; nil: any label is a class
-	quarantine *quarantine
+	quarantine *protocol.Quarantine
 }
 
 // NewSurvey starts a survey: it determines the common properties of all messages. Offered is the version for subscribers, if the run has a
 // gate. The error is a *[protocol.NoExamplesError] if no message is usable, unless there are messages to quarantine: then [Survey.Err]
 // returns it.
 func NewSurvey(ctx context.Context, run *Run, offered *model.Model) (*Survey, error) {
-	s := &Survey{Run: run, offered: offered, quarantine: &quarantine{Run: run}}
+	s := &Survey{Run: run, offered: offered, quarantine: newQuarantine(run)}
 	var err error
 	s.first, err = s.findFirst(ctx)
 	none, _ := errors.AsType[*protocol.NoExamplesError](err)
@@ -194,7 +194,7 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Outcome, error) {
 	for _, q := range slices.Concat(bad, some) {
 		o.Events = append(o.Events, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
 	}
-	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.Segment(), bad, some)); err != nil {
+	if _, err := p.quarantine.Put(ctx, p.choose(l.Segment(), bad, some)); err != nil {
 		return nil, err
 	}
 	o.Sum = p.accumulator.End()
