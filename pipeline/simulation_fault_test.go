@@ -852,7 +852,11 @@ func (s *simulation) learn(m wire.Message) {
 
 // note notes which runs were submitted, how they ended, and which versions there are, as the order of the writes has it.
 func (s *simulation) note(m wire.Message) {
-	switch end := protocol.EndOf(m); {
+	var end *schemas.End
+	if m.Kind() == schemas.KindEnd {
+		end, _ = schemas.DecodeJSON[schemas.End](m)
+	}
+	switch {
 	case m.Kind() == schemas.KindPlan && m.Value != nil && !slices.Contains(s.runs, m.Run()):
 		s.runs = append(s.runs, m.Run())
 		s.noteWarm(m)

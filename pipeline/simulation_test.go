@@ -736,8 +736,8 @@ func (s *simulation) startWorker(i int) {
 		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
 			return s.join(a, s.workers,
 				i)
-		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Cache: cache, Executor: sequential{}}, event.Ignore{}).Work(ctx)
+		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
+			return worker.New(p.Client, s.blas, plan, o, worker.Options{Cache: cache, Executor: sequential{}}, event.Ignore{}).Work(ctx)
 		})
 	})
 }
@@ -751,9 +751,9 @@ func (s *simulation) startSolver(i int) {
 		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
 			return s.join(a, s.solvers,
 				i)
-		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
+		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
 			local := worker.Options{Cache: cache, Executor: sequential{}}
-			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
+			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}
 			return s.prune(ctx, p)

@@ -1387,7 +1387,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	go func() {
 		ended <- dispatch.Serve(ctx, p, other, event.Serialised(recorder), func() dispatch.Member {
 			return &leavingMember{SoleOwner: protocol.NewSoleOwner(4), left: left}
-		}, func(context.Context, protocol.Owner, *schemas.Plan, int64) error {
+		}, func(context.Context, protocol.Owner, *schemas.Plan) error {
 			t.Error("a process with another arithmetic takes part in the run")
 			return nil
 		})
@@ -1416,8 +1416,8 @@ func TestAnyArithmetic(t *testing.T) {
 		half := &leavingMember{SoleOwner: protocol.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
 		go func() {
 			halves <- dispatch.Serve(ctx, p, here, event.Ignore{}, func() dispatch.Member { return half }, func(ctx context.Context,
-				o protocol.Owner, plan *schemas.Plan, watch int64) error {
-				return worker.New(p.Client, blas, plan, watch, o, worker.Options{Cache: visit.NewRunCache(1 << 30)}, event.Ignore{}).Work(ctx)
+				o protocol.Owner, plan *schemas.Plan) error {
+				return worker.New(p.Client, blas, plan, o, worker.Options{Cache: visit.NewRunCache(1 << 30)}, event.Ignore{}).Work(ctx)
 			})
 		}()
 	}

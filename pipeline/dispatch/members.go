@@ -134,9 +134,9 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 		}
 	}
 	m.together(role(func() error {
-		return UnlessStopped(working, m.work(working, plan, l.Next, rec))
+		return UnlessStopped(working, m.work(working, plan, rec))
 	}), role(func() error {
-		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, m.resources(), m.Solves, plan, l.Next, rec))
+		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, m.resources(), m.Solves, plan, rec))
 	}), role(func() error {
 		defer stop()
 		var err error
@@ -155,9 +155,9 @@ func (m *Members) resources() worker.Options {
 }
 
 // work executes a run as worker until the run has ended.
-func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
+func (m *Members) work(ctx context.Context, plan *schemas.Plan, rec event.Recorder) error {
 	for said := ""; ; {
-		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, m.resources(), rec).Work(ctx)
+		err := worker.New(m.Client, m.BLAS, plan, m.Works, m.resources(), rec).Work(ctx)
 		stopped, ok := errors.AsType[*worker.StoppedError](err)
 		if !ok {
 			return err

@@ -34,9 +34,9 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 	join := func() Member {
 		return log.JoinGroups(p.Topics.Group(protocol.RoleWork), p.Topics.Examples, job.ShareSize)
 	}
-	work := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
+	work := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
 		CheckCache(ctx, p, cache)
-		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Cache: cache}, rec).Work(ctx)
+		return worker.New(p.Client, blas, plan, o, worker.Options{Cache: cache}, rec).Work(ctx)
 	}
 	return Serve(ctx, p, Arithmetic(blas), rec, join, work)
 }
@@ -52,12 +52,12 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		return err
 	}
 	join := func() Member { return log.Join(p.Topics.Group(protocol.RoleSolve), p.Topics.Plans) }
-	solve := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
+	solve := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
 		if !plan.Update().IsLocal() { // the cache is of updates that are too small to distribute
 			cache.Retain(nil) // the matrices of the run may take all memory
 		}
 		CheckCache(ctx, p, cache)
-		if err := SolveWhenOwner(ctx, p, blas, worker.Options{Cache: cache, Solves: true}, o, plan, watch, rec); err != nil {
+		if err := SolveWhenOwner(ctx, p, blas, worker.Options{Cache: cache, Solves: true}, o, plan, rec); err != nil {
 			return err
 		}
 		if owner, err := protocol.Owns(o, 0); err != nil || !owner {
@@ -99,9 +99,8 @@ type Member interface {
 	Leave() error // leaves the group
 }
 
-// role executes a run as worker or solver until the run has ended. An error means that the role can't continue. The end of
-// the run is on the plans topic at offset watch or later.
-type role func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error
+// role executes a run as worker or solver until the run has ended. An error means that the role can't continue.
+type role func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error
 
 // Serve executes all runs in the order of their plans, until ctx ends. If a run has an arithmetic other than here, or
 // other examples, the process leaves its group until that run has ended, so that other processes get its partitions.
@@ -241,7 +240,7 @@ func serveAs(ctx context.Context, p *topics.Pipeline, group protocol.Owner, here
 			return plan, nil
 		}
 		rec.Record(event.Began{Run: id, Stages: plan.Stages, Members: plan.Members()})
-		if err := do(ctx, group, plan, plans.Next); err != nil {
+		if err := do(ctx, group, plan); err != nil {
 			return nil, err
 		}
 		for late := false; plans.GoesOn(id) && !late; {
@@ -278,7 +277,7 @@ func next(ctx context.Context, plans *protocol.Plans, group protocol.Owner, rec 
 // SolveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended. local is the resources of the
 // visits if the run is an update that is too small to distribute.
 func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, local worker.Options, o protocol.Owner, plan *schemas.Plan,
-	watch int64, rec event.Recorder) error {
+	rec event.Recorder) error {
 	id := plan.Run()
 	for {
 		owner, err := standBy(ctx, p, o, id, plan.Since)
@@ -292,7 +291,7 @@ func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, 
 				return worker.NewLocal(p.Client, blas, plan, chain, earlier, local, rec)
 			},
 		}
-		if err := solver.New(p.Client, blas, plan, watch, o, options, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
+		if err := solver.New(p.Client, blas, plan, o, options, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}
 		rec.Record(event.Solving{Run: id})

@@ -435,7 +435,7 @@ func TestWithheldVersion(t *testing.T) {
 	manifest := finished(t, client, testPlan(1), 1)
 	log, plans := client.Log.(memoryLog), client.Topics.Plans
 	last := len(log[plans]) - 1
-	end := EndOf(log[plans][last])
+	end := assert.Must(schemas.DecodeJSON[schemas.End](log[plans][last]))(t)
 	end.Version.Withheld = true
 	log[plans][last] = end.Message()
 	latest := func() error {

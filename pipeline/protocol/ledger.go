@@ -269,16 +269,3 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 	}
 	return there, nil
 }
-
-// GoesOn reports whether a run is current: it was submitted, no earlier run is unfinished, it has not ended, and it starts
-// to read at the offsets in its plan. A role calls GoesOn when it has waited long for a message: after an unclean leader
-// election, the expected message may have an offset that was already read, or the run's plan may be lost, or the end of
-// the previous run, which determines where this one starts. Roles that disagree about the run or its start would wait for
-// each other forever.
-func (c *Client) GoesOn(ctx context.Context, run string, since schemas.Since) (bool, error) {
-	l, err := c.RereadLedger(ctx)
-	if err != nil {
-		return false, err
-	}
-	return l.Current(run, since), nil
-}

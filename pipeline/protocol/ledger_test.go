@@ -337,25 +337,6 @@ func TestNumberOfARemovedVersion(t *testing.T) {
 	}
 }
 
-// Only a whole message of its kind ends a run.
-func TestEnds(t *testing.T) {
-	end := (&schemas.End{Run: "run", State: schemas.Done}).Message()
-	damaged := end
-	damaged.Value = []byte("{")
-	for name, test := range map[string]struct {
-		m    wire.Message
-		run  string
-		ends bool
-	}{
-		"its end":        {end, "run", true},
-		"of another run": {end, "other", false},
-		"damaged":        {damaged, "run", false},
-		"a plan":         {documents(t, testPlan(1).Messages)[0], testPlan(1).Run(), false},
-	} {
-		assert.Equal(t, Ends(test.m, test.run), test.ends, "%s: ends", name)
-	}
-}
-
 // What waits are the offsets behind what was read, but for a tail without a message, as a transaction leaves it: that
 // is looked at once it stays.
 func TestWaiting(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // ChainedRun identifies a run of a chain and its place in it.
@@ -114,23 +113,6 @@ func (l *Ledger) unlessTaken(end *schemas.End) *schemas.End {
 func outranks(a, b string) bool {
 	rank := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
 	return slices.Index(rank, a) > slices.Index(rank, b)
-}
-
-// EndOf decodes the end in a message; nil if the message has another kind or is damaged.
-func EndOf(m wire.Message) *schemas.End {
-	if m.Kind() != schemas.KindEnd {
-		return nil
-	}
-	end, err := schemas.DecodeJSON[schemas.End](m)
-	if err != nil {
-		return nil
-	}
-	return end
-}
-
-// Ends reports whether a message is the end of a run.
-func Ends(m wire.Message, run string) bool {
-	return m.Run() == run && EndOf(m) != nil
 }
 
 // Plan returns the plan of a run, by run id; nil if there is none.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // Plans follows the plans topic, and other topics beside it. Its ledger has all messages of the plans topic that were
@@ -74,6 +75,16 @@ func (p *Plans) Await(ctx context.Context, timeout time.Duration) (d *Delivery, 
 		read = p.client.RereadLedger
 	}
 	return nil, true, p.Renew(ctx, read)
+}
+
+// IsCurrent reads the whole topic, and reports whether a run is current: it was submitted, no earlier run is unfinished, it has not ended,
+// and it starts to read at the offsets in its plan. A role calls IsCurrent when it has waited long for a message: after an unclean leader
+// election, the expected message may have an offset that was already read, or the run's plan may be lost, or the end of
+// the previous run, which determines where this one starts. Roles that disagree about the run or its start would wait for
+// each other forever.
+func (p *Plans) IsCurrent(ctx context.Context, run string, since schemas.Since) (bool, error) {
+	err := p.Renew(ctx, p.client.RereadLedger)
+	return err == nil && p.Current(run, since), err
 }
 
 // Renew reads the ledger again, and goes on from its end if the topic has lost messages.

@@ -51,10 +51,10 @@ func newTrial(t *testing.T, partitions int, alone bool, change func(*schemas.Pla
 		owner = protocol.NewSoleOwner(0)
 	}
 	r := &trial{t: t, script: &scripted{}, topics: map[string][]wire.Message{}}
-	client := &protocol.Client{Memory: memory.DefaultAllocator, Topics: protocol.TopicsOf("test"), Log: &topicsLog{topics: r.topics}}
-	r.Solver = New(client, nil, plan, 0, owner, Options{}, &r.said)
+	client := &protocol.Client{Memory: memory.DefaultAllocator, Topics: protocol.TopicsOf("test"), Log: &topicsLog{topics: r.topics, script: r.script}}
+	r.Solver = New(client, nil, plan, owner, Options{}, &r.said)
 	r.topics[r.Topics.Plans] = assert.Must(plan.Messages())(t)
-	r.subscription = r.script
+	r.plans = assert.Must(client.FollowPlans(t.Context(), nil, nil))(t)
 	r.inbox.Begin(wire.Survey)
 	return r
 }
@@ -69,7 +69,7 @@ func messagesOf[T wire.Number](t *testing.T, r *wire.Record[T]) []wire.Message {
 func (r *trial) send(topic string, messages ...wire.Message) {
 	for _, m := range messages {
 		r.script.deliveries = append(r.script.deliveries, &protocol.Delivery{Topic: topic,
-			Message: protocol.Message{Message: m, Offset: int64(len(r.script.deliveries))}})
+			Message: protocol.Message{Message: m, Offset: int64(len(r.topics[topic]) + len(r.script.deliveries))}})
 	}
 }
 
@@ -139,7 +139,12 @@ func (n *notices) Record(e event.Event) {
 type topicsLog struct {
 	protocol.Log
 	topics map[string][]wire.Message
+	script *scripted
 	age    time.Duration // asked for last
+}
+
+func (l *topicsLog) Subscribe(context.Context, <-chan struct{}, ...protocol.Position) protocol.Subscription {
+	return l.script
 }
 
 func (l *topicsLog) Bounds(_ context.Context, topic string, _ int) (first, end int64, err error) {

@@ -31,26 +31,25 @@ type Solver struct {
 	rec       event.Recorder
 	plan      *schemas.Plan
 	run       string
-	watch     int64 // the run's end is on the plans topic at this offset or later
 	owner     protocol.Owner
 	chain     *protocol.Chain
 	began     time.Time
 	preserved time.Time // last check of the run's weights: see preserve
 
-	subscription protocol.Subscription
-	inbox        inbox
-	failures     map[int]*schemas.Failure  // by share, the last of the due visit or a later one
-	read         map[int]*protocol.Written // last record, by partition of the statistics topic
-	missed       bool                      // the statistics may have missing records: see readMissed
-	claims       int                       // number of claims
-	factors      [2]solve.Buffer           // of alternating stages: those of the previous stage may still be in use
-	stages       []schemas.StageReport
-	last         *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far
-	visited      []schemas.Share // that visits to stages read
-	surveyed     []schemas.Share // that the survey reads
-	options      Options
-	visits       Visits // of an update that is too small to distribute
-	chained      chained
+	plans    *protocol.Plans // followed with the weights and statistics topics
+	inbox    inbox
+	failures map[int]*schemas.Failure  // by share, the last of the due visit or a later one
+	read     map[int]*protocol.Written // last record, by partition of the statistics topic
+	missed   bool                      // the statistics may have missing records: see readMissed
+	claims   int                       // number of claims
+	factors  [2]solve.Buffer           // of alternating stages: those of the previous stage may still be in use
+	stages   []schemas.StageReport
+	last     *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far
+	visited  []schemas.Share // that visits to stages read
+	surveyed []schemas.Share // that the survey reads
+	options  Options
+	visits   Visits // of an update that is too small to distribute
+	chained  chained
 }
 
 // Options are the resources of a solver besides its client.
@@ -65,17 +64,15 @@ type Options struct {
 	Retention func(context.Context) (time.Duration, error)
 }
 
-// New returns the solver of an unfinished run. If another process ends the run, the end is at offset watch of the plans
-// topic or later. owner tells whether this process owns the plans topic, which has one partition.
-func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner protocol.Owner, o Options,
-	rec event.Recorder) *Solver {
+// New returns the solver of an unfinished run. owner tells whether this process owns the plans topic, which has one partition.
+func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner protocol.Owner, o Options, rec event.Recorder) *Solver {
 	chain := protocol.NewChain(plan, client.Memory, rec)
 	if o.Store == nil {
 		o.Store = &Store{}
 	}
 	return &Solver{
 		visited: plan.Shares(plan.Partitions()), surveyed: plan.Shares(plan.Surveyed()), options: o,
-		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
+		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, owner: owner, chain: chain,
 		began: client.Clock.Now(), preserved: client.Clock.Now(),
 		inbox: newInbox(), failures: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},
 	}
@@ -103,7 +100,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 	case errors.Is(err, errEnded):
 		return nil
 	case errors.Is(err, errDiffers):
-		return New(s.Client, s.blas, s.plan, s.watch, s.owner, s.options, s.rec).Solve(ctx)
+		return New(s.Client, s.blas, s.plan, s.owner, s.options, s.rec).Solve(ctx)
 	case errors.Is(err, ErrNotOwner), errors.As(err, new(*protocol.MembershipError)):
 		return err
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
@@ -111,7 +108,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 	}
 	if err != nil {
 		// A slow solver may lack records that other processes have deleted after the run had ended.
-		if goesOn, unknown := s.GoesOn(ctx, s.run, s.plan.Since); unknown == nil && !goesOn {
+		if l, unknown := s.RereadLedger(ctx); unknown == nil && !l.Current(s.run, s.plan.Since) {
 			return nil
 		}
 	}
@@ -150,8 +147,10 @@ func (s *Solver) solve(ctx context.Context) (*schemas.Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.subscription = s.Log.Subscribe(ctx, s.owner.Changed(), s.positions(next)...)
-	defer s.subscription.Close()
+	if s.plans, err = s.FollowPlans(ctx, nil, s.owner.Changed(), s.positions(next)...); err != nil {
+		return nil, err
+	}
+	defer s.plans.Close()
 	if s.plan.Update().IsLocal() {
 		s.visits = s.options.Local(s.chain, earlier)
 		defer s.visits.End()
@@ -172,13 +171,10 @@ func (s *Solver) factorsOf(stage int) *solve.Buffer {
 	return &s.factors[stage%len(s.factors)]
 }
 
-// positions returns the start of a solver's subscriptions: the weights from the end of its chain, the plans, because
-// another process may end the run, and the statistics from the start of the run.
+// positions returns the positions from which a solver follows topics, besides the plans, as another process may end the run: the weights
+// from the end of its chain, and the statistics from the start of the run.
 func (s *Solver) positions(weights int64) []protocol.Position {
-	list := []protocol.Position{
-		{Topic: s.Topics.Weights, Offset: weights, Compacted: true},
-		{Topic: s.Topics.Plans, Offset: s.watch, Compacted: true},
-	}
+	list := []protocol.Position{{Topic: s.Topics.Weights, Offset: weights, Compacted: true}}
 	for p, from := range s.plan.Since.Statistics {
 		// Not Compacted: if retention has deleted statistics of the run, the run ends. Otherwise it might wait for them forever.
 		list = append(list, protocol.Position{Topic: s.Topics.Statistics, Partition: p, Offset: from})
@@ -189,8 +185,14 @@ func (s *Solver) positions(weights int64) []protocol.Position {
 // receive processes one message of any of the topics. late reports a timeout. The error may be errEnded, ErrNotOwner or an
 // *[protocol.MembershipError].
 func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool, err error) {
-	d, late, err := s.subscription.Next(ctx, timeout)
+	ended := func() bool { return s.plans.End(s.run) != nil }
+	if ended() {
+		return false, errEnded
+	}
+	d, late, err := s.plans.Deliver(ctx, timeout)
 	switch {
+	case err == nil && ended():
+		return false, errEnded
 	case err != nil || late:
 		return late, err
 	case d == nil:
@@ -211,8 +213,6 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	case d.Topic == s.Topics.Weights:
 		_, err := s.chain.Follow(d.Message)
 		return false, err
-	case protocol.Ends(m, s.run):
-		return false, errEnded
 	}
 	return false, nil
 }
@@ -220,11 +220,11 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 // checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has a
 // different chain. If the topic has more of the same chain, it accepts those records.
 func (s *Solver) checkGoesOn(ctx context.Context) error {
-	goesOn, err := s.GoesOn(ctx, s.run, s.plan.Since)
+	current, err := s.plans.IsCurrent(ctx, s.run, s.plan.Since)
 	if err != nil {
 		return err
 	}
-	if !goesOn {
+	if !current {
 		return errEnded
 	}
 	switch differs, err := s.chain.Renew(ctx, s.Client); {

@@ -27,7 +27,7 @@ func NewLocal(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, ch
 	for _, number := range plan.Partitions() {
 		last = max(last, number)
 	}
-	w := New(client, blas, plan, 0, protocol.NewSoleOwner(last+1), o, rec)
+	w := New(client, blas, plan, protocol.NewSoleOwner(last+1), o, rec)
 	w.chain, w.Earlier, w.Cache = chain, earlier, o.cache()
 	for i := range w.all {
 		w.shares = append(w.shares, w.share(i))

@@ -189,7 +189,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 // newTestWorker returns a worker that has read the weights of its run and owns all partitions.
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
 	t.Helper()
-	w := New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(testPartitions), Options{Cache: visit.NewRunCache(bytes)}, event.Ignore{})
+	w := New(client, kernel.Gonum(), plan, protocol.NewSoleOwner(testPartitions), Options{Cache: visit.NewRunCache(bytes)}, event.Ignore{})
 	assert.Must(w.chain.Read(t.Context(), client))(t)
 	assert.NoError(t, w.adopt(t.Context()))
 	return w

@@ -29,9 +29,9 @@ import (
 type Worker struct {
 	*visit.Run
 	rec      event.Recorder
-	watch    int64 // the run's end is on the plans topic at this offset or later
 	owner    protocol.Owner
 	chain    *protocol.Chain
+	plans    *protocol.Plans // followed with the weights topic
 	all      []schemas.Share // of the plan
 	shares   []*visit.Share  // owned shares, in the plan's order
 	seals    *seals
@@ -61,10 +61,8 @@ func (o Options) cache() *visit.Cache {
 	return o.Cache
 }
 
-// New returns a worker of an unfinished run. The run's end will be at offset watch of the plans topic or later. owner
-// tells which examples partitions the worker owns.
-func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner protocol.Owner, o Options,
-	rec event.Recorder) *Worker {
+// New returns a worker of an unfinished run. owner tells which examples partitions the worker owns.
+func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner protocol.Owner, o Options, rec event.Recorder) *Worker {
 	chain, cache := protocol.NewChain(plan, client.Memory, rec), o.cache()
 	if o.Executor == nil {
 		o.Executor = visit.Concurrent{}
@@ -73,7 +71,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 		cache = visit.NewRunCache(0) // the solver's visits use the other
 	}
 	return &Worker{
-		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, watch: watch, owner: owner, chain: chain,
+		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, owner: owner, chain: chain,
 		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()), written: map[wire.Identity]*protocol.Written{}, seals: newSeals(),
 	}
 }
@@ -85,7 +83,7 @@ func (w *Worker) Work(ctx context.Context) error {
 		if err := w.work(ctx); !errors.Is(err, errDiffers) {
 			return err
 		}
-		*w = *New(w.Client, w.BLAS, w.Plan, w.watch, w.owner, w.options, w.rec)
+		*w = *New(w.Client, w.BLAS, w.Plan, w.owner, w.options, w.rec)
 	}
 }
 
@@ -156,16 +154,17 @@ func (e *StoppedError) Report(ctx context.Context) error {
 	if err != nil || w.chain.Head() != e.failure.Parent {
 		return err
 	}
-	weights := protocol.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
-	subscription := w.Log.Subscribe(ctx, nil, weights, w.plansPosition())
-	defer subscription.Close()
+	if w.plans, err = w.follow(ctx, nil, next); err != nil {
+		return err
+	}
+	defer w.plans.Close()
 	for wait := protocol.MinPatience; ; wait = protocol.Patience(wait) {
 		if len(e.failure.Partitions) > 0 {
 			if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(e.failure.Partitions[0]), e.failure.Message()); err != nil {
 				return fmt.Errorf("report that %s: %w", e.failure.Reason, err)
 			}
 		}
-		change, err := w.await(ctx, subscription, wait)
+		change, err := w.await(ctx, wait)
 		if errors.As(err, new(*protocol.ExpiredError)) {
 			err = nil
 		}
@@ -175,8 +174,9 @@ func (e *StoppedError) Report(ctx context.Context) error {
 	}
 }
 
-func (w *Worker) plansPosition() protocol.Position {
-	return protocol.Position{Topic: w.Topics.Plans, Offset: w.watch, Compacted: true}
+// follow follows the plans topic, and the weights topic from an offset.
+func (w *Worker) follow(ctx context.Context, wake <-chan struct{}, weights int64) (*protocol.Plans, error) {
+	return w.FollowPlans(ctx, nil, wake, protocol.Position{Topic: w.Topics.Weights, Offset: weights, Compacted: true})
 }
 
 // visits makes all due visits, until the run has ended.
@@ -188,16 +188,17 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	if w.Earlier, err = w.chain.Warm(ctx, w.Client); err != nil {
 		return fmt.Errorf("warm start: %w", err)
 	}
-	weights := protocol.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
-	subscription := w.Log.Subscribe(ctx, w.owner.Changed(), weights, w.plansPosition())
-	defer subscription.Close()
+	if w.plans, err = w.follow(ctx, w.owner.Changed(), next); err != nil {
+		return err
+	}
+	defer w.plans.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for wait := protocol.MinPatience; ; {
 		if err := w.catchUp(ctx); err != nil {
 			return err
 		}
-		switch change, err := w.await(ctx, subscription, wait); {
+		switch change, err := w.await(ctx, wait); {
 		case err != nil || change == runEnded:
 			return err
 		case change == chainDiffers:
@@ -225,9 +226,9 @@ const (
 )
 
 // await waits for an event that may change what is due, but no longer than timeout: then it compares with the log.
-func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, timeout time.Duration) (change, error) {
-	for deadline := w.Clock.Now().Add(timeout); ; {
-		d, late, err := subscription.Next(ctx, w.Clock.Until(deadline))
+func (w *Worker) await(ctx context.Context, timeout time.Duration) (change, error) {
+	for deadline := w.Clock.Now().Add(timeout); w.plans.End(w.ID) == nil; {
+		d, late, err := w.plans.Deliver(ctx, w.Clock.Until(deadline))
 		switch {
 		case err != nil:
 			return nothing, err
@@ -235,20 +236,19 @@ func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, 
 			return w.renew(ctx)
 		case d == nil:
 			return ownersChanged, nil
-		case d.Topic == w.Topics.Plans && protocol.Ends(d.Message.Message, w.ID):
-			return runEnded, nil
 		case d.Topic == w.Topics.Weights:
 			if grown, err := w.chain.Follow(d.Message); err != nil || grown {
 				return chainGrown, err
 			}
 		}
 	}
+	return runEnded, nil
 }
 
 // renew returns what has changed on the log without an event.
 func (w *Worker) renew(ctx context.Context) (change, error) {
-	goesOn, err := w.GoesOn(ctx, w.ID, w.Plan.Since)
-	if err != nil || !goesOn {
+	current, err := w.plans.IsCurrent(ctx, w.ID, w.Plan.Since)
+	if err != nil || !current {
 		return runEnded, err
 	}
 	head := w.chain.Head()
