@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/internal/assert"
@@ -65,32 +66,26 @@ func (pr *problem) squared(y, shown *mat.Dense) float64 {
 	return total / weight
 }
 
-// normalEquations returns Ê[x xᵀ] + λI, with λ on the first penalised columns, and Ê[x rᵀ].
-func (pr *problem) normalEquations(x, r *mat.Dense, lambda float64, penalised int) (hessian, cross *mat.Dense) {
-	gram, moment := pr.moments(x, r)
-	_, p := x.Dims()
+// ridge returns least squares by QR on the training rows times √(w/Σw), with rows √λ·I below for the penalised columns. It forms no Gram
+// matrix, as the solver does.
+func (pr *problem) ridge(x, r *mat.Dense, lambda float64, penalised int) *mat.Dense {
+	n, p := x.Dims()
 	_, k := r.Dims()
+	rows, targets := mat.NewDense(n+penalised, p, nil), mat.NewDense(n+penalised, k, nil)
 	weight, _ := pr.total()
-	hessian, cross = mat.NewDense(p, p, nil), mat.NewDense(p, k, moment)
-	for i, at := 0, 0; i < p; i++ {
-		for j := 0; j <= i; j++ {
-			hessian.Set(i, j, gram[at]/weight)
-			hessian.Set(j, i, gram[at]/weight)
-			at++
-		}
-		if i < penalised {
-			hessian.Set(i, i, hessian.At(i, i)+lambda)
+	for i, w := range pr.weight {
+		if pr.split[i] == examples.Train {
+			floats.AddScaled(rows.RawRowView(i), math.Sqrt(w/weight), x.RawRowView(i))
+			floats.AddScaled(targets.RawRowView(i), math.Sqrt(w/weight), r.RawRowView(i))
 		}
 	}
-	cross.Scale(1/weight, cross)
-	return hessian, cross
-}
-
-// ridge solves the normal equations by LU.
-func (pr *problem) ridge(x, r *mat.Dense, lambda float64, penalised int) *mat.Dense {
-	a, b := pr.normalEquations(x, r, lambda, penalised)
+	for j := range penalised {
+		rows.Set(n+j, j, math.Sqrt(lambda))
+	}
+	var qr mat.QR
+	qr.Factorize(rows)
 	w := new(mat.Dense)
-	if err := w.Solve(a, b); err != nil && math.IsInf(mat.Cond(a, 2), 1) {
+	if err := qr.SolveTo(w, false, targets); err != nil {
 		panic(err)
 	}
 	return w

@@ -55,7 +55,7 @@ func TestIdentityIsRidgeRegression(t *testing.T) {
 				assert.Near(t, lambdaOf(fit)/pr.wantLambda(1e-3), 1, 1e-12, "λ, of what is expected")
 				want := pr.ridgeRegression(lambdaOf(fit))
 				for i, v := range final.W {
-					assert.Near(t, float64(v), want.RawMatrix().Data[i], 1e-6, "weight %d, and of the normal equations", i)
+					assert.Near(t, float64(v), want.RawMatrix().Data[i], 1e-6, "weight %d, and by QR", i)
 				}
 			})
 		}
