@@ -252,7 +252,7 @@ func TestPartsThatDiffer(t *testing.T) {
 	y := part(`[{"y":1,"label":"a"}]`, nullable("y", numbers))
 	both := part(`[{"x":1,"z":3,"label":"a"}]`, nullable("x", numbers), nullable("z", numbers))
 	turned := part(`[{"x":1,"z":3,"label":"a"}]`, nullable("z", numbers), nullable("x", numbers))
-	const use, dot = "list the columns that all files have under examples.columns.use", ": start the folder's name with a dot to leave its rows out"
+	const use, dot = "all files need the same columns in the same order: list those that all have under examples.columns.use", ": start the folder's name with a dot to leave its rows out"
 	for name, test := range map[string]struct {
 		files  map[string]string
 		change func(*Options)
@@ -263,15 +263,15 @@ func TestPartsThatDiffer(t *testing.T) {
 		"JSON Lines without bytes":   {map[string]string{"a.json": "", "b.json": "{\"x\":1,\"label\":\"a\"}\n"}, nil, ""},
 		"CSV without bytes, gzipped": {map[string]string{"a.csv.gz": string(gzipped(t, "")), "b.csv": "x,label\n1,a\n"}, nil, ""},
 		"nothing":                    {map[string]string{"a.arrow": "", "b.parquet": ""}, nil, "t/a.arrow: no rows in this part or any other"},
-		"another column":             {map[string]string{"a.arrow": x, "b.arrow": y}, nil, `t/b.arrow: no column "x", which t/a.arrow has: ` + use},
-		"a column fewer":             {map[string]string{"a.arrow": both, "b.arrow": x}, nil, `t/b.arrow: no column "z", which t/a.arrow has: ` + use},
-		"a column more":              {map[string]string{"a.arrow": x, "b.arrow": both}, nil, `t/b.arrow: a column "z", which t/a.arrow lacks: ` + use},
+		"another column":             {map[string]string{"a.arrow": x, "b.arrow": y}, nil, `t/b.arrow: the file lacks the column "x" and has "y", unlike t/a.arrow: ` + use},
+		"a column fewer":             {map[string]string{"a.arrow": both, "b.arrow": x}, nil, `t/b.arrow: the file lacks the column "z", unlike t/a.arrow: ` + use},
+		"a column more":              {map[string]string{"a.arrow": x, "b.arrow": both}, nil, `t/b.arrow: the file also has the column "z", unlike t/a.arrow: ` + use},
 		"a column more, not used":    {map[string]string{"a.arrow": x, "b.arrow": both}, func(o *Options) { o.Columns.Use = []string{"x"} }, ""},
 		"a column more in CSV": {map[string]string{"a.csv": "x,label\n1,a\n", "b.csv": "x,z,label\n1,2,a\n"}, nil,
-			`t/b.csv: line 1: a column "z", which t/a.csv lacks: ` + use},
+			`t/b.csv: line 1: the file also has the column "z", unlike t/a.csv: ` + use},
 		"another order": {map[string]string{"a.arrow": both, "b.arrow": turned}, nil,
-			`t/b.arrow: column 0 is "z", not "x", as in t/a.arrow: all files need the same columns in the same order`},
-		"a partition less": {map[string]string{"a.arrow": x, "k=1/a.arrow": x}, nil, `t/k=1/a.arrow: a column "k", which t/a.arrow lacks: ` + use},
+			`t/b.arrow: column 0 is "z", not "x", unlike t/a.arrow: ` + use},
+		"a partition less": {map[string]string{"a.arrow": x, "k=1/a.arrow": x}, nil, `t/k=1/a.arrow: the file also has the column "k", unlike t/a.arrow: ` + use},
 		"a null partition": {map[string]string{"n=1/a.arrow": x, "n=__HIVE_DEFAULT_PARTITION__/a.arrow": x}, nil,
 			`t/n=__HIVE_DEFAULT_PARTITION__/a.arrow, column 2 ("n"): row 0, counted from 0: a missing value: examples.missing: mean uses the mean ` +
 				`of the column. The column n is null in the folder n=__HIVE_DEFAULT_PARTITION__` + dot},

@@ -103,40 +103,19 @@ func find(ctx context.Context, o Options, collected *format.Collected) ([]Source
 		if err := o.Found.Learnt.Check(s.Width, s.Columns); err != nil {
 			return nil, input.WholeFile(s.Files[0], err)
 		}
-		if err := sameColumns(all[0], s); err != nil {
-			return nil, err
-		}
-		if first := all[0]; s.Width != first.Width {
-			return nil, input.WholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
+		first := &layout.Learnt{File: all[0].Files[0], Sparse: all[0].Width == 0, Width: all[0].Width, Columns: all[0].Columns}
+		if err := first.Check(s.Width, s.Columns); err != nil {
+			e := input.WholeFile(s.Files[0], err)
+			if s.format.HasHeader && s.Columns != nil {
+				e.Line = 1
+			}
+			return nil, e
 		}
 		if j := slices.IndexFunc(all[:i], func(other Source) bool { return s.ID != "" && other.ID == s.ID }); j >= 0 {
 			return nil, input.WholeFile(s.Files[0], fmt.Errorf("the same bytes as %s: an example can't count twice", all[j].Files[0]))
 		}
 	}
 	return all, nil
-}
-
-// sameColumns returns an error if two sources have different columns. A model identifies a feature by position, not by
-// name.
-func sameColumns(first, s Source) error {
-	if first.Columns == nil || s.Columns == nil {
-		return nil
-	}
-	if difference := s.Columns.Difference(first.Columns); difference != "" {
-		err := fmt.Errorf("%s, as in %s: all files need the same columns in the same order", difference, first.Files[0])
-		const use = "list the columns that all files have under examples.columns.use"
-		if lacking := s.Columns.Lacking(first.Columns); len(lacking) > 0 {
-			err = fmt.Errorf("no column %s, which %s has: %s", layout.SomeNames(lacking), first.Files[0], use)
-		} else if lacking := first.Columns.Lacking(s.Columns); len(lacking) > 0 {
-			err = fmt.Errorf("a column %s, which %s lacks: %s", layout.SomeNames(lacking), first.Files[0], use)
-		}
-		e := input.WholeFile(s.Files[0], err)
-		if s.format.HasHeader {
-			e.Line = 1
-		}
-		return e
-	}
-	return nil
 }
 
 // sources returns the sources of one split.
@@ -324,6 +303,9 @@ func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.S
 		if lost != nil && len(r.Lost) > 0 {
 			lost(r.Lost)
 		}
+		if s.stored == nil { // not read to be ingested
+			return
+		}
 		if counted > 0 && labelled == 0 && len(s.options.Targets) == 0 {
 			yield(nil, input.WholeFile(s.Files[0], s.noLabels()))
 			return
@@ -489,25 +471,15 @@ func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, tro
 // readSome reads the first batch of a source, and further ones while cells, to which it adds, is below the limit. It
 // reports whether it has read all.
 func (s *Source) readSome(ctx context.Context, cells *int) (whole bool, err error) {
-	r, opened, err := s.open(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer closeAll(opened)
-	for {
-		rows, err := r.Next()
-		switch {
-		case ctx.Err() != nil:
-			return false, ctx.Err()
-		case err == io.EOF:
-			return true, nil
-		case err != nil:
+	for rows, err := range s.batches(ctx, nil) {
+		if err != nil {
 			return false, err
 		}
 		if *cells += rows.Rows * max(rows.Cols, 1); *cells > checkCells {
 			return false, nil
 		}
 	}
+	return true, nil
 }
 
 // stored is a file that was read completely.

@@ -292,7 +292,8 @@ func TestSourcesRefuse(t *testing.T) {
 	}{
 		{[]string{"none.csv"}, nil, "none.csv: no such file or directory"},
 		{[]string{"folder.csv"}, nil, "folder.csv: an empty folder: expected PNG or JPEG files, in a folder for each class"},
-		{[]string{"one.csv"}, []string{"two.csv"}, "two.csv: 2 features, but one.csv has 1"},
+		{[]string{"one.csv"}, []string{"two.csv"}, "two.csv: 2 features, not 1, unlike one.csv: all files need the same columns in the same order: list those that all have " +
+			"under examples.columns.use"},
 		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv: an example can't count twice"},
 		{[]string{"what"}, nil, "what: neither name nor content identifies the format: set examples.format"},
 		{[]string{"what", "rows.libsvm"}, nil, "what: neither name nor content identifies the format: set examples.format"},

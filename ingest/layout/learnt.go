@@ -20,6 +20,7 @@ type Learnt struct {
 	Rows    int              // number of rows that were looked at
 	Lacking map[string]int   // by column: how many of these have no value
 	Topic   string           // topic whose messages have the rows that follow; "": they are in files
+	File    string           // file of the rows, which is read together with those that follow; "": they were read before
 	First   *int64           // index of the first column of sparse rows that were converted to dense ones; nil: not converted, or unknown
 }
 
@@ -67,6 +68,8 @@ func (o Options) After(l *Learnt) Options {
 // rows names the rows in errors.
 func (l *Learnt) rows() string {
 	switch {
+	case l.File != "":
+		return l.File
 	case l.Version == 0 && l.Topic != "":
 		return "the rows of " + l.Topic + " that were ingested before"
 	case l.Version == 0:
@@ -79,6 +82,8 @@ func (l *Learnt) rows() string {
 func (l *Learnt) advice() string {
 	const anotherName = "give the pipeline another name to start a chain with these rows"
 	switch {
+	case l.File != "":
+		return "all files need the same columns in the same order: list those that all have under examples.columns.use"
 	case l.Topic != "":
 		return "restore the columns under examples, or " + anotherName
 	case l.Version == 0:
@@ -117,7 +122,7 @@ func (l *Learnt) Check(width int, columns examples.Columns) error {
 			return but(fmt.Sprintf("%s lacks %s and has %s", l.source(), columnsNamed(lacks), SomeNames(more)))
 		case len(lacks) > 0:
 			return but(l.source() + " lacks " + columnsNamed(lacks))
-		case len(more) > 0 && l.Topic != "":
+		case len(more) > 0 && l.Topic+l.File != "":
 			return but(l.source() + " also has " + columnsNamed(more))
 		case len(more) > 0:
 			return fmt.Errorf("%w, or list the columns to use under examples.columns.use", but("the file also has "+columnsNamed(more)))
