@@ -11,14 +11,13 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 )
 
 // Archives that pyarrow and fastavro write have the rows that these were given, with their offsets.
 func TestPythonArchives(t *testing.T) {
 	interpreter := os.Getenv("STAGEWISE_PYTHON")
-	if interpreter == "" {
-		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
-	}
+	assert.Need(t, interpreter != "", "STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	command := exec.Command(interpreter, "testdata/archives.py", t.TempDir())
 	command.Stderr = os.Stderr
 	printed := must(command.Output())(t)
@@ -28,9 +27,8 @@ func TestPythonArchives(t *testing.T) {
 			Layout, Files string
 			Rows          [][]*float64
 		}
-		if err := json.Unmarshal([]byte(line), &of); err != nil {
-			t.Fatal(err, line)
-		}
+		err := json.Unmarshal([]byte(line), &of)
+		assert.Need(t, err == nil, "%v %v", err, line)
 		archives++
 		o := ofTopic("json", func(o *Options) {
 			o.Label, o.Columns.Use, o.Missing.Mode = "label", []string{"x", "place.y", "items.0.price", "at"}, layout.MissingMean
@@ -41,8 +39,8 @@ func TestPythonArchives(t *testing.T) {
 		v, rows := valuesOf(t, o), a.Range(0, 0, 1<<40, 0)
 		for offset := int64(0); err == nil; {
 			next, e := rows.Next(t.Context())
-			if err = e; err == nil && next.Offset != offset {
-				t.Fatalf("%s: offset %d, expected %d", of.Layout, next.Offset, offset)
+			if err = e; err == nil {
+				assert.Need(t, next.Offset == offset, "%s: offset %d, expected %d", of.Layout, next.Offset, offset)
 			}
 			for row := 0; err == nil && row < next.Len(); row++ {
 				value, decoded := next.Value(row)
@@ -51,9 +49,7 @@ func TestPythonArchives(t *testing.T) {
 			}
 		}
 		batch := v.Take()
-		if err != io.EOF || batch == nil || batch.Rows != len(of.Rows) {
-			t.Fatalf("%s: %v, %d rows expected", of.Layout, err, len(of.Rows))
-		}
+		assert.Need(t, err == io.EOF && batch != nil && batch.Rows == len(of.Rows), "%s: %v, %d rows expected", of.Layout, err, len(of.Rows))
 		for i, want := range of.Rows {
 			for column, x := range want {
 				got := batch.Floats[4*i+column]
@@ -63,7 +59,5 @@ func TestPythonArchives(t *testing.T) {
 			}
 		}
 	}
-	if archives != 2 {
-		t.Errorf("%d archives", archives)
-	}
+	assert.True(t, archives == 2, "%d archives", archives)
 }

@@ -51,9 +51,8 @@ func tab(t *testing.T) context.Context {
 			if strings.HasSuffix(e.Entry.URL, "/events") {
 				return // that a server has gone is no fault of the page
 			}
-			if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
-				t.Errorf("the browser complains: %s %s", e.Entry.Text, e.Entry.URL)
-			}
+			assert.True(t, e.Entry.Level != log.EntryLevelError && e.Entry.Source != log.EntrySourceSecurity,
+				"the browser complains: %s %s", e.Entry.Text, e.Entry.URL)
 		}
 	})
 	noError(t, err)
@@ -118,9 +117,8 @@ func TestPageIsQuick(t *testing.T) {
 		drawn = min(drawn, value[float64](t, ctx, `performance.getEntriesByName("drawn").at(-1).startTime`))
 	}
 	t.Logf("first paint after %.0f ms, all is drawn after %.0f ms", paint, drawn)
-	if paint > 1000 || drawn > 1000 {
-		t.Errorf("first paint after %.0f ms, all is drawn after %.0f ms, expected at most 1000", paint, drawn)
-	}
+	assert.True(t, paint <= 1000 && drawn <= 1000,
+		"first paint after %.0f ms, all is drawn after %.0f ms, expected at most 1000", paint, drawn)
 	var updates, tables []float64
 	for n := 1; n <= 10; n++ {
 		begun := busy(t, ctx)
@@ -131,13 +129,11 @@ func TestPageIsQuick(t *testing.T) {
 		updates, tables = append(updates, busy(t, ctx)-before), append(tables, before-begun)
 	}
 	t.Logf("updates take %.0f ms of the main thread, tables %.0f", updates, tables)
-	if update, most := slices.Min(updates), max(100, 1.5*slices.Min(tables)); update > most {
-		t.Errorf("an update takes %.0f ms of the main thread, expected at most %.0f", update, most)
-	}
+	update, most := slices.Min(updates), max(100, 1.5*slices.Min(tables))
+	assert.True(t, update <= most, "an update takes %.0f ms of the main thread, expected at most %.0f", update, most)
 	nodes := value[int](t, ctx, `document.getElementsByTagName("*").length`)
-	if t.Logf("the page has %d elements", nodes); nodes > 5000 {
-		t.Errorf("the page has %d elements: it draws more than people look at", nodes)
-	}
+	t.Logf("the page has %d elements", nodes)
+	assert.True(t, nodes <= 5000, "the page has %d elements: it draws more than people look at", nodes)
 }
 
 // table is JavaScript that lays out a table of 4,000 cells.
@@ -189,13 +185,11 @@ func TestPageFits(t *testing.T) {
 			prefer(t, ctx, c.scheme)
 			do(t, ctx, chromedp.EmulateViewport(c.width, 900), chromedp.Navigate(url))
 			awaitVersion(t, ctx, c.versions)
-			if wide := value[int64](t, ctx, `document.documentElement.scrollWidth`); wide > c.width {
-				t.Errorf("the page is %d pixels wide, in a window of %d", wide, c.width)
-			}
+			wide := value[int64](t, ctx, `document.documentElement.scrollWidth`)
+			assert.True(t, wide <= c.width, "the page is %d pixels wide, in a window of %d", wide, c.width)
 			value[bool](t, ctx, `document.querySelectorAll("details").forEach((d) => { d.open = true; }) || true`)
-			if cut := value[[]string](t, ctx, cutOff); len(cut) > 0 {
-				t.Errorf("cut off in a window of %d pixels: %v", c.width, cut)
-			}
+			cut := value[[]string](t, ctx, cutOff)
+			assert.True(t, len(cut) == 0, "cut off in a window of %d pixels: %v", c.width, cut)
 			if *shots == "" {
 				return
 			}
@@ -218,9 +212,8 @@ func TestPageHasRoundTicks(t *testing.T) {
 	} {
 		assert.Equal(t, value[string](t, ctx, script+`.map(short).join(",")`), want, "%s", script)
 	}
-	if hidden := value[bool](t, ctx, `document.getElementById("more-versions").getClientRects().length === 0`); !hidden {
-		t.Error("two versions have buttons for more of them")
-	}
+	hidden := value[bool](t, ctx, `document.getElementById("more-versions").getClientRects().length === 0`)
+	assert.True(t, hidden, "two versions have buttons for more of them")
 }
 
 // A pipeline without versions shows no titles of empty charts and tables.
@@ -228,10 +221,9 @@ func TestPageOfNothing(t *testing.T) {
 	url, ctx := serving(t, reading(t, openLog(t), "digits")), tab(t)
 	do(t, ctx, chromedp.Navigate(url),
 		chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent === "Nothing has run yet."`))
-	if seen := value[[]string](t, ctx, `[...document.querySelectorAll("figcaption, thead, caption, button")].filter((e) => e.getClientRects().length && !e.closest("details"))
-		.map((e) => e.textContent)`); len(seen) > 0 {
-		t.Errorf("the page shows %q", seen)
-	}
+	seen := value[[]string](t, ctx, `[...document.querySelectorAll("figcaption, thead, caption, button")].filter((e) => e.getClientRects().length && !e.closest("details"))
+		.map((e) => e.textContent)`)
+	assert.True(t, len(seen) == 0, "the page shows %q", seen)
 }
 
 // Whoever has no mouse reaches all that can be pressed, sees where the focus is, and hears the news.
@@ -252,19 +244,15 @@ func TestPageByKeyboard(t *testing.T) {
 		if reached[focus] = true; focus == "older" {
 			do(t, ctx, chromedp.KeyEvent(kb.Enter))
 		}
-		if outline := value[string](t, ctx, `getComputedStyle(document.activeElement).outlineStyle`); outline == "none" {
-			t.Errorf("the focus on %s is not seen", focus)
-		}
+		outline := value[string](t, ctx, `getComputedStyle(document.activeElement).outlineStyle`)
+		assert.True(t, outline != "none", "the focus on %s is not seen", focus)
 	}
 	for _, want := range []string{"skip", "Flow", "Quarantine", "How far behind?", "older", "scrolls", "Topics as a table",
 		"Its content as JSON"} {
-		if !reached[want] {
-			t.Errorf("the keyboard does not reach %q, but %v", want, reached)
-		}
+		assert.True(t, reached[want], "the keyboard does not reach %q, but %v", want, reached)
 	}
-	if first := value[string](t, ctx, `document.querySelector("#version-rows th").textContent`); first != "85" {
-		t.Errorf("after Enter on Older the first version is %s, expected 85", first)
-	}
+	first := value[string](t, ctx, `document.querySelector("#version-rows th").textContent`)
+	assert.True(t, first == "85", "after Enter on Older the first version is %s, expected 85", first)
 	board.Put(simulated(t, 100, 3, 1))
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("news").textContent === "Version 101 is in use."`))
 }
@@ -281,18 +269,16 @@ func TestPageFollowsARun(t *testing.T) {
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent === "All is well."`),
 		chromedp.Poll[chromedp.Void](`document.querySelectorAll("#stages tr").length === 2 && document.querySelectorAll("#confusion tbody tr").length === 10`))
 	want := fmt.Sprintf("%.2f %%", *report.TestError)
-	if facts := value[string](t, ctx, `document.getElementById("facts").textContent`); !strings.Contains(facts, want) ||
-		!strings.Contains(facts, "Version 1") {
-		t.Errorf("the page says %s, expected version 1 and an error of %s", facts, want)
-	}
+	facts := value[string](t, ctx, `document.getElementById("facts").textContent`)
+	assert.True(t, strings.Contains(facts, want) && strings.Contains(facts, "Version 1"),
+		"the page says %s, expected version 1 and an error of %s", facts, want)
 }
 
 // A page whose server has gone says so, and goes on when it is there again.
 func TestPageSaysThatItIsOld(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(t, 10, 1, 0))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	serve := func() (stop func()) {
 		server := httptest.NewUnstartedServer(NewServer(board))
 		server.Listener = listener
@@ -353,19 +339,15 @@ func TestPageOfRunsFits(t *testing.T) {
 					document.querySelectorAll("#matrices table").length, document.querySelectorAll("#others table").length,
 					[...document.querySelectorAll("#matrices .right")].filter((e) => e.textContent === "7" || e.textContent === "3").length,
 					document.querySelectorAll("#charts figure:first-child .series.run8").length]`)
-				if seen[0] > width {
-					t.Errorf("%s: the page is %d pixels wide, in a window of %d", name, seen[0], width)
-				}
-				if seen[1] != 9 || seen[2] < seen[1] { // error and loss of train and test rows by stage and pass, and reliability
-					t.Errorf("%s: %d diagrams with %d lines", name, seen[1], seen[2])
-				}
+				assert.True(t, seen[0] <= width, "%s: the page is %d pixels wide, in a window of %d", name, seen[0], width)
+				// error and loss of train and test rows by stage and pass, and reliability
+				assert.True(t, seen[1] == 9 && seen[2] >= seen[1], "%s: %d diagrams with %d lines", name, seen[1], seen[2])
 				few, others := int64(min(runsOf[name], 2)), int64(min(runsOf[name], 8)-min(runsOf[name], 2))
-				if seen[3] != few || seen[4] != others || seen[5] != 2*few { // 7 of 10 and 3 of 10 test rows are right
-					t.Errorf("%s: %d matrices and %d of other runs, with %d cells of right predictions", name, seen[3], seen[4], seen[5])
-				}
-				if want := int64(max(runsOf[name]-8, 0)); seen[6] != want {
-					t.Errorf("%s: %d lines without a colour of their own, expected %d", name, seen[6], want)
-				}
+				// 7 of 10 and 3 of 10 test rows are right
+				assert.True(t, seen[3] == few && seen[4] == others && seen[5] == 2*few,
+					"%s: %d matrices and %d of other runs, with %d cells of right predictions", name, seen[3], seen[4], seen[5])
+				want := int64(max(runsOf[name]-8, 0))
+				assert.True(t, seen[6] == want, "%s: %d lines without a colour of their own, expected %d", name, seen[6], want)
 				if *shots == "" {
 					continue
 				}

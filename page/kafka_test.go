@@ -17,16 +17,12 @@ import (
 // On real brokers a page shows what other processes do.
 func TestKafkaProcessesAreShown(t *testing.T) {
 	addresses := os.Getenv("STAGEWISE_KAFKA")
-	if addresses == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
-	}
+	assert.Need(t, addresses != "", "STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
 	brokers, name := strings.Split(addresses, ","), fmt.Sprintf("test-%d", time.Now().UnixNano())
 	log := openOn(t, kafkalog.Options{Brokers: brokers})
 	t.Cleanup(func() {
 		topics, err := log.Topics(context.Background(), name+".")
-		if err != nil {
-			t.Error(err)
-		}
+		assert.Fails(t, err, nil)
 		for _, topic := range topics {
 			assert.Fails(t, log.Delete(context.Background(), topic.Name), nil)
 		}

@@ -28,9 +28,7 @@ func TestPythonEstimatorsPassTheChecks(t *testing.T) {
 			t.Parallel() // each mostly waits for a process
 			own := *p
 			own.TB = t
-			if failed := strings.TrimSpace(string(own.run("tests/check_estimators.py", name))); failed != "" {
-				t.Error(failed)
-			}
+			assert.Equal(t, strings.TrimSpace(string(own.run("tests/check_estimators.py", name))), "", "")
 		})
 	}
 }
@@ -62,12 +60,9 @@ func TestPythonWheel(t *testing.T) {
 	p := newPython(t)
 	p.execute("..", "scripts/release.sh", "--wheels", p.folder)
 	wheels, err := filepath.Glob(filepath.Join(p.folder, "*.whl"))
-	if err != nil || len(wheels) != 1 {
-		t.Fatalf("wheels %v, %v", wheels, err)
-	}
-	if info, err := os.Stat(wheels[0]); err != nil || info.Size() > largestWheel {
-		t.Errorf("%s has %d bytes, expected at most %d", wheels[0], info.Size(), largestWheel)
-	}
+	assert.Need(t, err == nil && len(wheels) == 1, "wheels %v, %v", wheels, err)
+	info, err := os.Stat(wheels[0])
+	assert.True(t, err == nil && info.Size() <= largestWheel, "%s has %d bytes, expected at most %d", wheels[0], info.Size(), largestWheel)
 	empty := t.TempDir()
 	p.run("-m", "venv", empty)
 	// -I, as the package is on PYTHONPATH already.
@@ -77,9 +72,7 @@ func TestPythonWheel(t *testing.T) {
 		command := exec.CommandContext(t.Context(), filepath.Join(empty, "bin", program), arguments...)
 		command.Dir, command.Env = t.TempDir(), []string{"PATH=" + filepath.Join(empty, "bin")}
 		out, err := command.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", program, err, out)
-		}
+		assert.Need(t, err == nil, "%s: %v\n%s", program, err, out)
 		return string(out)
 	}
 	said := bare("python", "-c", `from sklearn.datasets import load_iris
@@ -87,9 +80,7 @@ from stagewise import StagewiseClassifier
 X, y = load_iris(return_X_y=True)
 model = StagewiseClassifier(verbose=1).fit(X, y)
 print(model.predict_proba(X[:2]), model.score(X, y) > 0.95)`)
-	if !strings.Contains(said, "OpenBLAS") || !strings.HasSuffix(said, "True\n") {
-		t.Errorf("the example wrote\n%s", said)
-	}
+	assert.True(t, strings.Contains(said, "OpenBLAS") && strings.HasSuffix(said, "True\n"), "the example wrote\n%s", said)
 	page := assert.Must(os.ReadFile("../docs/python.md"))(t)
 	for _, example := range regexp.MustCompile("(?s)```python\n(.*?)```").FindAllSubmatch(page, -1) {
 		bare("python", "-c", string(example[1]))
@@ -98,11 +89,9 @@ print(model.predict_proba(X[:2]), model.score(X, y) > 0.95)`)
 	version := bare("python", "-c", `import importlib.metadata; print(importlib.metadata.version("stagewise"), end="")`)
 	revision := program[1][strings.LastIndex(program[1], "-")+1:] // of a commit without a tag, otherwise the tag
 	letters := strings.NewReplacer("(devel)", "000dev0", "+", "", ".", "")
-	if !strings.Contains(letters.Replace(version), letters.Replace(strings.TrimPrefix(revision, "v"))) {
-		t.Errorf("the version of the wheel is %s, that of its program %s", version, program[1])
-	}
-	if said := bare("python", "-c", `import importlib.metadata
-print([file.read_text() for file in importlib.metadata.files("stagewise") if file.name == "LICENCES"])`); !strings.Contains(said, "github.com/spf13/cobra v") {
-		t.Errorf("the licences of the wheel are\n%.400s", said)
-	}
+	assert.True(t, strings.Contains(letters.Replace(version), letters.Replace(strings.TrimPrefix(revision, "v"))),
+		"the version of the wheel is %s, that of its program %s", version, program[1])
+	said = bare("python", "-c", `import importlib.metadata
+print([file.read_text() for file in importlib.metadata.files("stagewise") if file.name == "LICENCES"])`)
+	assert.True(t, strings.Contains(said, "github.com/spf13/cobra v"), "the licences of the wheel are\n%.400s", said)
 }

@@ -35,16 +35,14 @@ func TestPythonOutlivesTrouble(t *testing.T) {
 	p, brokers := newPython(t), strings.Join(cluster.ListenAddrs(), ",")
 	configuration := p.pipeline(brokers, "p")("p.yaml", options{"stages": []options{{"features": options{"size": 64}, "passes": 2}}})
 	f := p.follow(brokers, "p")
-	if a := f.ask("error", "run stagewise train first, or check name and brokers"); a.Version != 0 {
-		t.Errorf("before there are topics the follower has version %d, and says %q", a.Version, a.Error)
-	}
+	a := f.ask("error", "run stagewise train first, or check name and brokers")
+	assert.True(t, a.Version == 0, "before there are topics the follower has version %d, and says %q", a.Version, a.Error)
 	p.run("-c", troubles, brokers)
 	p.stagewise("train", "-c", configuration)
 	f.awaitModel(1, configuration)
 	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets, kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: -1})
-	if a := f.ask("error", "p.plans"); a.Version != 1 {
-		t.Errorf("the follower has version %d, and says %q", a.Version, a.Error)
-	}
+	a = f.ask("error", "p.plans")
+	assert.True(t, a.Version == 1, "the follower has version %d, and says %q", a.Version, a.Error)
 	outage.Remove()
 	p.stagewise("train", "-c", configuration)
 	f.awaitModel(2, configuration)
@@ -88,13 +86,10 @@ func TestPythonPage(t *testing.T) {
 	text := strings.ReplaceAll(string(page), "localhost:9092", brokers)
 	programs := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(text, -1)
 	for _, program := range programs {
-		if out := string(p.execute(p.folder, p.interpreter, "-c", program[1])); !strings.Contains(out, "'iris'") {
-			t.Errorf("%s\nwrote\n%s", program[1], out)
-		}
+		out := string(p.execute(p.folder, p.interpreter, "-c", program[1]))
+		assert.True(t, strings.Contains(out, "'iris'"), "%s\nwrote\n%s", program[1], out)
 	}
-	if len(programs) != 2 {
-		t.Errorf("the page has %d programs", len(programs))
-	}
+	assert.True(t, len(programs) == 2, "the page has %d programs", len(programs))
 }
 
 // follower is a process that follows a pipeline in Python. tests/follower.py says what it can be told.

@@ -60,17 +60,13 @@ func TestPythonMeasuresAsScikitLearn(t *testing.T) {
 		Sklearn map[string]any `json:"scikit-learn"`
 	}
 	assert.NoError(t, json.Unmarshal(p.run("tests/measures.py", p.folder), &cases))
-	if len(cases) != 9 {
-		t.Errorf("%d cases", len(cases))
-	}
+	assert.True(t, len(cases) == 9, "%d cases", len(cases))
 	// Of ranks a report has histograms: so near they are here, with two and with three classes.
 	ranks := map[string]float64{"auc": 1e-3, "average_precision": 3e-3}
 	for _, c := range cases {
 		for name, want := range c.Sklearn {
 			got := c.Report[name]
-			if !alike(got, want, max(1e-5, ranks[name])) {
-				t.Errorf("%s: %s is %v, scikit-learn has %v", c.Case, name, got, want)
-			}
+			assert.True(t, alike(got, want, max(1e-5, ranks[name])), "%s: %s is %v, scikit-learn has %v", c.Case, name, got, want)
 		}
 	}
 }

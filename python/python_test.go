@@ -32,9 +32,7 @@ type options map[string]any
 func newPython(t testing.TB) *python {
 	t.Helper()
 	p := &python{TB: t, interpreter: os.Getenv("STAGEWISE_PYTHON"), folder: t.TempDir()}
-	if p.interpreter == "" {
-		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
-	}
+	assert.Need(t, p.interpreter != "", "STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	assert.NoError(t, install())
 	p.program, p.packages = filepath.Join(installed(), "stagewise"), filepath.Join(installed(), "packages")
 	return p

@@ -16,9 +16,7 @@ import (
 // compaction and a renamed column.
 func TestPythonTables(t *testing.T) {
 	interpreter := os.Getenv("STAGEWISE_PYTHON")
-	if interpreter == "" {
-		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
-	}
+	assert.Need(t, interpreter != "", "STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	command := exec.Command(interpreter, "testdata/tables.py", t.TempDir())
 	command.Stderr = os.Stderr
 	printed := assert.Must(command.Output())(t)
@@ -28,13 +26,10 @@ func TestPythonTables(t *testing.T) {
 			Layout, Path, State string
 			Offsets             []int64
 		}
-		if err := json.Unmarshal([]byte(line), &state); err != nil {
-			t.Fatal(err, line)
-		}
+		err := json.Unmarshal([]byte(line), &state)
+		assert.Need(t, err == nil, "%v %v", err, line)
 		assert.Equal(t, offsets(t, state.Layout, state.Path, snapshotName{ID: state.State}), state.Offsets, "%s %s", state.Path, state.State)
 		states++
 	}
-	if states < 20 {
-		t.Errorf("only %d states", states)
-	}
+	assert.True(t, states >= 20, "only %d states", states)
 }
