@@ -57,7 +57,7 @@ const tile = 1024
 // predictor predicts tiles of rows, which it may change before.
 type predictor struct {
 	*model.Predictor
-	tile kernel.Dense
+	tile examples.Rows
 }
 
 // predict calls change with copies of some of the rows, a tile at a time, and then with with their predictions (k), each with its place
@@ -69,16 +69,15 @@ func (p *predictor) predict(ctx context.Context, rows *Rows, list []int, change 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		p.tile.Reshape(len(some), rows.Features.Cols)
+		p.tile = examples.Rows{Rows: len(some), Cols: rows.Features.Cols, Floats: p.tile.Floats[:0]}
 		for i, from := range some {
-			copy(p.tile.Row(i), rows.Features.Row(from))
-			change(at+i, p.tile.Row(i))
+			p.tile.Floats = append(p.tile.Floats, rows.Features.Row(from)...)
+			change(at+i, p.tile.Floats[i*p.tile.Cols:])
 		}
-		out := p.Probabilities(p.tile)
-		for i := range some {
-			with(at+i, out.Row(i))
+		for out := range slices.Chunk(p.Probabilities(&p.tile), len(p.Model().Labels())) {
+			with(at, out)
+			at++
 		}
-		at += len(some)
 	}
 	return nil
 }

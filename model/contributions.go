@@ -158,21 +158,13 @@ func (p *Predictor) Contributions(rows *examples.Rows, n int, do func(row int, s
 		return err
 	}
 	scores := make([]Contributions, len(c.base))
-	if rows.Sparse != nil {
-		p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows.Sparse)
-		p.sparseContributions(c, 0, n, scores, do)
-		return nil
-	}
 	for from := 0; from < rows.Rows; from += contributedRows {
-		p.copied(rows.Slice(from, min(from+contributedRows, rows.Rows)))
+		p.scores(rows.Slice(from, min(from+contributedRows, rows.Rows)))
 		if p.model.Sparse() {
-			p.thin(p.raw)
-			p.overflowed = p.model.prepared.ApplySparse(&p.sparse, &p.features)
 			p.sparseContributions(c, from, n, scores, do)
-			continue
+		} else {
+			p.denseContributions(c, from, n, scores, do)
 		}
-		p.scores(p.raw)
-		p.denseContributions(c, from, n, scores, do)
 	}
 	return nil
 }
@@ -233,9 +225,8 @@ func (p *Predictor) addSlopes(c *contributor, i int, result []float64) {
 	}
 }
 
-// sparseContributions is Contributions for the rows of p.sparse.
+// sparseContributions is Contributions for the rows whose scores and sparse inputs the predictor has.
 func (p *Predictor) sparseContributions(c *contributor, first, n int, scores []Contributions, do func(int, []Contributions)) {
-	p.sparseScores()
 	for i := range p.sparse.Rows {
 		inputs, values := p.sparse.Row(i)
 		for out := range scores {

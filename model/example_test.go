@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // digit is a handwritten seven: 8 × 8 pixels, from 0 for white to 16 for black.
@@ -91,17 +92,14 @@ func ExampleModel_WriteTo() {
 	// Output: true
 }
 
-// Predict many rows at once. The rows are overwritten.
+// Predict many rows at once.
 func ExamplePredictor_Probabilities() {
 	m := load()
-	rows := kernel.NewDense(100, m.Width())
-	for i := range rows.Rows {
-		copy(rows.Row(i), digit)
-	}
+	rows := &examples.Rows{Rows: 100, Cols: m.Width(), Floats: slices.Repeat(digit, 100)}
 	probabilities := m.Predictor(nil).Probabilities(rows)
-	fmt.Println(probabilities.Rows, "×", probabilities.Cols)
-	fmt.Printf("%.2f\n", probabilities.Row(99)[7])
+	fmt.Println(len(probabilities))
+	fmt.Printf("%.2f\n", probabilities[99*10+7])
 	// Output:
-	// 100 × 10
+	// 1000
 	// 0.98
 }

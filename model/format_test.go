@@ -104,7 +104,7 @@ func workedExample(t *testing.T, m *Model) string {
 
 	raw := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{3, 1, 0, float32(math.NaN())}}
 	blas := kernel.Gonum()
-	want := slices.Clone(m.Predictor(blas).Probabilities(kernel.Dense{Rows: 2, Cols: 2, Data: slices.Clone(raw.Data)}).Data)
+	want := slices.Clone(m.Predictor(blas).Probabilities(rowsOf(raw)))
 	inputs, score := kernel.NewDense(2, 2), kernel.NewDense(2, 2)
 	show := func(what string, x kernel.Dense) {
 		rows := make([]string, x.Rows)

@@ -133,6 +133,11 @@ var everyLink = [][]schemas.Link{
 	{link.Softmax, link.Calibrated, link.Identity}, {link.Identity, link.Softmax}, {link.Identity, link.Softmax, link.Calibrated},
 }
 
+// rowsOf returns dense rows.
+func rowsOf(x kernel.Dense) *examples.Rows {
+	return &examples.Rows{Rows: x.Rows, Cols: x.Cols, Floats: x.Data}
+}
+
 // raw returns n rows of d features, some of them missing.
 func raw(n, d int) kernel.Dense {
 	random, x := rand.New(rand.NewPCG(uint64(n), uint64(d))), kernel.NewDense(n, d)
@@ -273,7 +278,7 @@ func TestProbabilitiesOfTiles(t *testing.T) {
 			x := raw(129, d)
 			return x.Slice(0, n)
 		}
-		all := slices.Clone(m.Predictor(blas).Probabilities(rows(129)).Data)
+		all := slices.Clone(m.Predictor(blas).Probabilities(rowsOf(rows(129))))
 		k := len(m.Labels())
 		for i := 0; i < len(all); i += k {
 			sum := float64(0)
@@ -285,11 +290,11 @@ func TestProbabilitiesOfTiles(t *testing.T) {
 		}
 		p := m.Predictor(blas)
 		for _, n := range []int{64, 65, 63, 1, 128, 0} {
-			got := p.Probabilities(rows(n))
-			assert.Need(t, got.Rows == n && got.Cols == k, "%v: %d × %d probabilities of %d rows", links, got.Rows, got.Cols, n)
+			got := p.Probabilities(rowsOf(rows(n)))
+			assert.Need(t, len(got) == n*k, "%v: %d probabilities of %d rows", links, len(got), n)
 			whole := n / tileRows * tileRows * k
-			assert.True(t, slices.Equal(got.Data[:whole], all[:whole]), "%v: tiles of %d rows are not those of 129", links, n)
-			for i, v := range got.Data {
+			assert.True(t, slices.Equal(got[:whole], all[:whole]), "%v: tiles of %d rows are not those of 129", links, n)
+			for i, v := range got {
 				assert.Need(t, math.Abs(float64(v-all[i])) <= 1e-5, "%v: row %d of %d has %v, of 129 it has %v", links, i/k, n, v, all[i])
 			}
 		}
@@ -356,9 +361,8 @@ func FuzzRead(f *testing.F) {
 		}
 		m.Digest()
 		x := raw(3, m.Width())
-		got := m.Predictor(kernel.Gonum()).Probabilities(x)
-		assert.True(t, got.Rows == 3 && got.Cols == len(m.Labels()),
-			"%d × %d probabilities of 3 rows and %d labels", got.Rows, got.Cols, len(m.Labels()))
+		got := m.Predictor(kernel.Gonum()).Probabilities(rowsOf(x))
+		assert.True(t, len(got) == 3*len(m.Labels()), "%d probabilities of 3 rows and %d labels", len(got), len(m.Labels()))
 	})
 }
 
@@ -386,7 +390,7 @@ func TestAverageOfMembers(t *testing.T) {
 			want := kernel.NewDense(n, 3)
 			for i := range members {
 				one := assert.Must(p.member(i).model())(t)
-				for j, v := range one.Predictor(nil).Probabilities(raw(n, d)).Data {
+				for j, v := range one.Predictor(nil).Probabilities(rowsOf(raw(n, d))) {
 					want.Data[j] += v
 				}
 			}
@@ -395,16 +399,16 @@ func TestAverageOfMembers(t *testing.T) {
 			}
 			predictor := m.Predictor(nil)
 			for range 2 { // memory of the first call is used again
-				got := predictor.Probabilities(raw(n, d))
-				assert.True(t, slices.Equal(got.Data, want.Data), "%d members of %v: other probabilities than their mean", members, links)
+				got := predictor.Probabilities(rowsOf(raw(n, d)))
+				assert.True(t, slices.Equal(got, want.Data), "%d members of %v: other probabilities than their mean", members, links)
 			}
 			losses, predicted := make([]float32, n), make([]int32, n)
-			measured := predictor.Measure(raw(n, d), link.Truth{Classes: make([]int32, n)}, losses, predicted)
+			measured := predictor.Measure(rowsOf(raw(n, d)), link.Truth{Classes: make([]int32, n)}, losses, predicted)
 			assert.True(t, slices.Equal(measured.Data, want.Data) && slices.Min(losses) >= 0 && slices.Max(losses) != 0,
 				"%d members of %v: measured other predictions, or losses %v", members, links, losses)
 			read := assert.Must(Read(bytes.NewReader(file(t, m))))(t)
-			got := read.Predictor(nil).Probabilities(raw(n, d))
-			assert.True(t, slices.Equal(got.Data, want.Data), "%d members of %v: the file predicts otherwise", members, links)
+			got := read.Predictor(nil).Probabilities(rowsOf(raw(n, d)))
+			assert.True(t, slices.Equal(got, want.Data), "%d members of %v: the file predicts otherwise", members, links)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -31,11 +30,7 @@ func (m *Model) Probabilities(probabilities []float32, rows *examples.Rows) {
 	mustHave("probabilities", len(probabilities), rows.Rows*len(m.Labels()))
 	p := m.borrow()
 	defer m.predictors.Put(p)
-	all, numbers := p.PredictRows(rows)
-	copy(probabilities, all)
-	for i, v := range numbers {
-		probabilities[i] = float32(v)
-	}
+	copy(probabilities, p.Probabilities(rows))
 }
 
 // Numbers writes the numbers (n × k, row-major) that a model of numbers predicts of n rows. It panics if the model predicts labels. It is
@@ -64,14 +59,6 @@ func (m *Model) borrow() *Predictor {
 		return p
 	}
 	return m.Predictor(nil)
-}
-
-// copied returns rows of raw features in memory of the predictor, which may change them.
-func (p *Predictor) copied(rows *examples.Rows) kernel.Dense {
-	width := p.model.Width()
-	p.raw.Reshape(rows.Rows, width)
-	rows.Features(p.raw.Data, width)
-	return p.raw
 }
 
 // mustHave panics unless a slice has the expected length.

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"os"
 	"slices"
 
@@ -32,7 +31,8 @@ type Predictor struct {
 	features examples.SparseRows // of dense rows, for a model of sparse ones
 	sparse   kernel.Sparse
 
-	overflowed []int // rows of the last call
+	row        examples.Rows // of Predict
+	overflowed []int         // rows of the last call
 
 	contributed []contribution // to a score
 }
@@ -55,28 +55,23 @@ func (p *Predictor) Model() *Model { return p.model }
 // Predict returns the label of one row of raw features (d), and the probability of each label, in the order of
 // [Model.Labels]. The label is the most probable one, or as a threshold of the version decides. A missing feature is
 // NaN. The probabilities are valid until the next call. It panics if the number of features is not [Model.Width]. Of a
-// model of numbers the label is empty, and the numbers are in place of probabilities, rounded to float32: see
-// [Predictor.PredictRows].
+// model of numbers the label is empty: see [Predictor.Probabilities].
 func (p *Predictor) Predict(features []float32) (label string, probabilities []float32) {
-	if len(features) != p.model.Width() {
-		panic(fmt.Sprintf("model: predict of %d features, the model has %d", len(features), p.model.Width()))
-	}
-	p.raw.Reshape(1, len(features))
-	copy(p.raw.Data, features)
-	probabilities = p.Probabilities(p.raw).Data
-	if p.model.Task() == examples.Numbers {
+	mustHave("features", len(features), p.model.Width())
+	p.row = examples.Rows{Rows: 1, Cols: len(features), Floats: features}
+	if probabilities = p.Probabilities(&p.row); p.model.Task() == examples.Numbers {
 		return "", probabilities
 	}
 	return p.model.Labels()[p.model.Decide(probabilities)], probabilities
 }
 
-// Probabilities returns the probability of each class (k) for each row of raw features (n × d; NaN for a missing value), and
-// overwrites raw. The result (n × k) is valid until the next call. It panics if raw has another number of columns than
-// [Model.Width]. Of a model of numbers it returns the numbers, rounded to float32.
-func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
-	p.scores(raw)
-	p.predict()
-	return p.narrow()
+// Probabilities is PredictRows with the numbers of a model of numbers in place of probabilities, rounded to float32.
+func (p *Predictor) Probabilities(rows *examples.Rows) []float32 {
+	_, numbers := p.PredictRows(rows)
+	for i, v := range numbers {
+		p.score.Data[i] = float32(v)
+	}
+	return p.score.Data
 }
 
 // PredictRows returns the probability of each class (n × k, row-major) of rows, which it leaves as they are: raw features (n × d; NaN for a
@@ -84,12 +79,7 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 // instead. The result is valid until the next call. It panics if dense rows have another number of columns than [Model.Width], or if rows
 // are sparse and [Model.Sparse] is false.
 func (p *Predictor) PredictRows(rows *examples.Rows) (probabilities []float32, numbers []float64) {
-	if rows.Sparse != nil {
-		p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows.Sparse)
-		p.sparseScores()
-	} else {
-		p.scores(p.copied(rows))
-	}
+	p.scores(rows)
 	p.predict()
 	if p.model.Task() == examples.Numbers {
 		return nil, p.restore()
@@ -105,16 +95,6 @@ func (p *Predictor) restore() []float64 {
 	return p.numbers
 }
 
-// narrow returns p.score, in which numbers are no longer standardised.
-func (p *Predictor) narrow() kernel.Dense {
-	if p.model.Task() == examples.Numbers {
-		for i, v := range p.restore() {
-			p.score.Data[i] = float32(v)
-		}
-	}
-	return p.score
-}
-
 // Inputs are rows as a version's preparation makes them, for versions that share it: see [Model.SharesInputs].
 type Inputs struct {
 	Prepared kernel.Dense // n × m
@@ -128,17 +108,10 @@ func (p *Predictor) MeasureInputs(inputs Inputs, truth link.Truth, loss []float3
 	return p.compare(truth, loss, predicted)
 }
 
-// Measure is Probabilities for rows whose truth is known. It also writes the loss of each row, by the link of the last stage, and the
-// class that it predicts. Of a model of numbers the result and the truth are standardised.
-func (p *Predictor) Measure(raw kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
-	p.scores(raw)
-	return p.compare(truth, loss, predicted)
-}
-
-// MeasureSparse is Measure for sparse rows, which it leaves as they are. It panics unless [Model.Sparse] is true.
-func (p *Predictor) MeasureSparse(rows *examples.SparseRows, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
-	p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows)
-	p.sparseScores()
+// Measure is PredictRows for rows whose truth is known. It also writes the loss of each row, by the link of the last stage, and the
+// class that it predicts. Of a model of numbers the result (n × k) and the truth are standardised.
+func (p *Predictor) Measure(rows *examples.Rows, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
+	p.scores(rows)
 	return p.compare(truth, loss, predicted)
 }
 
@@ -212,20 +185,28 @@ func (p *Predictor) begin(stage, n int) {
 	p.score.Reshape(n, k)
 }
 
-// scores writes the scores of raw rows after the last stage into p.score. It overwrites raw.
-func (p *Predictor) scores(raw kernel.Dense) {
-	if p.model.Sparse() {
-		p.thin(raw)
-		p.overflowed = p.model.prepared.ApplySparse(&p.sparse, &p.features)
+// scores writes the scores of rows after the last stage into p.score. It leaves the rows as they are.
+func (p *Predictor) scores(rows *examples.Rows) {
+	m, sparse := p.model, rows.Sparse
+	if sparse == nil {
+		p.raw.Reshape(rows.Rows, m.Width())
+		rows.Features(p.raw.Data, m.Width())
+	}
+	if sparse == nil && m.Sparse() {
+		p.thin(p.raw)
+		sparse = &p.features
+	}
+	if sparse != nil {
+		p.overflowed = m.prepared.ApplySparse(&p.sparse, sparse)
 		p.sparseScores()
 		return
 	}
-	if coder := p.model.prepared.Coder; coder != nil {
-		p.encoded = coder.AppendCodes(p.encoded[:0], raw)
+	if coder := m.prepared.Coder; coder != nil {
+		p.encoded = coder.AppendCodes(p.encoded[:0], p.raw)
 		p.codes = p.encoded
 	}
-	p.inputs.Reshape(raw.Rows, p.model.prepared.Inputs())
-	p.overflowed = p.model.prepared.Apply(p.blas, p.inputs, raw)
+	p.inputs.Reshape(p.raw.Rows, m.prepared.Inputs())
+	p.overflowed = m.prepared.Apply(p.blas, p.inputs, p.raw)
 	p.scoresOf(p.inputs)
 }
 

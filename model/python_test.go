@@ -100,7 +100,7 @@ func writeCase(t *testing.T, path, name string, m *Model, x kernel.Dense) {
 	p := m.Predictor(kernel.Gonum())
 	switch m.Task() {
 	case examples.Numbers:
-		_, all := p.PredictRows(&examples.Rows{Rows: x.Rows, Cols: x.Cols, Floats: x.Data})
+		_, all := p.PredictRows(rowsOf(x))
 		for numbers := range slices.Chunk(all, len(m.Labels())) {
 			known.Numbers = append(known.Numbers, numbers)
 		}
@@ -108,9 +108,8 @@ func writeCase(t *testing.T, path, name string, m *Model, x kernel.Dense) {
 		known.Least = m.Threshold()
 		fallthrough
 	default:
-		probabilities := p.Probabilities(x)
-		for i := range probabilities.Rows {
-			known.Probabilities = append(known.Probabilities, probabilities.Row(i))
+		for row := range slices.Chunk(p.Probabilities(rowsOf(x)), len(m.Labels())) {
+			known.Probabilities = append(known.Probabilities, row)
 		}
 	}
 	content := assert.Must(json.Marshal(known))(t)

@@ -78,16 +78,19 @@ func (m *Model) Decide(probabilities []float32) int32 {
 	return 0
 }
 
-// Given returns the labels that a row with these probabilities (k) is given by a model of several labels a row: none,
-// or some in the order of [Model.Labels].
-func (m *Model) Given(probabilities []float32) []string {
-	given, threshold := []string{}, m.Threshold()
-	for c, p := range probabilities {
+// Given appends the classes that a row with these probabilities (k) is given: that of [Model.Decide], or, by a model of several labels a
+// row, none or some in the order of [Model.Labels].
+func (m *Model) Given(classes []int32, probabilities []float32) []int32 {
+	if m.Task() != examples.SeveralLabels {
+		return append(classes, m.Decide(probabilities))
+	}
+	threshold := m.Threshold()
+	for class, p := range probabilities {
 		if float64(p) >= threshold {
-			given = append(given, m.Labels()[c])
+			classes = append(classes, int32(class))
 		}
 	}
-	return given
+	return classes
 }
 
 // minTemperature and maxTemperature are more than any model needs.

@@ -137,11 +137,11 @@ func TestTreesPredictByDescent(t *testing.T) {
 	everyGrown(t, func(what string, _ *parts, m *Model) {
 		predictor := m.Predictor(kernel.Gonum())
 		for _, n := range []int{65, 1, 64, 0, 130} { // memory of the calls before is used again
-			want, got := byDescent(m, tableRows(n)), predictor.Probabilities(tableRows(n))
-			assert.Need(t, got.Rows == n && got.Cols == want.Cols, "%s: %d × %d probabilities of %d rows", what, got.Rows, got.Cols, n)
-			for i, v := range got.Data {
+			want, got := byDescent(m, tableRows(n)), predictor.Probabilities(rowsOf(tableRows(n)))
+			assert.Need(t, len(got) == n*want.Cols, "%s: %d probabilities of %d rows", what, len(got), n)
+			for i, v := range got {
 				assert.Need(t, math.Abs(float64(v-want.Data[i])) <= 1e-5,
-					"%s: row %d of %d has %v, by descent %v", what, i/want.Cols, n, got.Row(i/want.Cols), want.Row(i/want.Cols))
+					"%s: row %d of %d has %v, by descent %v", what, i/want.Cols, n, v, want.Row(i/want.Cols))
 			}
 		}
 	})
@@ -164,7 +164,8 @@ func TestSuccessorHasItsTrees(t *testing.T) {
 		shares := got.Stage(0) == m.Stage(0)
 		assert.True(t, shares == (p == first) && got.Digest() == want.Digest(),
 			"shares the trees: %v; digest %s, expected %s", shares, got.Digest(), want.Digest())
-		assert.True(t, slices.Equal(got.Predictor(nil).Probabilities(tableRows(9)).Data, want.Predictor(nil).Probabilities(tableRows(9)).Data),
+		rows := rowsOf(tableRows(9))
+		assert.True(t, slices.Equal(got.Predictor(nil).Probabilities(rows), want.Predictor(nil).Probabilities(rows)),
 			"a successor predicts otherwise")
 	}
 }
@@ -227,13 +228,13 @@ func TestTreesMeasurePreparedRows(t *testing.T) {
 		m.prepared.Apply(blas, inputs.Prepared, raw)
 		truth, loss, predicted := link.Truth{Classes: make([]int32, n)}, make([]float32, n), make([]int32, n)
 		predictor := m.Predictor(blas)
-		want := slices.Clone(predictor.Measure(tableRows(n), truth, loss, predicted).Data)
+		want := slices.Clone(predictor.Measure(rowsOf(tableRows(n)), truth, loss, predicted).Data)
 		wantLoss := slices.Clone(loss)
-		predictor.Probabilities(tableRows(7))
+		predictor.Probabilities(rowsOf(tableRows(7)))
 		got := predictor.MeasureInputs(inputs, truth, loss, predicted)
 		assert.True(t, slices.Equal(got.Data, want) && slices.Equal(loss, wantLoss), "%s: prepared rows are measured otherwise", what)
 		codes := slices.Clone(inputs.Codes)
-		predictor.Probabilities(tableRows(7))
+		predictor.Probabilities(rowsOf(tableRows(7)))
 		assert.True(t, slices.Equal(inputs.Codes, codes), "%s: the codes of prepared rows are others after a prediction of raw rows", what)
 	})
 }

@@ -336,7 +336,8 @@ func predict(blas *kernel.BLAS, m *model.Model, data table) kernel.Dense {
 	for i, row := range data.rows {
 		copy(x.Row(i), row)
 	}
-	return m.Predictor(blas).Probabilities(x)
+	rows := &examples.Rows{Rows: x.Rows, Cols: x.Cols, Floats: x.Data}
+	return kernel.Dense{Rows: x.Rows, Cols: len(m.Labels()), Data: m.Predictor(blas).Probabilities(rows)}
 }
 
 var (

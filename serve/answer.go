@@ -79,7 +79,7 @@ func (a *answer) add(rows *examples.Rows) error {
 	}
 	a.Probabilities(a.last, rows)
 	for row := range slices.Chunk(a.last, k) {
-		a.given = a.decided(a.given, row)
+		a.given = a.Given(a.given, row)
 		a.ends = append(a.ends, int32(len(a.given)))
 		if a.top > 0 {
 			a.order = mostProbable(a.order, row, a.top)

@@ -341,9 +341,14 @@ func TestSeveralWholeLabels(t *testing.T) {
 	for _, row := range rows {
 		all := make([]float32, len(m.Labels()))
 		m.Probabilities(all, denseOf(row))
-		given = append(given, examples.WholeNumbers(m.Given(all)))
-		best := mostProbable(nil, all, 2)
-		top = append(top, examples.WholeNumbers([]string{m.Labels()[best[0]], m.Labels()[best[1]]}))
+		numbersOf := func(classes []int32) []int64 {
+			numbers := []int64{}
+			for _, class := range classes {
+				numbers = append(numbers, examples.WholeNumbers(m.Labels())[class])
+			}
+			return numbers
+		}
+		given, top = append(given, numbersOf(m.Given(nil, all))), append(top, numbersOf(mostProbable(nil, all, 2)))
 	}
 	var got struct {
 		Labels [][]int64

@@ -273,20 +273,6 @@ func (v *version) predictsNumbers() bool { return v.Task() == examples.Numbers }
 // givesSeveral reports whether the model is multi-label.
 func (v *version) givesSeveral() bool { return v.Task() == examples.SeveralLabels }
 
-// decided appends the predicted classes of a row, in order: the one that the model decides for, or in a multi-label task those whose
-// probability is above the threshold.
-func (v *version) decided(classes []int32, probabilities []float32) []int32 {
-	if !v.givesSeveral() {
-		return append(classes, v.Decide(probabilities))
-	}
-	for class, p := range probabilities {
-		if float64(p) >= v.Threshold() {
-			classes = append(classes, int32(class))
-		}
-	}
-	return classes
-}
-
 // wholeNumbers returns the labels as integers if all of them are, otherwise nil.
 func wholeNumbers(m *model.Model) []int64 {
 	if m.LabelType() != examples.WholeLabels {

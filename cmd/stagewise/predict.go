@@ -167,10 +167,11 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 				}
 			}
 			if numbers == nil {
-				own := probabilities[i*k:][:k]
-				if fields[0] = m.Labels()[m.Decide(own)]; m.Task() == examples.SeveralLabels {
-					fields[0] = strings.Join(m.Given(own), labelSeparator)
+				var labels []string
+				for _, class := range m.Given(nil, probabilities[i*k:][:k]) {
+					labels = append(labels, m.Labels()[class])
 				}
+				fields[0] = strings.Join(labels, labelSeparator)
 			}
 			copy(fields[first+k:], contributed[min(i, len(contributed)):])
 			if err := out.Write(fields); err != nil {

@@ -140,22 +140,22 @@ func (p *surveyor) judge(offset int64, batch *examples.Rows, rows accumulate.Row
 	if p.judged.Choose(rows, truth, split); len(p.judged.Places) == 0 {
 		return
 	}
-	var prediction kernel.Dense
+	own := examples.Rows{Rows: len(p.judged.Places), Cols: m.Width()}
 	if batch.Sparse != nil {
-		var own examples.SparseRows
+		own.Sparse = &examples.SparseRows{}
 		for _, i := range p.judged.Places {
 			columns, values := batch.Sparse.Row(i)
 			for at, column := range columns {
-				own.Append(column, values[at])
+				own.Sparse.Append(column, values[at])
 			}
-			own.End()
+			own.Sparse.End()
 		}
-		prediction = p.offered.MeasureSparse(&own, p.judged.Truth, p.judged.Loss, p.judged.Predicted)
 	} else {
-		var own kernel.Dense
-		p.judged.Gather(&own, p.x)
-		prediction = p.offered.Measure(own, p.judged.Truth, p.judged.Loss, p.judged.Predicted)
+		var x kernel.Dense
+		p.judged.Gather(&x, p.x)
+		own.Floats = x.Data
 	}
+	prediction := p.offered.Measure(&own, p.judged.Truth, p.judged.Loss, p.judged.Predicted)
 	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for each target
 	offered := p.sum.Field(statistics.FieldOffered, fields)
 	losses := make([]float64, fields)

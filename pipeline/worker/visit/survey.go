@@ -357,14 +357,7 @@ func (p *surveyor) countColumns(rows *examples.SparseRows, fitted []float32) {
 func (p *surveyor) score(number int, offset int64, batch *examples.Rows, rows accumulate.Rows) error {
 	n := batch.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
-	var probabilities kernel.Dense
-	if batch.Sparse != nil {
-		probabilities = p.predictor.MeasureSparse(batch.Sparse, rows.Truth, p.loss, p.predicted)
-	} else {
-		p.x.Reshape(batch.Rows, len(p.Shift))
-		batch.Features(p.x.Data, len(p.Shift))
-		probabilities = p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
-	}
+	probabilities := p.predictor.Measure(batch, rows.Truth, p.loss, p.predicted)
 	if err := p.leaveOut("inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
 		return err
 	}
