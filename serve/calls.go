@@ -27,6 +27,8 @@ const (
 	typeCall       = "application/grpc"
 	headerDeadline = "Grpc-Timeout"
 	headerPacked   = "Grpc-Encoding" // of a message
+	// escapedBytes is the memory for a byte of a name and of its JSON, which may escape it.
+	escapedBytes = 7
 	// frameBytes is the size of what is before a message: whether it is compressed, and its length.
 	frameBytes = 5
 )
@@ -70,9 +72,12 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, to route, names []
 	if err != nil {
 		return err
 	}
-	if err := (fields{1: keepPath(r, "model"), 2: keepPath(r, "version")}).read(message); err != nil {
+	var name, number []byte
+	if err := (fields{1: keep(&name), 2: keep(&number)}).read(message); err != nil {
 		return refuse(http.StatusBadRequest, "%v", err)
 	}
+	r.SetPathValue("model", string(name))
+	r.SetPathValue("version", string(number))
 	answer := collected{ResponseWriter: w}
 	err = to.answer(&answer, r)
 	if no, ok := errors.AsType[*refusal](err); ok && no.status == http.StatusServiceUnavailable && names[0] == "ready" {
@@ -166,14 +171,6 @@ func (f fields) read(message []byte) error {
 	return nil
 }
 
-// keepPath returns a function that keeps a name of the model or of its version, which the path has in requests over REST.
-func keepPath(r *http.Request, name string) func([]byte) error {
-	return func(content []byte) error {
-		r.SetPathValue(name, string(content))
-		return nil
-	}
-}
-
 // translate returns a ModelInferRequest as the JSON and the binary data of the same request over REST, for which it reserves memory.
 func (p *prediction) translate(message []byte) (text, data []byte, err error) {
 	var request struct {
@@ -185,8 +182,9 @@ func (p *prediction) translate(message []byte) (text, data []byte, err error) {
 		} `json:"parameters"`
 	}
 	request.Parameters.Binary = true
+	var name, number, id []byte
 	typed, raw := 0, []int(nil) // sizes of contents in inputs, and of those apart
-	err = fields{1: keepPath(p.request, "model"), 2: keepPath(p.request, "version"), 3: p.keepName(&request.ID), 5: func(input []byte) error {
+	err = fields{1: keep(&name), 2: keep(&number), 3: keep(&id), 5: func(input []byte) error {
 		before := len(data)
 		t, err := p.readTensor(input, &data)
 		if err != nil {
@@ -204,6 +202,10 @@ func (p *prediction) translate(message []byte) (text, data []byte, err error) {
 		raw = append(raw, len(content))
 		return p.addData(&data, content)
 	}}.read(message)
+	request.ID = string(id)
+	if err == nil {
+		err = cmp.Or(value.CheckUTF8(id), p.unpackAgain(escapedBytes*len(id)))
+	}
 	if err == nil && raw != nil && (len(raw) != len(request.Inputs) || typed > 0) {
 		err = fmt.Errorf("%d raw_input_contents of %d inputs: expected those of all, or contents in each input", len(raw), len(request.Inputs))
 	}
@@ -214,16 +216,7 @@ func (p *prediction) translate(message []byte) (text, data []byte, err error) {
 		request.Inputs[i].Parameters["binary_data_size"] = size
 	}
 	text, err = json.Marshal(request)
-	return text, data, cmp.Or(err, p.named(p.request))
-}
-
-// keepName returns a function that keeps a text, with memory for it in JSON.
-func (p *prediction) keepName(to *string) func([]byte) error {
-	const escaped = 6 // bytes of one
-	return func(content []byte) error {
-		*to = string(content)
-		return cmp.Or(value.CheckUTF8(content), p.unpackAgain((1+escaped)*len(content)))
-	}
+	return text, data, cmp.Or(err, p.named(string(name), string(number)))
 }
 
 // addData appends binary data of inputs.
@@ -234,23 +227,19 @@ func (p *prediction) addData(to *[]byte, content []byte) error {
 
 // readTensor reads an input, whose typed contents it appends to the data, or an output.
 func (p *prediction) readTensor(message []byte, data *[]byte) (t tensorMetadata, err error) {
-	if err := p.unpackAgain(columnBytes); err != nil {
-		return t, err
-	}
-	var contents []byte
-	err = fields{1: p.keepName(&t.Name), 2: p.keepName(&t.Datatype), 3: func(shape []byte) error {
+	var name, datatype, contents []byte
+	err = fields{1: keep(&name), 2: keep(&datatype), 3: func(shape []byte) error {
 		return eachVarint(shape, func(length uint64) error {
 			if len(t.Shape) <= maxDimensions { // more are an error later
 				t.Shape = append(t.Shape, int(length))
 			}
 			return nil
 		})
-	}, 5: func(content []byte) error {
-		contents = content
-		return nil
-	}}.read(message)
+	}, 5: keep(&contents)}.read(message)
+	t.Name, t.Datatype = string(name), string(datatype)
+	err = cmp.Or(err, value.CheckUTF8(name), value.CheckUTF8(datatype), p.unpackAgain(columnBytes+escapedBytes*(len(name)+len(datatype))))
 	of := tensor{datatype: t.Datatype}
-	if err != nil || !of.setType() { // as is an unknown type
+	if err != nil || !of.setType() { // an unknown type is an error later
 		return t, err
 	}
 	return t, fields{of.contents: func(content []byte) error {

@@ -130,10 +130,10 @@ func (m members) read(object value.Cell) error {
 	})
 }
 
-// keep returns a function that keeps a value of JSON.
-func keep(to *value.Cell) func(value.Cell) error {
-	return func(cell value.Cell) error {
-		*to = cell
+// keep returns a function that keeps a value.
+func keep[T ~[]byte](to *T) func(T) error {
+	return func(value T) error {
+		*to = value
 		return nil
 	}
 }

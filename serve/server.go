@@ -327,12 +327,11 @@ func (s *Server) versionFor(r *http.Request) (*version, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, v.named(r)
+	return v, v.named(r.PathValue("model"), r.PathValue("version"))
 }
 
-// named returns an error if a request names another version.
-func (v *version) named(r *http.Request) error {
-	name, number := r.PathValue("model"), r.PathValue("version")
+// named returns an error if a request names another model or version. "" names none.
+func (v *version) named(name, number string) error {
 	switch newest := strconv.Itoa(v.Manifest.Version); {
 	case name != "" && name != v.Manifest.Name:
 		return refuse(http.StatusNotFound, "there is no model %.80q: expected %s", name, v.Manifest.Name)
