@@ -108,7 +108,7 @@ func follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *prot
 	}
 	report, err := f.Report(ctx, run)
 	switch {
-	case protocol.IsMissing(err):
+	case protocol.IsMissing(err) || err == nil && report == nil: // the topic may have lost the report alone
 		return nil, &ReportGoneError{run, f.Topics.Versions}
 	case err != nil:
 		return nil, fmt.Errorf("read the report of run %s: %w", run, err)
@@ -178,7 +178,7 @@ func (f *follower) untilEnd(ctx context.Context) (*schemas.End, error) {
 	return plans.End(run), nil
 }
 
-// ReportGoneError means that the version of a finished run was removed, and its report with it.
+// ReportGoneError means that the report of a finished run is gone: its version was removed, or the topic has lost messages.
 type ReportGoneError struct{ Run, Topic string }
 
 // Error includes the topic.
