@@ -305,6 +305,21 @@ func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 	}
 }
 
+// If a runner that was killed and its successor plan the same run, which then starts to read at other offsets, the first plan counts, and
+// does not overtake itself.
+func TestRunThatIsPlannedTwice(t *testing.T) {
+	client := newTestClient()
+	first, second := testPlan(1), testPlan(1)
+	first.Chain, second.Chain = &schemas.Chain{Number: 1}, &schemas.Chain{Number: 1}
+	second.Since.Weights = first.Since.Weights + 1
+	assert.Equal(t, first.Run(), second.Run(), "the run")
+	write(t, client, append(documents(t, first.Messages), documents(t, second.Messages)...)...)
+	l := assert.Must(client.ReadLedger(t.Context()))(t)
+	assert.True(t, l.GoesOn(first.Run()) && len(l.Overtaken()) == 0, "the run has ended as %+v", l.End(first.Run()))
+	assert.Equal(t, l.Plan(first.Run()).Since.Weights, first.Since.Weights, "the offset of the weights")
+	assert.Equal(t, len(l.planned), 1, "planned runs")
+}
+
 // Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not
 // failed.
 func TestEndThatCounts(t *testing.T) {

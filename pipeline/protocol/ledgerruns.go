@@ -31,6 +31,9 @@ func (l *Ledger) of(id string) *run {
 
 func (l *Ledger) applyPlan(s submitted, m *line) {
 	r := l.of(s.run)
+	if r.plan != nil {
+		return // a submitter that was killed and its successor have planned the same run, which starts to read at other offsets
+	}
 	if r.plan, r.offset = s.plan, m.Offset; r.end == nil {
 		r.changed = m.Time
 	}
