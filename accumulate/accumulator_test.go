@@ -107,8 +107,7 @@ func TestAccumulatorAgainstFloat64(t *testing.T) {
 					for _, n := range []int{64, 0, 1, 65, 63} {
 						messages = append(messages, messageOf(r, n, p, k, weight))
 					}
-					sum := accumulated(a, p, k, messages...)
-					momentsOf(p, k, messages).check(t, sum, 1e-6)
+					momentsOf(p, k, messages).check(t, accumulated(a, p, k, messages...), 1e-6)
 				})
 			}
 		}
@@ -316,15 +315,13 @@ func TestSample(t *testing.T) {
 			again := &Sample{}
 			assert.NoError(t, again.MergeRecord(total.Record(wire.Identity{}), nil))
 			for _, s := range []*Sample{total, again} {
-				if got := s.Rows(); !slices.Equal(got.Data, want) || got.Rows != min(n, SampleRows) {
-					t.Fatalf("the sample has %d rows of %d, or not those of the smallest hashes", got.Rows, n)
-				}
+				got := s.Rows()
+				assert.Need(t, slices.Equal(got.Data, want) && got.Rows == min(n, SampleRows), "%d of %d rows: not the smallest hashes", got.Rows, n)
 			}
 			few := &Sample{Max: 1 + r.IntN(SampleRows)}
 			few.Merge(total)
-			if got := few.Rows(); !slices.Equal(got.Data, want[:min(len(want), 2*few.Max)]) {
-				t.Fatalf("the sample has %d rows, at most %d were asked for, or not those of the smallest hashes", got.Rows, few.Max)
-			}
+			got := few.Rows().Data
+			assert.Need(t, slices.Equal(got, want[:min(len(want), 2*few.Max)]), "at most %d rows: %v are not the smallest hashes", few.Max, got)
 			again.Merge(total) // shares no memory with total
 			total.Offer(0, []float32{7, 7})
 		}

@@ -197,9 +197,8 @@ func TestDistances(t *testing.T) {
 	// The first number: y is 1, 3, 5, 5, errors are −1, 0, 1, 1.
 	all, each := sum.DistancesOf(examples.Train, []float32{10, 1})
 	want := statistics.Distances{RMSE: 10 * math.Sqrt(0.75), MAE: 7.5, R2: 1 - 3.0/11}
-	if d := each[0]; math.Abs(d.RMSE-want.RMSE) > 1e-9 || math.Abs(d.MAE-want.MAE) > 1e-9 || math.Abs(d.R2-want.R2) > 1e-9 {
-		t.Errorf("%+v, expected %+v", d, want)
-	}
+	d := each[0]
+	assert.True(t, max(math.Abs(d.RMSE-want.RMSE), math.Abs(d.MAE-want.MAE), math.Abs(d.R2-want.R2)) <= 1e-9, "%+v, expected %+v", d, want)
 	assert.Equal(t, each[1], statistics.Distances{R2: 1}, "distances without an error")
 	assert.True(t, math.Abs(all.RMSE-want.RMSE/2) <= 1e-9 && math.Abs(all.R2-(want.R2+1)/2) <= 1e-9, "the means are %+v", all)
 	all, each = sum.DistancesOf(examples.Test, []float32{10, 1})

@@ -136,8 +136,7 @@ func TestRankingAgainstItsDefinitions(t *testing.T) {
 		rare          float64
 		auc, averages float64 // how near
 	}{{2, 0.5, 1e-5, 2e-3}, {2, 0.01, 1e-5, 4e-3}, {3, 0, 1e-4, 5e-3}, {20, 0, 5e-4, 2e-2}} {
-		r := rand.New(rand.NewPCG(uint64(c.k), 3))
-		p := ranked(r, 20000, c.k, c.rare)
+		p := ranked(rand.New(rand.NewPCG(uint64(c.k), 3)), 20000, c.k, c.rare)
 		sum := &Sum{}
 		sum.AddRanking(p.Rows, p.probabilities, p.class, 0)
 		sum.Pack()
@@ -209,9 +208,8 @@ func TestMeasuresOfClasses(t *testing.T) {
 	assert.Equal(t, sum.MajorityOf(3), 1, "the commonest training class")
 	m = sum.MeasuresOf(examples.Train, 3)
 	assert.True(t, m.AUC == nil && *m.MajorityError == 0, "rows of one class have %+v", m)
-	if m := sum.MeasuresOf(examples.Holdout, 3); !reflect.DeepEqual(m, statistics.ClassMeasures{}) || (&Sum{}).MajorityOf(3) != -1 {
-		t.Errorf("no rows have %+v", m)
-	}
+	m = sum.MeasuresOf(examples.Holdout, 3)
+	assert.True(t, reflect.DeepEqual(m, statistics.ClassMeasures{}) && (&Sum{}).MajorityOf(3) == -1, "no rows have %+v", m)
 }
 
 // The threshold with the least cost is one that no other has less, and decides as its probabilities say.

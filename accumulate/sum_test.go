@@ -111,9 +111,8 @@ func mustEqual(t *testing.T, got, want *Sum) {
 		"%d fields of %+v, expected %d of %+v", len(got.Tensors()), got.Coverage, len(want.Tensors()), want.Coverage)
 	bits := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 	for i, f := range got.Tensors() {
-		if w := want.Tensors()[i]; f.Name != w.Name || !slices.Equal(f.Shape, w.Shape) || !slices.EqualFunc(f.Data, w.Data, bits) {
-			t.Fatalf("field %s is %v, expected %s %v", f.Name, f.Data, w.Name, w.Data)
-		}
+		w := want.Tensors()[i]
+		assert.Need(t, f.Name == w.Name && slices.Equal(f.Shape, w.Shape) && slices.EqualFunc(f.Data, w.Data, bits), "%+v, expected %+v", f, w)
 	}
 }
 
@@ -146,9 +145,8 @@ func TestMergeRefusesOtherShapes(t *testing.T) {
 	other.Field(statistics.FieldGram, 1)
 	other.Field(statistics.FieldCross, 1, 2)
 	got := clone(base)
-	if shape := (*wire.ShapeError)(nil); !errors.As(got.Merge(other), &shape) || shape.Tensor != statistics.FieldCross {
-		t.Errorf("a cross moment of 1 × 2 was merged into one of 1 × 1")
-	}
+	shape, ok := errors.AsType[*wire.ShapeError](got.Merge(other))
+	assert.True(t, ok && shape.Tensor == statistics.FieldCross, "a cross moment of 1 × 2 was merged into one of 1 × 1")
 	mustEqual(t, got, base)
 }
 
@@ -161,9 +159,7 @@ func TestFields(t *testing.T) {
 	assert.Equal(t, s.Field(statistics.FieldCross, 2, 2), []float64{0, 0, 0, 0}, "an absent field")
 	again := NewSum(s.Coverage, s.Tensors())
 	assert.True(t, again.Same(s.Coverage) && len(again.Tensors()) == 1, "the sum of its own tensors is %+v", again)
-	defer func() {
-		assert.True(t, recover() != nil, "a field was returned in another shape")
-	}()
+	defer func() { assert.True(t, recover() != nil, "a field was returned in another shape") }()
 	s.Field(statistics.FieldCross, 3)
 }
 
@@ -201,9 +197,8 @@ func TestParts(t *testing.T) {
 		assert.NoError(t, sum.Merge(one))
 	}
 	part := sum.Part("part")
-	if got := part.Field("a", 2); !slices.Equal(got, []float64{0, 3}) || part.Field("b", 1)[0] != 3 || len(part.Tensors()) != 2 {
-		t.Errorf("the part is %v", part.Tensors())
-	}
+	assert.True(t, slices.Equal(part.Field("a", 2), []float64{0, 3}) && part.Field("b", 1)[0] == 3 && len(part.Tensors()) == 2,
+		"the part is %v", part.Tensors())
 	assert.Equal(t, sum.Field("a", 2), []float64{3, 0}, "the field beside it")
 	none := sum.Part("other")
 	assert.True(t, len(none.Tensors()) == 0, "a part that was not set is %v", none.Tensors())
@@ -298,12 +293,10 @@ func TestOccurringIsNarrow(t *testing.T) {
 	batches := rareColumns(rand.New(rand.NewPCG(1, 1)), 100000, true, 63, 65)
 	sum := sumOfRows(&o, batches, 0)
 	values := len(batches[0].Values) + len(batches[1].Values)
-	if cross, _ := sum.Tensors().Find(statistics.FieldCross); cross.Shape[0] != len(o.Columns()) || len(o.Columns()) > values+1 {
-		t.Errorf("a cross moment of %v for %d values", cross.Shape, values)
-	}
-	if b := o.Batch(0); b.Width() != len(o.Columns()) || b.Rows != 63 || &b.Values[0] != &batches[0].Values[0] {
-		t.Errorf("a batch of %d × %d, expected %d × %d with the same values", b.Rows, b.Width(), 63, len(o.Columns()))
-	}
+	cross, _ := sum.Tensors().Find(statistics.FieldCross)
+	assert.True(t, cross.Shape[0] == len(o.Columns()) && len(o.Columns()) <= values+1, "cross moment of %v for %d values", cross.Shape, values)
+	b := o.Batch(0)
+	assert.True(t, b.Width() == len(o.Columns()) && b.Rows == 63 && &b.Values[0] == &batches[0].Values[0], "%d × %d", b.Rows, b.Width())
 	for i := range batches {
 		for at, number := range o.Batch(i).Columns {
 			if got := o.Columns()[number]; got != batches[i].Columns[at] || !slices.IsSorted(o.Columns()) {

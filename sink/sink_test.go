@@ -143,9 +143,8 @@ func TestScoresThatOverflow(t *testing.T) {
 			"shown":  func(dst kernel.Dense) []int { return f.Shown(kernel.Gonum(), &Workspace{}, dst, before, block) },
 		} {
 			dst := kernel.NewDense(3, 2)
-			if overflowed := scores(dst); !slices.Equal(overflowed, []int{1, 2}) || !slices.Equal(dst.Data, before.Data) {
-				t.Errorf("%s %s: %v, of which %v overflow; expected %v", name, what, dst.Data, overflowed, before.Data)
-			}
+			assert.Equal(t, scores(dst), []int{1, 2}, "%s %s: the rows that overflow", name, what)
+			assert.Equal(t, dst.Data, before.Data, "%s %s", name, what)
 		}
 	}
 	f := &Fitted{Passes: []CalibratedPass{{W: kernel.NewWeights(w), Calibration: identity}}}

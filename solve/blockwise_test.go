@@ -87,9 +87,7 @@ func TestBlocksTakeTurns(t *testing.T) {
 	stage := Defaults()
 	stage.Link, stage.Passes, stage.Ridge = link.Identity, 10, 0.1
 	_, _, blocks := fitBlocks(t, pr, stage, 3)
-	if len(blocks) != 9 || blocks[4] != nil { // the passes 1 and 6 choose blocks
-		t.Fatalf("the blocks %v in 10 passes", blocks)
-	}
+	assert.Need(t, len(blocks) == 9 && blocks[4] == nil, "the blocks %v in 10 passes", blocks) // the passes 1 and 6 choose blocks
 	for round := range 2 {
 		had := slices.Concat(blocks[5*round : 5*round+4]...)
 		slices.Sort(had)
@@ -118,8 +116,7 @@ func TestBlocksTakeTurns(t *testing.T) {
 	}
 }
 
-// A stage ends after its rounds, with the last change of weights, even if passes are left. For other links a round is
-// one step per block.
+// A stage ends after its rounds, with the last change of weights, even if passes are left. For other links a round is one step per block.
 func TestBlocksEndAfterTheirRounds(t *testing.T) {
 	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
 		for _, size := range []int{3, 10, 100} {

@@ -18,8 +18,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// reference is Algorithm 2 in float64, written from the paper: for each pass its W, its M, and the predictions after
-// it.
+// reference is Algorithm 2 in float64, written from the paper: for each pass its W, its M, and the predictions after it.
 type reference struct {
 	w, m, shown []*mat.Dense
 	loss        []float64 // half the mean squared distance before each pass, and after the last
@@ -126,8 +125,7 @@ func cubic(z *mat.Dense) *mat.Dense {
 	return g
 }
 
-// calibrate makes all visits of a calibrated fit in float64. bounds are the fit's upper bounds of the loss after each
-// pass.
+// calibrate makes all visits of a calibrated fit in float64. bounds are the fit's upper bounds of the loss after each pass.
 func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, passes []*Evaluation, final Step, bounds []float64) {
 	t.Helper()
 	fit := pr.fit(stage)
@@ -147,16 +145,14 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 			gram, cross := pr.moments(g, y)
 			sums = wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram), wire.Matrix(statistics.FieldCross, 3*k, k, cross)}
 		}
-		pass, err := observe(fit, v, step, sums)
-		assert.NoError(t, err)
+		pass := assert.Must(observe(fit, v, step, sums))(t)
 		assert.Need(t, (pass != nil) == (v%2 == 0), "visit %d is pass %v", v, pass)
 		if pass != nil {
 			passes = append(passes, pass)
 		} else {
 			bounds = append(bounds, fit.(*calibrated).bound)
 		}
-		next, err := fit.Next()
-		assert.NoError(t, err)
+		next := assert.Must(fit.Next())(t)
 		step = assert.Must(StepOf(next.Tensors(pr.shape), pr.shape))(t)
 		if next.W != nil || next.Calibration != nil {
 			chain = append(chain, step)
@@ -191,9 +187,8 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 		for i, bound := range bounds {
 			assert.True(t, want.loss[i+1] <= bound+1e-9, "%v: the loss after pass %d is %v, its bound is %v", size, i+1, want.loss[i+1], bound)
 		}
-		if falling == passes && (len(got) != passes || len(chain) != 2*passes) {
-			t.Errorf("%v: %d passes, %d records, expected %d passes", size, len(got), len(chain), passes)
-		}
+		assert.True(t, falling != passes || len(got) == passes && len(chain) == 2*passes,
+			"%v: %d passes, %d records, expected %d passes", size, len(got), len(chain), passes)
 		// only the first W: later ones amplify the float32 rounding of the first
 		for i, w := range chain[0].W {
 			v := want.w[0].RawMatrix().Data[i]
@@ -217,22 +212,16 @@ func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 				sums[0].Data[3] = loss * sums[0].Data[0]
 			}
 			pass := assert.Must(observe(fit, v, Step{}, sums))(t)
-			if pass != nil && (pass.Number != v/2+1 || pass.Accepted != (v < 4)) {
-				t.Errorf("visit %d with loss %v is %+v", v, loss, pass)
-			}
-			if next, _ := fit.Next(); next.Final != (v == 4) || v == 4 && (next.Passes != 1 || next.Of != 2) {
-				t.Errorf("after visit %d, loss %v: %+v", v, loss, next)
-			}
+			assert.True(t, pass == nil || pass.Number == v/2+1 && pass.Accepted == (v < 4), "visit %d with loss %v is %+v", v, loss, pass)
+			next, _ := fit.Next()
+			assert.True(t, next.Final == (v == 4) && (v != 4 || next.Passes == 1 && next.Of == 2), "after visit %d, loss %v: %+v", v, loss, next)
 		}
 	}
 }
 
 func TestCalibratedOfOneClass(t *testing.T) {
-	pr := problemOf(3, 50, 4, 1)
-	_, passes, final, _ := pr.calibrate(t, stageOf(link.Calibrated, 10, 1e-2))
-	if last := passes[len(passes)-1]; len(passes) > 4 || final.Passes < 1 || last.Objective > 1e-9 {
-		t.Errorf("%d passes, the last is %+v, %d passes are final", len(passes), last, final.Passes)
-	}
+	_, passes, final, _ := problemOf(3, 50, 4, 1).calibrate(t, stageOf(link.Calibrated, 10, 1e-2))
+	assert.True(t, len(passes) <= 4 && final.Passes >= 1 && passes[len(passes)-1].Objective <= 1e-9, "%+v, %d are final", passes, final.Passes)
 }
 
 // With a stop rule, the passes up to the smallest loss of the split count.
@@ -319,9 +308,8 @@ func TestTargetsFarFromZero(t *testing.T) {
 			}
 			center, scale, err := PrepareTargets(wire.Tensors[float64]{wire.Matrix(statistics.FieldTargets, 3, 1, sums)}, []float64{shift}, []string{"y"})
 			assert.NoError(t, err)
-			if want := math.Sqrt((60*60 - 1) / 12.0); center[0] != offset+29.5 || math.Abs(float64(scale[0])-want) > 1e-5 {
-				t.Errorf("offset %v, about %v: mean %v and deviation %v, expected %v and %v", offset, shift, center[0], scale[0], offset+29.5, want)
-			}
+			assert.Equal(t, center[0], offset+29.5, "offset %v, about %v: the mean", offset, shift)
+			assert.Near(t, float64(scale[0]), math.Sqrt((60*60-1)/12.0), 1e-5, "offset %v, about %v: the deviation", offset, shift)
 			p := &Preparation{Center: []float32{0}, Scale: []float32{1}, TargetCenter: center, TargetScale: scale}
 			sum := 0.0
 			for _, name := range []string{statistics.TensorTargetCenter, statistics.TensorTargetRest} {

@@ -82,12 +82,9 @@ func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (vis
 		if step.Final {
 			return visits, step, f
 		}
-		if whole := step.Block == nil || size >= pr.shape.Penalised-1; (step.W != nil) != whole {
-			t.Fatalf("visit %d of the block %v: whole weights %v, changes of %v", len(visits), step.Block, step.W != nil, step.Changed)
-		}
-		if step, err = StepOf(step.Tensors(pr.shape), pr.shape); err != nil { // as another process reads it
-			t.Fatal(err)
-		}
+		whole := step.Block == nil || size >= pr.shape.Penalised-1
+		assert.Need(t, (step.W != nil) == whole, "visit %d of %v: whole %v, changes of %v", len(visits), step.Block, step.W != nil, step.Changed)
+		step = assert.Must(StepOf(step.Tensors(pr.shape), pr.shape))(t) // as another process reads it
 	}
 }
 
@@ -169,9 +166,8 @@ func (pr *problem) normalEquations(lambda float64) (hessian, cross *mat.Dense) {
 	return hessian, cross
 }
 
-// Each visit lowers J like an iteration of the textbook (Nocedal and Wright 2006, algorithm 5.3), which uses H itself
-// and does not round to single precision. So the last direction is sufficient, and using the ideal length of the
-// previous step does no harm.
+// Each visit lowers J like an iteration of the textbook (Nocedal and Wright 2006, algorithm 5.3), which uses H itself and does not round to
+// single precision. So the last direction is sufficient, and using the ideal length of the previous step does no harm.
 func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 	pr := sparseProblem(6, 300, 40, 3)
 	stage := Defaults()

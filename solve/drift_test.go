@@ -38,8 +38,7 @@ func alarms(inputs []Bucket) (at, since []int) {
 
 func steady(rate float64) func(int) float64 { return func(int) float64 { return rate } }
 
-// learning is the error rate of a model of MNIST after the given number of rows: 90 %, 10 % after 2500, 4 % after
-// 20,000.
+// learning is the error rate of a model of MNIST after the given number of rows: 90 %, 10 % after 2500, 4 % after 20,000.
 func learning(row int) float64 { return 0.03 + 0.87*math.Pow(1+float64(row)/600, -1.3) }
 
 // From changed on, the rate differs.
@@ -127,8 +126,7 @@ func TestDriftFollowsAFall(t *testing.T) {
 	assert.Equal(t, d.inputs(), 40, "inputs that are left after a fall at input 20 of 60")
 }
 
-// Noise alone raises no alarm: not at a constant rate, not while a model learns, not if stretches of the stream differ
-// by a point.
+// Noise alone raises no alarm: not at a constant rate, not while a model learns, not if stretches of the stream differ by a point.
 func TestDriftIgnoresChance(t *testing.T) {
 	stretches := func(row int) float64 { return 0.03 + 0.01*float64(row/5000%2) }
 	for name, rate := range map[string]func(int) float64{
@@ -184,8 +182,7 @@ func TestDriftAfterAnAlarm(t *testing.T) {
 	assert.Equal(t, since, []int{1, 1}, "inputs since each change")
 }
 
-// The state grows with the logarithm of the number of inputs: 8 buckets of each size, with separate buckets for the
-// last 7 inputs.
+// The state grows with the logarithm of the number of inputs: 8 buckets of each size, with separate buckets for the last 7 inputs.
 func TestDriftIsSmall(t *testing.T) {
 	var d Drift
 	for i := range 10_000 {

@@ -121,17 +121,15 @@ func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambd
 		best = min(best, at.pass.Objective)
 	}
 	named := visits[final.Of]
-	if !named.pass.Accepted || named.step.W != nil && !slices.Equal(named.step.W, final.W) {
-		t.Errorf("the final weights are not those of visit %d, or it was not accepted", final.Of)
-	}
+	assert.True(t, named.pass.Accepted && (named.step.W == nil || slices.Equal(named.step.W, final.W)),
+		"the final weights are not those of visit %d, or it was not accepted", final.Of)
 }
 
 // A Gram matrix that is too small, as from a sample, makes steps too long. The safeguard halves them.
 func TestSafeguard(t *testing.T) {
 	pr := problemOf(4, 300, 8, 3)
 	pr.gramFactor = 0.01
-	stage := stageOf(link.Softmax, 2000, 1e-2)
-	visits, final, fit := pr.run(t, stage, nil)
+	visits, final, fit := pr.run(t, stageOf(link.Softmax, 2000, 1e-2), nil)
 	pr.mustDescend(t, visits, final, lambdaOf(fit))
 	rejected := 0
 	for _, v := range visits {
@@ -170,8 +168,7 @@ func TestPassesAreALimit(t *testing.T) {
 }
 
 func TestSingleClassIsDoneAtOnce(t *testing.T) {
-	pr := problemOf(6, 50, 4, 1)
-	visits, final, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-4), nil)
+	visits, final, _ := problemOf(6, 50, 4, 1).run(t, stageOf(link.Softmax, 10, 1e-4), nil)
 	assert.True(t, len(visits) == 1 && final.Of == 0 && len(final.W) == 4, "%d visits, final is %+v", len(visits), final)
 }
 
@@ -243,8 +240,7 @@ func TestErrors(t *testing.T) {
 		"Gram matrix":              {1e-3, func(s wire.Tensors[float64]) { s[1].Data[0] = math.Inf(1) }, new(*NotFiniteError)},
 		"cross moment":             {1e-3, func(s wire.Tensors[float64]) { s[2].Data[5] = math.NaN() }, new(*NotFiniteError)},
 		"no features":              {1e-3, func(s wire.Tensors[float64]) { clear(s[1].Data) }, new(*SingularError)},
-		"other shape": {1e-3, func(s wire.Tensors[float64]) { s[1] = wire.Vector(statistics.FieldGram, []float64{1}) },
-			new(*wire.ShapeError)},
+		"other shape":              {1e-3, func(s wire.Tensors[float64]) { s[1] = wire.Vector(statistics.FieldGram, []float64{1}) }, new(*wire.ShapeError)},
 	} {
 		for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
 			pr := problemOf(10, 10, 20, 3)
@@ -309,8 +305,7 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 
 // The configured passes are a limit in the last stage too.
 func TestAutoKeepsToThePassesThatAreSet(t *testing.T) {
-	pr := problemOf(9, 400, 65, 5)
-	visits, final, _ := pr.run(t, autoStages(1, 9, 1e-4)[0], nil)
+	visits, final, _ := problemOf(9, 400, 65, 5).run(t, autoStages(1, 9, 1e-4)[0], nil)
 	assert.True(t, len(visits) == 9 && final.Of == 8, "%d visits, the final weights are of visit %d", len(visits), final.Of)
 }
 
@@ -457,8 +452,7 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 	}
 }
 
-// The methods do not depend on the units of features: without a ridge they visit the same points for any scale of each
-// feature.
+// The methods do not depend on the units of features: without a ridge they visit the same points for any scale of each feature.
 func TestMethodsDoNotDependOnUnits(t *testing.T) {
 	for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
 		objectives := func(scale float64) (list []float64) {
@@ -504,18 +498,15 @@ func TestMedian(t *testing.T) {
 				x[i] = draw(r)
 			}
 			before := slices.Clone(x)
-			want := slices.Sorted(slices.Values(x))[(n-1)/2]
-			assert.Equal(t, median(x), want, "%s, %d: median", name, n)
+			assert.Equal(t, median(x), slices.Sorted(slices.Values(x))[(n-1)/2], "%s, %d: median", name, n)
 			assert.True(t, slices.Equal(x, before), "%s, %d: the argument was changed", name, n)
 		}
 	}
 }
 
-// Equal rows have distance 0, not rounding, anywhere in the sample and with any BLAS. Most pairs are equal here, so the
-// spread is the mean.
+// Equal rows have distance 0, not rounding, anywhere in the sample and with any BLAS. Most pairs are equal here, so the spread is the mean.
 func TestSpreadOfEqualRows(t *testing.T) {
-	blas := assert.Must(kernel.Open(""))(t)
-	blas.UseForSolves()
+	assert.Must(kernel.Open(""))(t).UseForSolves()
 	defer kernel.Gonum().UseForSolves()
 	for _, m := range []int{1, 3, 37, 50, 63, 64, 65, 784} {
 		const n = 3*rowsPerProduct + 8

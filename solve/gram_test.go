@@ -53,8 +53,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 			fit, before := pr.fit(stage), math.Inf(1)
 			var step Step
 			for v := 0; !step.Final; v++ {
-				pass, err := observe(fit, v, step, pr.sampled(pr.sums(stage.Link, pr.scores(step.W)), size.rows))
-				assert.NoError(t, err)
+				pass := assert.Must(observe(fit, v, step, pr.sampled(pr.sums(stage.Link, pr.scores(step.W)), size.rows)))(t)
 				assert.True(t, pass.Objective <= before+1e-12, "pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
 				before = pass.Objective
 				step = assert.Must(fit.Next())(t)
@@ -251,8 +250,7 @@ func TestRidgeOfTreesCountsRows(t *testing.T) {
 		"above, so as it is":   {1, 0.2, 1, rows, true, 0.2 / leaves},
 		"a larger ridge holds": {3, 0.2, 1, rows, true, 0.6 / leaves},
 	} {
-		assert.Near(t, lambdaOf(test.ridge, test.curvature, test.least, test.weight, test.curved), test.want, 1e-6*test.want,
-			"%s: λ", name)
+		assert.Near(t, lambdaOf(test.ridge, test.curvature, test.least, test.weight, test.curved), test.want, 1e-6*test.want, "%s: λ", name)
 	}
 }
 

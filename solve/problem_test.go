@@ -230,11 +230,9 @@ func (pr *problem) runAmong(t *testing.T, stages []schemas.Stage, number int, in
 		if v > 0 {
 			sums = slices.Delete(sums, 1, 2) // only visit 0 has the Gram matrix
 		}
-		pass, err := observe(fit, v, step, sums)
-		assert.NoError(t, err)
+		pass := assert.Must(observe(fit, v, step, sums))(t)
 		visits = append(visits, visited{step, pass, sums})
-		next, err := fit.Next()
-		assert.NoError(t, err)
+		next := assert.Must(fit.Next())(t)
 		if next.Final {
 			return visits, next, fit
 		}
@@ -292,15 +290,13 @@ func TestSumsOnCores(t *testing.T) {
 				})
 			}
 			one := on(1)
-			many := on(4)
-			assert.True(t, len(one) == k && slices.Equal(one, many), "%d rows of %d: the sums of four cores have other bits", n, k)
+			assert.True(t, len(one) == k && slices.Equal(one, on(4)), "%d rows of %d: the sums of four cores have other bits", n, k)
 			assert.True(t, k <= 1 || one[k-1] == float64(n), "%d rows of %d: %v of them are in the sums", n, k, one[k-1])
 		}
 	}
 }
 
-// A stop rule ends conjugate gradients and blocks too, with the weights of the visit with the smallest loss of the
-// split.
+// A stop rule ends conjugate gradients and blocks too, with the weights of the visit with the smallest loss of the split.
 func TestStopRuleOnSparseRows(t *testing.T) {
 	for _, size := range []int{0, 8} {
 		for _, patience := range []int{1, 3} {
@@ -346,8 +342,6 @@ func TestStopRuleAtTheLastPass(t *testing.T) {
 		stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 3, 0.1
 		stage.Stop = &schemas.Stop{Split: "holdout", Patience: 3}
 		visits, final, _ := sparseVisits(t, pr, stage, 0)
-		if visited := final.Of < len(visits); len(visits) != 3 || visited != held {
-			t.Errorf("held out %v: %d visits, final is %d", held, len(visits), final.Of)
-		}
+		assert.True(t, len(visits) == 3 && (final.Of < len(visits)) == held, "held out %v: %d visits, final is %d", held, len(visits), final.Of)
 	}
 }

@@ -214,9 +214,8 @@ func TestRidgeWithASampledGramMatrix(t *testing.T) {
 		}
 		sums := func() wire.Tensors[float64] { return pr.sums(link.Softmax, pr.scores(nil)) }
 		all, part := chosen(sums()), chosen(pr.sampled(sums(), size.rows))
-		if !(part <= 10.01*all && all <= 10.01*part) || size.rows == size.n && part != all {
-			t.Errorf("%v: ridge %v with a sample, %v with all rows", size, part, all)
-		}
+		assert.True(t, part <= 10.01*all && all <= 10.01*part && (size.rows != size.n || part == all),
+			"%v: ridge %v with a sample, %v with all rows", size, part, all)
 	}
 }
 

@@ -106,8 +106,7 @@ func table(name string, rows [][]float64, k int, add func(row []float64, x float
 	return o.Tensor(name, k)
 }
 
-// A stream of updates matches the definition in weights, curvature and counts, and so in the scores of rows before it
-// learns them.
+// A stream of updates matches the definition in weights, curvature and counts, and so in the scores of rows before it learns them.
 func TestUpdatesAreTheDefinition(t *testing.T) {
 	const k, batches, rowsOfBatch = 3, 6, 12
 	r := rand.New(rand.NewPCG(3, 4))
@@ -164,8 +163,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 		}
 		counted := NewCountsUpdate(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before)
 		assert.Must(counted.Observe(0, Step{}, visit(o.w)))(t)
-		step, err := counted.Next()
-		assert.NoError(t, err)
+		step := assert.Must(counted.Next())(t)
 		apply(b, step, k)
 		before = &CountsBefore{Totals: counts.Totals(), Inputs: inputs}
 

@@ -81,15 +81,12 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 		row[0], row[3] = 7, 0
 	}
 	for _, pca := range []int{1, d - still, d} {
-		found := assert.Must(PrepareDense(data.surveyed(data.rows[0]), false, pca))(t)
-		basis := found.Basis
+		basis := assert.Must(PrepareDense(data.surveyed(data.rows[0]), false, pca))(t).Basis
 		for c := range pca {
 			length := 0.0
 			for j := range d {
 				v := float64(basis[j*pca+c])
-				if (j == 0 || j == 3) && v != 0 {
-					t.Errorf("%d components: feature %d has %g in component %d", pca, j, v, c)
-				}
+				assert.True(t, j != 0 && j != 3 || v == 0, "%d components: feature %d has %g in component %d", pca, j, v, c)
 				length += v * v
 			}
 			assert.Near(t, length, float64(min(1, max(0, d-still-c))), 1e-6, "%d components: the length of component %d", pca, c)
@@ -98,11 +95,8 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 	for _, row := range data.rows {
 		copy(row, data.rows[0])
 	}
-	if found, err := PrepareDense(data.surveyed(data.rows[0]), false, 2); err != nil {
-		t.Error(err)
-	} else if basis := found.Basis; slices.ContainsFunc(basis, func(v float32) bool { return v != 0 }) {
-		t.Errorf("all features are constant, but the components are %v", basis)
-	}
+	basis := assert.Must(PrepareDense(data.surveyed(data.rows[0]), false, 2))(t).Basis
+	assert.True(t, !slices.ContainsFunc(basis, func(v float32) bool { return v != 0 }), "all features are constant, but not %v", basis)
 }
 
 func TestSurveyAgainstItsDefinition(t *testing.T) {
@@ -159,11 +153,9 @@ func TestSurveyAgainstItsDefinition(t *testing.T) {
 
 func same(t *testing.T, got []float32, want []float64) {
 	t.Helper()
+	assert.Need(t, len(got) == len(want), "%v, expected %v", got, want)
 	for i, v := range got {
-		if !(math.Abs(float64(v)-want[i]) <= 1e-3*math.Abs(want[i])) || len(got) != len(want) {
-			t.Errorf("%v, expected %v", got, want)
-			return
-		}
+		assert.Near(t, float64(v), want[i], 1e-3*math.Abs(want[i]), "value %d", i)
 	}
 }
 

@@ -148,10 +148,8 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 	}
 	rows := list[0].Rows
 	u := NewUpdate(o.stage, o.shape, o.moments, weight, list, passes, &Buffer{})
-	if err := u.Precondition(wire.Tensors[float64]{wire.Vector(statistics.FieldGram, fresh.gram), wire.Vector(statistics.FieldGramRows,
-		[]float64{rows})}); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, u.Precondition(wire.Tensors[float64]{wire.Vector(statistics.FieldGram, fresh.gram),
+		wire.Vector(statistics.FieldGramRows, []float64{rows})}))
 	for visit, done := 0, false; !done; visit++ {
 		e := assert.Must(u.Observe(visit, Step{W: o.w}, o.visit(visited, schemas.KeepsTerms(visit, passes))))(t)
 		if !e.Accepted {
@@ -256,8 +254,7 @@ func (o *window) minimum(t *testing.T) []float64 {
 	return found.X
 }
 
-// With the identity link, for any order of arrivals, departures and visits, the weights are those of a fit of the
-// window from scratch.
+// With the identity link, for any order of arrivals, departures and visits, the weights are those of a fit of the window from scratch.
 func TestUpdatesOfIdentityAreRidgeRegression(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const p, k = 7, 3

@@ -43,8 +43,7 @@ func normals(rows, cols int, scale float64) kernel.Dense {
 
 func mustMap(t *testing.T, f schemas.Features, stage int, p *Preparation, scores int, intercept bool) *Map {
 	t.Helper()
-	m := assert.Must(NewMap(f, seed, stage, p, scores, intercept))(t)
-	return m
+	return assert.Must(NewMap(f, seed, stage, p, scores, intercept))(t)
 }
 
 func expand(m *Map, x, predictions kernel.Dense) kernel.Dense {
@@ -151,16 +150,14 @@ func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 	p, x := plain(100, 3), normals(5, 100, 1)
 	for i, f := range variants(40) {
 		small := expand(mustMap(t, f, 0, p, 0, false), x, kernel.Dense{})
-		larger := variants(65)[i]
-		large := expand(mustMap(t, larger, 0, p, 0, false), x, kernel.Dense{})
+		large := expand(mustMap(t, variants(65)[i], 0, p, 0, false), x, kernel.Dense{})
 		scale := 1.0
 		if f.Kind == RFF || f.Kind == SORF { // the amplitude is √(2/p)
 			scale = math.Sqrt(65.0 / 40)
 		}
 		for i := range x.Rows {
 			for j, v := range small.Row(i) {
-				assert.Near(t, float64(v), scale*float64(large.Row(i)[j]), 1e-5,
-					"%s: feature %d of row %d of 40 rows, and of 65", f.Kind, j, i)
+				assert.Near(t, float64(v), scale*float64(large.Row(i)[j]), 1e-5, "%s: feature %d of row %d of 40 rows, and of 65", f.Kind, j, i)
 			}
 		}
 	}
@@ -215,9 +212,8 @@ func TestKeys(t *testing.T) {
 	for k := range kinds {
 		assert.True(t, strings.Contains(Keys()[0].Meaning, "`"+k.name+"` ("+k.meaning+")"), "the meaning of kind lacks %s", k.name)
 		for _, key := range k.keys {
-			if !slices.ContainsFunc(Keys(), func(s option.Key) bool { return s.Name == key.Name && strings.Contains(s.Meaning, key.Meaning) }) {
-				t.Errorf("%s: the documentation of %s lacks what it means to this kind", k.name, key.Name)
-			}
+			documented := func(s option.Key) bool { return s.Name == key.Name && strings.Contains(s.Meaning, key.Meaning) }
+			assert.True(t, slices.ContainsFunc(Keys(), documented), "%s: the documentation of %s lacks what it means to this kind", k.name, key.Name)
 		}
 		problems := Check(DefaultsOf(k.name))
 		assert.True(t, len(problems) == 0, "%s: the defaults: %v", k.name, problems)
@@ -267,9 +263,8 @@ func TestVariants(t *testing.T) {
 		for _, v := range got {
 			different[fmt.Sprint(v)] = true
 		}
-		if len(different) != a.Rows() && a.Shift < 2 { // an image of two rows shifted by 2 equals one shifted by 1
-			t.Errorf("%+v: two variants are the same", a)
-		}
+		// An image of two rows shifted by 2 equals one shifted by 1.
+		assert.True(t, len(different) == a.Rows() || a.Shift >= 2, "%+v: two variants are the same", a)
 	}
 	colours, dst := []float32{1, 10, 2, 20}, make([]float32, 4)
 	Variant{mirrored: true}.Of(dst, colours, examples.Image{1, 2, 2})
@@ -295,8 +290,7 @@ func drawnBy(t *testing.T, list []schemas.Stage, inputs int) (all [][]int) {
 	return all
 }
 
-// Stages that draw without replacement draw each column once before any twice, for any sizes. The first draws the same
-// as by itself.
+// Stages that draw without replacement draw each column once before any twice, for any sizes. The first draws the same as by itself.
 func TestColumnsAreDrawnAcrossStages(t *testing.T) {
 	stage := func(size int) schemas.Stage {
 		return schemas.Stage{Features: schemas.Features{Kind: Columns, Size: size}}
@@ -315,16 +309,14 @@ func TestColumnsAreDrawnAcrossStages(t *testing.T) {
 		assert.Equal(t, all[0], drawnBy(t, list[:1], test.inputs)[0],
 			"%v of %d: what the first stage draws, and by itself", test.sizes, test.inputs)
 		for i, columns := range all {
-			sorted := slices.Sorted(slices.Values(columns))
-			assert.Equal(t, len(slices.Compact(sorted)), test.sizes[i],
+			assert.Equal(t, len(slices.Compact(slices.Sorted(slices.Values(columns)))), test.sizes[i],
 				"%v of %d: different columns of stage %d", test.sizes, test.inputs, i)
 			for _, c := range columns {
 				times[c]++
 			}
 			total += len(columns)
-			if least, most := total/test.inputs, (total+test.inputs-1)/test.inputs; slices.Min(times) < least || slices.Max(times) > most {
-				t.Errorf("%v of %d: after stage %d columns were drawn %v times", test.sizes, test.inputs, i, times)
-			}
+			least, most := total/test.inputs, (total+test.inputs-1)/test.inputs
+			assert.True(t, slices.Min(times) >= least && slices.Max(times) <= most, "%v of %d, to stage %d: %v", test.sizes, test.inputs, i, times)
 		}
 	}
 }
@@ -337,14 +329,12 @@ func TestPlaced(t *testing.T) {
 	placed := Placed(list, nil)
 	want := []schemas.Draw{{Stage: 1, Size: 3}, {Stage: 4, Size: 3}}
 	for i, s := range placed {
-		if n := max(i-3, 0); len(s.Drawn) != n || n > 0 && !slices.Equal(s.Drawn, want[:n]) {
-			t.Errorf("stage %d goes on from %v", i, s.Drawn)
-		}
+		n := max(i-3, 0)
+		assert.True(t, len(s.Drawn) == n && (n <= 0 || slices.Equal(s.Drawn, want[:n])), "stage %d goes on from %v", i, s.Drawn)
 		assert.NoError(t, CheckDrawn(s, i))
 	}
-	if again := Placed(placed, &schemas.Plan{Stages: list}); again[4].Drawn != nil || again[5].Drawn != nil {
-		t.Errorf("stages of an earlier release go on from %v and %v", again[4].Drawn, again[5].Drawn)
-	}
+	again := Placed(placed, &schemas.Plan{Stages: list})
+	assert.True(t, again[4].Drawn == nil && again[5].Drawn == nil, "earlier releases go on from %v and %v", again[4].Drawn, again[5].Drawn)
 	for _, drawn := range [][]schemas.Draw{{{Stage: 4, Size: 3}}, {{Stage: 1, Size: 3}, {Stage: 1, Size: 3}}, {{Stage: 1, Size: 0}}, {{Stage: -1, Size: 1}}} {
 		err := CheckDrawn(schemas.Stage{Features: columns, Drawn: drawn}, 4)
 		assert.True(t, errors.Is(err, wire.ErrDamaged), "%v: %v", drawn, err)
@@ -387,9 +377,7 @@ func mix(z uint64) uint64 {
 	return z3 ^ z3/(1<<31)
 }
 
-func stream(seed, stage, purpose uint64) written {
-	return written{mix(mix(mix(seed)^stage) ^ purpose)}
-}
+func stream(seed, stage, purpose uint64) written { return written{mix(mix(mix(seed)^stage) ^ purpose)} }
 
 func (w written) word(i uint64) uint64     { return mix(w.key + i*0x9e3779b97f4a7c15) }
 func (w written) uniform(i uint64) float64 { return (float64(w.word(i)/(1<<12)) + 0.5) / (1 << 52) }
@@ -437,8 +425,7 @@ func TestDrawn(t *testing.T) {
 
 // FORMAT.md specifies the features of each kind, for implementations in other languages.
 func TestFormatHasAllKinds(t *testing.T) {
-	text := assert.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
-	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
+	_, page, _ := strings.Cut(string(assert.Must(os.ReadFile("../schemas/FORMAT.md"))(t)), "\n## Predictions\n")
 	for k := range kinds {
 		assert.True(t, strings.Contains(page, "\n| `"+k.name+"` | "), "FORMAT.md has no formula of the features %s", k.name)
 	}

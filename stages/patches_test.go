@@ -42,8 +42,7 @@ func nearlyWhite(covariance []float64, n int, ridge float64) ([]float32, error) 
 
 func learn(t *testing.T, f schemas.Features, stage int, p *Preparation, x kernel.Dense) wire.Tensors[float32] {
 	t.Helper()
-	learnt := assert.Must(Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p))(t)
-	return learnt
+	return assert.Must(Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p))(t)
 }
 
 func smallPatches(filters int, mirror bool, source string) schemas.Features {
@@ -294,9 +293,8 @@ func TestCovarianceOfPatches(t *testing.T) {
 				sum += float64(x.Row(i)[a]) * float64(x.Row(i)[b])
 			}
 			n := float64(x.Rows)
-			if want := sum/n - of/n*with/n; math.Abs(covariance[a*x.Cols+b]-want) > 1e-5 || math.Abs(float64(mean[a])-of/n) > 1e-5 {
-				t.Errorf("columns %d and %d: covariance %v, mean %v, expected %v and %v", a, b, covariance[a*x.Cols+b], mean[a], want, of/n)
-			}
+			assert.Near(t, covariance[a*x.Cols+b], sum/n-of/n*with/n, 1e-5, "the covariance of columns %d and %d", a, b)
+			assert.Near(t, float64(mean[a]), of/n, 1e-5, "the mean of column %d", a)
 		}
 	}
 }

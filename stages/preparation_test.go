@@ -36,8 +36,7 @@ func TestApply(t *testing.T) {
 		nan, 6, 100, // a missing value becomes the mean, and a constant feature 0 for any value
 		3, nan, nan,
 	}
-	p, err := NewPreparation(schemas.Prepare{Scale: ScaleStandard}, surveyed())
-	assert.NoError(t, err)
+	p := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard}, surveyed()))(t)
 	assert.True(t, p.Width() == 3 && p.Inputs() == 3 && p.Spread == 4 && p.Labels.Len() == 2, "the preparation is %+v", p)
 	x := kernel.Dense{Rows: 3, Cols: 3, Data: slices.Clone(raw)}
 	p.Apply(kernel.Gonum(), x, x) // in place
@@ -48,8 +47,7 @@ func TestApply(t *testing.T) {
 	p.Apply(kernel.Gonum(), dst, kernel.Dense{Rows: 3, Cols: 3, Data: raw})
 	want := []float32{1, 3, 0, 4, 2, 2}
 	assert.True(t, p.Inputs() == 2 && slices.Equal(dst.Data, want), "projected rows are %v, expected %v", dst.Data, want)
-	none := kernel.Dense{Cols: 2}
-	p.Apply(kernel.Gonum(), none, kernel.Dense{Cols: 3})
+	p.Apply(kernel.Gonum(), kernel.Dense{Cols: 2}, kernel.Dense{Cols: 3})
 }
 
 func TestApplyDividesByTheLength(t *testing.T) {
@@ -114,8 +112,7 @@ func TestEncode(t *testing.T) {
 			}
 			assert.Equal(t, got, want, "columns of %v features: the codes of %d rows", features, n)
 			got = c.AppendCodes([]uint8{1, 2}, x)
-			assert.Equal(t, got, append([]uint8{1, 2}, want...),
-				"columns of %v features: the codes of %d rows after others", features, n)
+			assert.Equal(t, got, append([]uint8{1, 2}, want...), "columns of %v features: the codes of %d rows after others", features, n)
 			assert.True(t, slices.EqualFunc(x.Data, before, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }),
 				"columns of %v features: %d rows are others after they were encoded", features, n)
 		}
@@ -248,9 +245,8 @@ func TestInputsThatOverflow(t *testing.T) {
 	p := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleStandard}, tensors))(t)
 	x := kernel.Dense{Rows: 4, Cols: 2, Data: []float32{2, 3e38, 3, 1, -1e16, 1, 5, 0}}
 	overflowed := p.Apply(kernel.Gonum(), x, x)
-	if want := []float32{0, 0, 2, 1e10, 0, 0, 4, 0}; !slices.Equal(x.Data, want) || !slices.Equal(overflowed, []int{0, 2}) {
-		t.Errorf("inputs %v, of which %v overflow; expected %v", x.Data, overflowed, want)
-	}
+	assert.Equal(t, x.Data, []float32{0, 0, 2, 1e10, 0, 0, 4, 0}, "inputs")
+	assert.Equal(t, overflowed, []int{0, 2}, "the rows that overflow")
 
 	p = assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 1e10}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
@@ -281,12 +277,10 @@ func rankedPreparation(t *testing.T, columns examples.Columns, sample kernel.Den
 		wire.Vector(statistics.TensorCenter, center), wire.Vector(statistics.TensorScale, scale),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}, ranks...)
-	p := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleRanks}, tensors))(t)
-	return p, tensors
+	return assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleRanks}, tensors))(t), tensors
 }
 
-// mixedSample returns a sample with a heavy-tailed column, one with missing values, one of three words, and one of few
-// values.
+// mixedSample returns a sample with a heavy-tailed column, one with missing values, one of three words, and one of few values.
 func mixedSample(n int) (examples.Columns, kernel.Dense) {
 	r := rand.New(rand.NewPCG(1, 2))
 	columns := examples.Columns{{Name: "tail"}, {Name: "gaps"}, {Name: "word", Categories: []string{"x", "y"}}, {Name: "few"}}
@@ -308,9 +302,7 @@ func TestRanks(t *testing.T) {
 	for _, n := range []int{63, 64, 65, 2000} {
 		columns, sample := mixedSample(n)
 		p, _ := rankedPreparation(t, columns, sample)
-		if p.Inputs() != 7 { // a column has missing values
-			t.Fatalf("%d rows: %d inputs, expected 7", n, p.Inputs())
-		}
+		assert.Need(t, p.Inputs() == 7, "%d rows: %d inputs, expected 7", n, p.Inputs()) // a column has missing values
 		inputs := kernel.NewDense(n, p.Inputs())
 		p.Apply(kernel.Gonum(), inputs, cloneOf(sample))
 		variances := make([]float64, 7)
@@ -431,9 +423,8 @@ func TestSparseInputs(t *testing.T) {
 		{schemas.Prepare{Scale: ScaleUnit}, []float64{math.Sqrt(0.5), -math.Sqrt(0.5)}},
 	} {
 		got := prepareSparse(t, test.prepare, []float32{1, 0, 3, 0.5}, rows)
-		if got.Rows != 3 || got.Cols != 3 || !slices.Equal(got.Starts, []int{0, 2, 2, 3}) || !slices.Equal(got.Columns, []int32{0, 2, 1}) {
-			t.Fatalf("%+v: %+v", test.prepare, got)
-		}
+		assert.Need(t, got.Rows == 3 && got.Cols == 3 && slices.Equal(got.Starts, []int{0, 2, 2, 3}) &&
+			slices.Equal(got.Columns, []int32{0, 2, 1}), "%+v: %+v", test.prepare, got)
 		for i, want := range test.want {
 			assert.Near(t, float64(got.Values[i]), want, 1e-6, "%+v: value %d", test.prepare, i)
 		}
@@ -450,9 +441,7 @@ func TestFactorsOfOccurringColumns(t *testing.T) {
 	var want kernel.Sparse
 	for _, occurring := range []bool{false, true} {
 		found, there, err := statistics.FactorsOf(wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, all)})
-		if err != nil || !there {
-			t.Fatal(there, err)
-		}
+		assert.Need(t, err == nil && there, "%v %v", there, err)
 		prepared := assert.Must(NewPreparation(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...)))(t)
 		assert.True(t, prepared.Width() == 9001 && prepared.Inputs() == 5 && slices.Equal(prepared.Factors.Kept(), []int32{0, 1, 2, 3, 9000}),
 			"%d features, %d inputs, columns %v", prepared.Width(), prepared.Inputs(), prepared.Factors.Kept())

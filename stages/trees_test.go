@@ -35,8 +35,7 @@ func mapOf(t *testing.T, table oracle.Table, leaves, trees int, intercept bool) 
 	f.Size, f.Leaves = leaves*trees, leaves
 	problems := Check(f)
 	assert.Need(t, len(problems) == 0, "%v", problems)
-	m := assert.Must(NewMap(f, 1, 0, prepared, 0, intercept))(t)
-	return m
+	return assert.Must(NewMap(f, 1, 0, prepared, 0, intercept))(t)
 }
 
 // The structure of a forest restores the forest, for any size.
@@ -53,8 +52,7 @@ func TestStructureIsTheForest(t *testing.T) {
 	}
 }
 
-// The block has a 1 in the columns of the intercept and of the leaves of a row, otherwise zeros. The leaves match a
-// descent.
+// The block has a 1 in the columns of the intercept and of the leaves of a row, otherwise zeros. The leaves match a descent.
 func TestExpandLeaves(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 3))
 	for _, leaves := range []int{2, 5, 32, 33, 64} {
@@ -69,8 +67,7 @@ func TestExpandLeaves(t *testing.T) {
 				x := table.Rows(random, n)
 				var block kernel.Dense
 				m.ExpandLeaves(&block, &tree.Leaves{}, m.coder.Encode(x))
-				assert.Need(t, block.Rows == n && block.Cols == m.Size(),
-					"a block of %d × %d, expected %d × %d", block.Rows, block.Cols, n, m.Size())
+				assert.Need(t, block.Rows == n && block.Cols == m.Size(), "a block of %d × %d, expected %d × %d", block.Rows, block.Cols, n, m.Size())
 				for i := range n {
 					want := make([]float32, m.Size())
 					for tr := range trees {
@@ -149,8 +146,7 @@ func TestStructuresThatCantBe(t *testing.T) {
 
 // Trees need bins, and a block of leaves alone.
 func TestTreesNeedBins(t *testing.T) {
-	m := assert.Must(NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false))(t)
-	assert.MustFail(m.Grow(nil))(t, ErrNoCodes, wire.ErrDamaged)
+	assert.MustFail(assert.Must(NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false))(t).Grow(nil))(t, ErrNoCodes, wire.ErrDamaged)
 	for _, f := range []schemas.Features{Defaults(), DefaultsOf(Trees)} {
 		for _, scores := range []bool{false, true} {
 			assert.Equal(t, len(CheckScores(f, scores)) > 0, scores && f.Kind == Trees, "%s with scores %v has problems", f.Kind, scores)
