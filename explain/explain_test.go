@@ -32,8 +32,7 @@ func TestSlicesPartitionRows(t *testing.T) {
 		for i := range own.wrong {
 			own.wrong[i] = float64(i % 2)
 		}
-		c := &column{Column: examples.Column{Name: "a", Offset: 5}, to: 1}
-		s, n, wrong := slicesOf(rows, c, own), 0, 0.0
+		s, n, wrong := slicesOf(rows, &column{Column: examples.Column{Name: "a", Offset: 5}, to: 1}, own), 0, 0.0
 		for _, slice := range s.Slices {
 			n, wrong = n+slice.Rows, wrong+float64(slice.Rows)*slice.Error
 			assert.True(t, different < 1000 || slice.Value == missing || slice.Rows >= 80 && slice.Rows <= 100,
@@ -56,9 +55,8 @@ func TestWords(t *testing.T) {
 	}
 	rows := rowsOf(4, 7, 1, 0, 0, 7, 0, 1, 0, 7, 0, 1, 0, 7, nan, nan, nan)
 	for i, v := range valuesOf(rows, c) { // the most frequent first; the features of each are its own word
-		if _, got := c.word(v.features); got != v.text || i == 0 && (v.text != "y" || len(v.rows) != 2) {
-			t.Errorf("features of %s are those of %s", v.text, got)
-		}
+		_, got := c.word(v.features)
+		assert.True(t, got == v.text && (i != 0 || v.text == "y" && len(v.rows) == 2), "features of %s are those of %s", v.text, got)
 	}
 }
 

@@ -154,8 +154,7 @@ func TestFormatExample(t *testing.T) {
 	if *update {
 		assert.NoError(t, os.WriteFile("testdata/example.arrow", file(t, exampleModel(t)), 0o644))
 	}
-	content := assert.Must(os.ReadFile("testdata/example.arrow"))(t)
-	m := assert.Must(Read(bytes.NewReader(content)))(t)
+	m := assert.Must(Read(bytes.NewReader(assert.Must(os.ReadFile("testdata/example.arrow"))(t))))(t)
 	assert.Equal(t, m.Digest(), exampleModel(t).Digest(), "testdata/example.arrow is not the model of the example: test with -update")
 	text := assert.Must(os.ReadFile(path))(t)
 	section := regexp.MustCompile(`(?s)(<!-- example:[^>]*-->\n)(.*?)(<!-- end -->)`)
@@ -171,8 +170,7 @@ func TestFormatExample(t *testing.T) {
 
 // FORMAT.md says what probabilities each link makes of a score.
 func TestFormatHasAllLinks(t *testing.T) {
-	text := assert.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
-	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
+	_, page, _ := strings.Cut(string(assert.Must(os.ReadFile("../schemas/FORMAT.md"))(t)), "\n## Predictions\n")
 	for _, name := range link.Names() {
 		assert.True(t, strings.Contains(page, "\n| `"+name+"` | "), "FORMAT.md does not say how %s makes probabilities", name)
 	}

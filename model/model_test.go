@@ -234,8 +234,7 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 		}, true, []string{"stage 1", statistics.TensorCalibration, "[9 3]"}},
 		"passes that are not there": {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: 3} }, false, []string{"stage 1",
 			"3 passes", "2"}},
-		"negative passes": {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: -1} }, false, []string{"stage 1",
-			"-1 passes"}},
+		"negative passes": {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: -1} }, false, []string{"stage 1", "-1 passes"}},
 	} {
 		p := synthetic(t, "rff", 3, 0, link.Softmax, link.Calibrated)
 		test.change(p)
@@ -275,8 +274,7 @@ func TestProbabilitiesOfTiles(t *testing.T) {
 	for _, links := range everyLink {
 		m := assert.Must(synthetic(t, "rff", d, 0, links...).model())(t)
 		rows := func(n int) kernel.Dense {
-			x := raw(129, d)
-			return x.Slice(0, n)
+			return raw(129, d).Slice(0, n)
 		}
 		all := slices.Clone(m.Predictor(blas).Probabilities(rowsOf(rows(129))))
 		k := len(m.Labels())
@@ -299,8 +297,7 @@ func TestProbabilitiesOfTiles(t *testing.T) {
 			}
 		}
 		for _, i := range []int{0, 63, 64, 128} {
-			x := rows(129)
-			label, probabilities := p.Predict(x.Row(i))
+			label, probabilities := p.Predict(rows(129).Row(i))
 			want := all[i*k : (i+1)*k]
 			for c, v := range probabilities {
 				assert.True(t, math.Abs(float64(v-want[c])) <= 1e-5, "%v: row %d alone has %v, in a batch %v", links, i, probabilities, want)
@@ -360,8 +357,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		m.Digest()
-		x := raw(3, m.Width())
-		got := m.Predictor(kernel.Gonum()).Probabilities(rowsOf(x))
+		got := m.Predictor(kernel.Gonum()).Probabilities(rowsOf(raw(3, m.Width())))
 		assert.True(t, len(got) == 3*len(m.Labels()), "%d probabilities of 3 rows and %d labels", len(got), len(m.Labels()))
 	})
 }
@@ -406,8 +402,7 @@ func TestAverageOfMembers(t *testing.T) {
 			measured := predictor.Measure(rowsOf(raw(n, d)), link.Truth{Classes: make([]int32, n)}, losses, predicted)
 			assert.True(t, slices.Equal(measured.Data, want.Data) && slices.Min(losses) >= 0 && slices.Max(losses) != 0,
 				"%d members of %v: measured other predictions, or losses %v", members, links, losses)
-			read := assert.Must(Read(bytes.NewReader(file(t, m))))(t)
-			got := read.Predictor(nil).Probabilities(rowsOf(raw(n, d)))
+			got := assert.Must(Read(bytes.NewReader(file(t, m))))(t).Predictor(nil).Probabilities(rowsOf(raw(n, d)))
 			assert.True(t, slices.Equal(got, want.Data), "%d members of %v: the file predicts otherwise", members, links)
 		}
 	}
@@ -458,12 +453,9 @@ func TestPredictFromManyGoroutines(t *testing.T) {
 			})
 		}
 		assert.Fails(t, goroutines.Wait(), nil)
-		assert.True(t, equalBits(rows.Data, before), "%v: the rows have changed", links)
+		same := func(x, y float32) bool { return x == y || x != x && y != y }
+		assert.True(t, slices.EqualFunc(rows.Data, before, same), "%v: the rows have changed", links)
 	}
-}
-
-func equalBits(a, b []float32) bool {
-	return slices.EqualFunc(a, b, func(x, y float32) bool { return x == y || x != x && y != y })
 }
 
 func TestPredictAllocatesNothing(t *testing.T) {
@@ -483,8 +475,7 @@ func sparsePreparation(t *testing.T, columns []int32) *stages.Preparation {
 	for range columns {
 		factors.Values = append(factors.Values, 1)
 	}
-	p := assert.Must(stages.NewPreparation(schemas.Prepare{}, append(factors.Tensors(false), labels)))(t)
-	return p
+	return assert.Must(stages.NewPreparation(schemas.Prepare{}, append(factors.Tensors(false), labels)))(t)
 }
 
 // The weights of a model on more columns are those of its columns, and 0 elsewhere.

@@ -77,9 +77,7 @@ func everyGrown(t *testing.T, do func(what string, p *parts, m *Model)) {
 }
 
 // tableRows returns n rows of the table: numbers and words, of which some are not known or missing.
-func tableRows(n int) kernel.Dense {
-	return mixed().Rows(rand.New(rand.NewPCG(8, uint64(n))), n)
-}
+func tableRows(n int) kernel.Dense { return mixed().Rows(rand.New(rand.NewPCG(8, uint64(n))), n) }
 
 // byDescent returns what a model predicts of rows by blocks that are made node by node.
 func byDescent(m *Model, raw kernel.Dense) kernel.Dense {
@@ -210,11 +208,8 @@ func TestTreesThatCantBe(t *testing.T) {
 				{Features: treesOf(5, 7), Link: l}})
 			test.change(p)
 			m, err := p.model()
-			if !errors.Is(err, wire.ErrDamaged) && !errors.As(err, new(*wire.ShapeError)) {
-				t.Errorf("%s: a model %v, %v", name, m, err)
-			} else if !strings.Contains(err.Error(), test.says) {
-				t.Errorf("%s: %q does not say %q", name, err, test.says)
-			}
+			assert.True(t, errors.Is(err, wire.ErrDamaged) || errors.As(err, new(*wire.ShapeError)), "%s: a model %v, %v", name, m, err)
+			assert.True(t, err == nil || strings.Contains(err.Error(), test.says), "%s: %q does not say %q", name, err, test.says)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,9 +119,8 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 			features, known := a.rows[at]
 			assert.Need(t, p.Partition == n && p.Topic == "p.examples" && known && p.Row == seen[at], "%+v, after %d rows", at, seen[at])
 			if seen[at] = p.Until; features == nil {
-				if seen[at] = -1; p.Reason == "" || p.Until != 0 {
-					t.Fatalf("offset %d of partition %d can't be used, and has %d predictions, reason %q", p.Offset, n, p.Until, p.Reason)
-				}
+				seen[at] = -1
+				assert.Need(t, p.Reason != "" && p.Until == 0, "offset %d of partition %d: %d predictions, reason %q", p.Offset, n, p.Until, p.Reason)
 				continue
 			}
 			by := slices.IndexFunc(models, func(m *model.Model) bool { return m.Manifest.Version == p.Version })
@@ -141,8 +139,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 			for i := range p.Classes {
 				label, want := predictor.Predict(features[(p.Row+i)*width : (p.Row+i+1)*width])
 				for c, v := range want {
-					assert.Near(t, float64(v), float64(p.Probabilities[i*k+c]), 1e-6,
-						"row %d of offset %d: class %d", p.Row+i, p.Offset, c)
+					assert.Near(t, float64(v), float64(p.Probabilities[i*k+c]), 1e-6, "row %d of offset %d: class %d", p.Row+i, p.Offset, c)
 				}
 				assert.Need(t, p.Labels[p.Classes[i]] == label,
 					"row %d of offset %d: label %s, expected %s", p.Row+i, p.Offset, p.Labels[p.Classes[i]], label)
@@ -150,9 +147,8 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 		}
 	}
 	for at, features := range a.rows {
-		if want := len(features) / width; features != nil && seen[at] != want || features == nil && seen[at] != -1 {
-			t.Fatalf("%d rows of offset %d of partition %d have predictions, expected %d", seen[at], at[1], at[0], want)
-		}
+		assert.Need(t, features != nil && seen[at] == len(features)/width || features == nil && seen[at] == -1,
+			"%d rows of offset %d of partition %d have predictions", seen[at], at[1], at[0])
 	}
 	return all
 }
@@ -253,8 +249,7 @@ func TestOtherTopics(t *testing.T) {
 	} {
 		a := newTopic(t, 1, 2, 3)
 		last.Labels = []string{"a"}
-		message := assert.Must(last.Encode(memory.DefaultAllocator))(t)
-		assert.Must(a.client.Log.Append(t.Context(), "p.predictions", 0, message))(t)
+		assert.Must(a.client.Log.Append(t.Context(), "p.predictions", 0, assert.Must(last.Encode(memory.DefaultAllocator))(t)))(t)
 		assert.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), want)
 	}
 	few := newTopic(t, 2, 1)
@@ -273,10 +268,9 @@ func TestForgottenRowsHaveNoPredictions(t *testing.T) {
 	assert.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}))
 	a.rows[[2]int64{0, 1}], a.rows[[2]int64{0, 3}] = nil, nil
 	for _, p := range a.counted(t, m) {
-		if forgotten := p.Offset%2 == 1; forgotten != (p.Reason == "rows of the message were forgotten") || forgotten &&
-			len(p.Probabilities) > 0 {
-			t.Errorf("offset %d has %d probabilities, reason %q", p.Offset, len(p.Probabilities), p.Reason)
-		}
+		forgotten := p.Offset%2 == 1
+		assert.True(t, forgotten == (p.Reason == "rows of the message were forgotten") && (!forgotten || len(p.Probabilities) == 0),
+			"offset %d has %d probabilities, reason %q", p.Offset, len(p.Probabilities), p.Reason)
 	}
 }
 
@@ -376,9 +370,8 @@ func TestPartitionsThatAreAdded(t *testing.T) {
 		if untilEnd {
 			assert.Fails(t, err, nil)
 			a.counted(t, m)
-		} else if want := "p.examples has 3 partitions, but had 2 when scoring began: restart score"; err == nil ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%v, expected %s", err, want)
+		} else {
+			assert.Fails(t, err, "p.examples has 3 partitions, but had 2 when scoring began: restart score")
 		}
 	}
 }
@@ -634,9 +627,8 @@ func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 		times[p.Offset]++
 	}
 	for _, m := range l.messages {
-		if p := latest[m.Offset]; p == nil || p.Checksum != protocol.MarkOf(0, m).Checksum {
-			t.Errorf("offset %d: the last prediction that counts is %+v, expected one of the message that is there", m.Offset, p)
-		}
+		p := latest[m.Offset]
+		assert.True(t, p != nil && p.Checksum == protocol.MarkOf(0, m).Checksum, "offset %d: the last prediction that counts is %+v", m.Offset, p)
 		assert.True(t, m.Offset >= int64(kept) || times[m.Offset] == 1, "offset %d has %d predictions that count", m.Offset, times[m.Offset])
 	}
 }
