@@ -126,8 +126,7 @@ func tensorTable(t *testing.T, comments map[string]string) string {
 // constants returns the names of the constants of a file that are texts, in order, and their values.
 func constants(t *testing.T, path string) (names []string, values map[string]string) {
 	values = map[string]string{}
-	file := assert.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
-	ast.Inspect(file, func(n ast.Node) bool {
+	ast.Inspect(assert.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t), func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
 			if text, ok := spec.Values[0].(*ast.BasicLit); ok && text.Kind == token.STRING {
 				names, values[spec.Names[0].Name] = append(names, spec.Names[0].Name), assert.Must(strconv.Unquote(text.Value))(t)
@@ -168,8 +167,7 @@ func TestFormatColumns(t *testing.T) {
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 		for _, f := range schema.Fields() {
-			row := fmt.Sprintf("| `%s` |", f.Name)
-			_, rest, found := strings.Cut(text, row)
+			_, rest, found := strings.Cut(text, fmt.Sprintf("| `%s` |", f.Name))
 			described, _, _ := strings.Cut(rest, "\n")
 			assert.True(t, found && strings.Contains(described, "`"+typeName(f.Type)),
 				"section %s: column %s of type %s is not the next row: %q", section, f.Name, typeName(f.Type), described)
@@ -196,15 +194,13 @@ func typeName(of arrow.DataType) string {
 func declaredKinds(t *testing.T) (kinds []wire.Kind) {
 	files := sources(t)
 	for _, name := range files {
-		file := assert.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
-		ast.Inspect(file, func(n ast.Node) bool {
+		ast.Inspect(assert.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t), func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || spec.Type == nil {
 				return true
 			}
 			if of := types.ExprString(spec.Type); (of == "Kind" || of == "wire.Kind") && len(spec.Values) == 1 {
-				text := assert.Must(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
-				kinds = append(kinds, wire.Kind(text))
+				kinds = append(kinds, wire.Kind(assert.Must(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)))
 			}
 			return true
 		})

@@ -521,11 +521,10 @@ func FuzzDecodePrediction(f *testing.F) {
 			if p.Task == examples.Numbers {
 				probabilities, numbers = 0, probabilities
 			}
-			if len(p.Probabilities) != probabilities || len(p.Numbers) != numbers || p.Task == examples.SeveralLabels &&
-				len(p.Given) != probabilities {
-				t.Errorf("%d probabilities, %d numbers and %d given labels of %d rows and %d classes", len(p.Probabilities), len(p.Numbers),
-					len(p.Given), p.Until-p.Row, len(p.Labels))
-			}
+			assert.True(t, len(p.Probabilities) == probabilities && len(p.Numbers) == numbers &&
+				(p.Task != examples.SeveralLabels || len(p.Given) == probabilities),
+				"%d probabilities, %d numbers and %d given labels of %d rows and %d classes", len(p.Probabilities), len(p.Numbers), len(p.Given),
+				p.Until-p.Row, len(p.Labels))
 		}
 		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})

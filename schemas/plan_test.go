@@ -266,10 +266,8 @@ func TestWindowsAreStoredAsChanges(t *testing.T) {
 		if len(change.Bases) > 0 {
 			changes++
 		}
-		if len(change.Bases) > maxBases || 2*len(change.Increments) > len(w.Increments)+1 && len(change.Bases) > 0 {
-			t.Fatalf("version %d: a change of %d bases has %d of %d increments", number, len(change.Bases), len(change.Increments),
-				len(w.Increments))
-		}
+		assert.Need(t, len(change.Bases) <= maxBases && (2*len(change.Increments) <= len(w.Increments)+1 || len(change.Bases) == 0),
+			"version %d: a change of %d bases has %d of %d increments", number, len(change.Bases), len(change.Increments), len(w.Increments))
 		content := *change // what is read again shares nothing with what was stored
 		content.Increments = slices.Clone(change.Increments)
 		at = StatePlace{Run: strconv.Itoa(number)}
@@ -362,17 +360,15 @@ func TestLongWindowsAreShortened(t *testing.T) {
 	w.Changed = 9_999
 	w.Increments[4].Increment.Weight = 0.5
 	short := &Window{Increments: w.Shortened(0, bytes)}
-	if short.Bytes() > bytes || short.Rows() != w.Rows() {
-		t.Errorf("%d increments of %d bytes with %d rows, expected at most %d with %d", len(short.Increments), short.Bytes(),
-			short.Rows(), bytes, w.Rows())
-	}
+	assert.True(t, short.Bytes() <= bytes && short.Rows() == w.Rows(),
+		"%d increments of %d bytes with %d rows, expected at most %d with %d", len(short.Increments), short.Bytes(), short.Rows(), bytes,
+		w.Rows())
 	size := 0
 	for i := range short.Increments {
 		c := &short.Increments[i].Increment
-		if size += c.Size(); c.Number < w.Changed && c.Number+c.Size() > w.Changed || c.Number < 5 && c.Number+c.Size() > 5 ||
-			c.Number == 5 && c.Size() > 1 {
-			t.Errorf("increment %d has %d", c.Number, c.Size())
-		}
+		size += c.Size()
+		assert.True(t, (c.Number >= w.Changed || c.Number+c.Size() <= w.Changed) && (c.Number >= 5 || c.Number+c.Size() <= 5) &&
+			(c.Number != 5 || c.Size() <= 1), "increment %d has %d", c.Number, c.Size())
 	}
 	assert.True(t, size == len(w.Increments), "%d increments, expected %d", size, len(w.Increments))
 	half := (&Window{Increments: short.Increments[1:]}).Shortened(len(short.Increments)-1, bytes)
@@ -442,9 +438,7 @@ func TestSourceKeys(t *testing.T) {
 		m := assert.Must(Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem))(t)
 		got, err := examples.SourceKeys(m.Value, mem)
 		assert.True(t, err == nil && slices.Equal(got, keys), "the keys %q are read as %q, %v", keys, got, err)
-		if got, err := examples.RowOriginsOf(m); err != nil || !slices.Equal(got, rows.Origins) {
-			t.Errorf("the origins %v are read as %v, %v", rows.Origins, got, err)
-		}
+		assert.Equal(t, assert.Must(examples.RowOriginsOf(m))(t), rows.Origins, "origins")
 		examples := assert.Must(examples.Decode(m.Value, mem))(t)
 		assert.True(t, examples.Rows == 4 && examples.Label(3) == "b", "%d rows, the last with the label %s", examples.Rows, examples.Label(3))
 	}
@@ -534,8 +528,7 @@ func TestCountsThatAreNone(t *testing.T) {
 func TestReportsThatDoNotFit(t *testing.T) {
 	for _, confusion := range [][][]int64{{{1}}, {{1, 2, 3}, {1, 2, 3}}, {{1, 2}, {1}}, {{1, 2}, {1, -2}}, {{1, 2}, {1, 2}, {1, 2}}} {
 		r := &Report{Run: "r", Labels: []string{"a", "b"}, Splits: map[string]SplitReport{"test": {Rows: 3, Confusion: confusion}}}
-		messages := assert.Must(r.Messages())(t)
-		_, err := DecodeJSON[Report](messages[0])
+		_, err := DecodeJSON[Report](assert.Must(r.Messages())(t)[0])
 		assert.True(t, errors.Is(err, wire.ErrDamaged), "%v: %v", confusion, err)
 	}
 	plan := wire.Message{Key: "p", Value: []byte(`{"segment":1,"spans":[{"partition":1000000000,"from":0,"to":1}]}`)}

@@ -152,8 +152,7 @@ func TestSparseExamples(t *testing.T) {
 			slice.Release()
 			got := make([]float32, e.Rows*6)
 			e.Features(got, 6)
-			wide := []int{5, 1, 1}[first]
-			assert.True(t, e.Sparse != nil && e.Cols == wide && !e.Missing() && slices.Equal(got, want[first*6:]),
+			assert.True(t, e.Sparse != nil && e.Cols == []int{5, 1, 1}[first] && !e.Missing() && slices.Equal(got, want[first*6:]),
 				"%v from row %d: width %d, %v", index, first, e.Cols, got)
 		}
 		record.Release()
@@ -237,12 +236,10 @@ func TestOtherColumnTypes(t *testing.T) {
 	for _, r := range []interface{ Release() }{indices, dictionary, label, rest, record} {
 		r.Release()
 	}
-	if e.Labelled(0) || !e.Labelled(1) || e.Label(1) != "a" || e.Labelled(2) || e.Split(0) != Test || e.Split(1) != Train ||
-		e.Split(2) != Train ||
-		e.Weight(0) != 0.5 || e.Weight(2) != 2 || !slices.Equal(e.Bytes, []uint8{1, 2, 3}) {
-		t.Errorf("labelled %v, %v, %v; splits %v, %v, %v; weights %v, %v; features %v", e.Labelled(0), e.Labelled(1), e.Labelled(2),
-			e.Split(0), e.Split(1), e.Split(2), e.Weight(0), e.Weight(2), e.Bytes)
-	}
+	assert.True(t, !e.Labelled(0) && e.Labelled(1) && e.Label(1) == "a" && !e.Labelled(2) && e.Split(0) == Test && e.Split(1) == Train &&
+		e.Split(2) == Train && e.Weight(0) == 0.5 && e.Weight(2) == 2 && slices.Equal(e.Bytes, []uint8{1, 2, 3}),
+		"labelled %v, %v, %v; splits %v, %v, %v; weights %v, %v; features %v", e.Labelled(0), e.Labelled(1), e.Labelled(2), e.Split(0),
+		e.Split(1), e.Split(2), e.Weight(0), e.Weight(2), e.Bytes)
 }
 
 // Dense features are the same in every type of list and value, in a slice too. A null is missing.
@@ -431,9 +428,7 @@ func TestColumnsTwiceAreRefused(t *testing.T) {
 // checkPanics checks that a call panics.
 func checkPanics(t *testing.T, what string, call func()) {
 	t.Helper()
-	defer func() {
-		assert.True(t, recover() != nil, "%s is taken", what)
-	}()
+	defer func() { assert.True(t, recover() != nil, "%s is taken", what) }()
 	call()
 }
 
@@ -510,8 +505,7 @@ func TestAlign(t *testing.T) {
 		assert.True(t, slices.EqualFunc(got, test.want, func(a, b float32) bool { return a == b || a != a && b != b }),
 			"%s: %v, expected %v", test.name, got, test.want)
 	}
-	err := said.Align(Columns{{Name: "time", Offset: 1}})
-	assert.True(t, err != nil, "columns of another width are aligned")
+	assert.True(t, said.Align(Columns{{Name: "time", Offset: 1}}) != nil, "columns of another width are aligned")
 }
 
 // Columns survive their text, and count their features. A column with an offset is an object.
@@ -655,9 +649,7 @@ func TestClassesCompareAsText(t *testing.T) {
 }
 
 func TestLabelsRefuseDuplicates(t *testing.T) {
-	defer func() {
-		assert.Equal(t, fmt.Sprint(recover()), `schemas: label "a" occurs twice`, "")
-	}()
+	defer func() { assert.Equal(t, fmt.Sprint(recover()), `schemas: label "a" occurs twice`, "") }()
 	NewLabels([]string{"a", "b", "a"})
 }
 
@@ -697,8 +689,7 @@ func TestTypeOf(t *testing.T) {
 	}
 	assert.True(t, LabelType("decimal").Check([]string{"1"}) != nil, "an unknown type passes")
 	for _, text := range []string{`[1,"a"]`, `[1.5]`, `{}`, `[99999999999999999999]`} {
-		err := json.Unmarshal([]byte(text), new(ClassLabels))
-		assert.True(t, err != nil, "%s is read", text)
+		assert.True(t, json.Unmarshal([]byte(text), new(ClassLabels)) != nil, "%s is read", text)
 	}
 }
 
@@ -753,8 +744,7 @@ func TestSparseZeros(t *testing.T) {
 	mem := memory.NewGoAllocator()
 	value := fromJSON(t, mem, `[{"features":[{"index":1,"value":0},{"index":4,"value":-1}]},{"features":[{"index":6,"value":0}]}]`,
 		sparse(arrow.PrimitiveTypes.Uint8))
-	e := assert.Must(Decode(value, mem))(t)
-	got := e.Sparse
+	got := assert.Must(Decode(value, mem))(t).Sparse
 	assert.True(t, slices.Equal(got.Ends, []int{1, 1}) && slices.Equal(got.Indices, []int32{4}) && slices.Equal(got.Values, []float32{-1}),
 		"%+v", got)
 }

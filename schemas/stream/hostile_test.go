@@ -38,8 +38,7 @@ func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.F
 func encoded(t testing.TB, mem memory.Allocator, record arrow.Record) []byte {
 	t.Helper()
 	defer record.Release()
-	value := assert.Must(Encode(record, mem))(t)
-	return value
+	return assert.Must(Encode(record, mem))(t)
 }
 
 // lists are the type of cols features per row.
@@ -297,8 +296,7 @@ func TestReaderRefusesHostileStreams(t *testing.T) {
 	allowed := []string{"two-batches", "zstd-bomb", "lz4-bomb", "dictionary-twice", "dictionary-after-the-batch",
 		"no-batch", "one-body-300-times"}
 	for _, c := range hostile(t) {
-		mem := assert.NewMeter()
-		_, err := readAll(bytes.NewReader(c.value), mem)
+		_, err := readAll(bytes.NewReader(c.value), assert.NewMeter())
 		assert.True(t, errors.Is(err, ErrDamaged) != slices.Contains(allowed, c.name), "%s: %v", c.name, err)
 	}
 }

@@ -106,8 +106,7 @@ func TestCheckJSON(t *testing.T) {
 	}
 	for text, want := range map[string]string{"": "not JSON: it ends too early", `{"a":`: "not JSON: it ends too early",
 		`{"a":.5}`: "not JSON: byte 6: invalid character '.' looking for beginning of value"} {
-		err := CheckJSON([]byte(text))
-		assert.Equal(t, fmt.Sprint(err), want, "%q", text)
+		assert.Equal(t, fmt.Sprint(CheckJSON([]byte(text))), want, "%q", text)
 	}
 }
 
@@ -153,15 +152,14 @@ func FuzzJSON(f *testing.F) {
 		var content any
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.UseNumber() // of any size
-		if err := d.Decode(&content); err != nil {
-			t.Fatalf("%q was taken: %v", text, err)
-		}
+		err := d.Decode(&content)
+		assert.Need(t, err == nil, "%q was taken: %v", text, err)
 		replaced := strings.Count(string(text), "\ufffd") + strings.Count(strings.ToLower(string(text)), `\ufffd`)
 		again, _ := json.Marshal(content)
 		assert.Need(t, replaced != 0 || !strings.Contains(string(again), "\ufffd"), "%q has another character than it says: %s", text, again)
 		cell := Cell(text)
 		names := map[string]bool{}
-		err := cell.Each(func(name []byte, _ Cell) error {
+		err = cell.Each(func(name []byte, _ Cell) error {
 			assert.Need(t, !names[string(name)], "%q: %q twice", text, name)
 			names[string(name)] = true
 			return nil
@@ -217,9 +215,8 @@ func TestTimesOfNumbers(t *testing.T) {
 	} {
 		for _, text := range test.texts {
 			got, err := Time(text, test.unit)
-			if test.want == "" && err == nil || test.want != "" && (err != nil || got.Format(time.RFC3339Nano) != test.want) {
-				t.Errorf("%s in %s: %v, %v, expected %q", text, test.unit, got, err, test.want)
-			}
+			assert.True(t, (test.want != "" || err != nil) && (test.want == "" || err == nil && got.Format(time.RFC3339Nano) == test.want),
+				"%s in %s: %v, %v, expected %q", text, test.unit, got, err, test.want)
 		}
 	}
 	assert.MustFail(Time("1793525415", ""))(t, new(*UnitError))
@@ -274,9 +271,8 @@ func TestUnitsOfNumbers(t *testing.T) {
 			s.Add(text)
 		}
 		u, err := s.Unit()
-		if err != nil && !strings.Contains(err.Error(), want) || err == nil && string(u) != want || err != nil && len(want) < 9 {
-			t.Errorf("%s: %q, %v, expected %s", texts, u, err, want)
-		}
+		assert.True(t, err == nil && string(u) == want || err != nil && strings.Contains(err.Error(), want) && len(want) >= 9,
+			"%s: %q, %v, expected %s", texts, u, err, want)
 	}
 }
 
@@ -341,9 +337,8 @@ func TestNumbersOfAnotherUnit(t *testing.T) {
 		{"true", `"true" is not a time: expected a form such as`, UnitDays},
 	} {
 		at, err := LikelyTime(test.text, test.of)
-		if err == nil && at.Format(time.DateOnly) != test.want || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s in %s: %v, %v, expected %s", test.text, test.of, at, err, test.want)
-		}
+		assert.True(t, (err != nil || at.Format(time.DateOnly) == test.want) && (err == nil || strings.Contains(err.Error(), test.want)),
+			"%s in %s: %v, %v, expected %s", test.text, test.of, at, err, test.want)
 	}
 	for texts, want := range map[string]bool{"1793525415": false, "0 1 -1 1793525415": false, "-400000000 400000000": true, "10000000 400000000": true, "20513": false} {
 		var s Stamps

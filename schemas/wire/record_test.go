@@ -73,8 +73,7 @@ func TestLargeRecordsAreChunked(t *testing.T) {
 	const p = 1024
 	gram := roundTrip(t, sums(Vector("gram", assert.Numbered[float64](p*(p+1)/2))))
 	assert.True(t, len(gram) == 5, "a Gram matrix of %d makes %d chunks", p, len(gram)) // 4.2 MB
-	w := roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Matrix("W", 4000, 100,
-		assert.Numbered[float32](400_000))}})
+	w := roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Matrix("W", 4000, 100, assert.Numbered[float32](400_000))}})
 	assert.True(t, len(w) == 2, "weights of 4000 × 100 make %d chunks", len(w))
 	// The end of a chunk is near the end of a segment, with few large tensors and with many small ones.
 	for _, n := range []int{26, 27, 28} {
@@ -351,8 +350,7 @@ func TestTaggedStructs(t *testing.T) {
 	}
 }
 
-// Mix gives the published sequence of SplitMix64 from seed 0. The state grows by the golden gamma before each output, and
-// Mix adds it.
+// Mix gives the published sequence of SplitMix64 from seed 0. The state grows by the golden gamma before each output, and Mix adds it.
 func TestMixIsSplitMix64(t *testing.T) {
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
 		assert.Equal(t, Mix(uint64(i)*0x9e3779b97f4a7c15), want, "output %d", i)
@@ -466,9 +464,8 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 				continue
 			}
 			r, err := c.Add(left[i][0], mem)
-			if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 || r == nil && len(left[i]) == 1 {
-				t.Fatalf("seed %d, writer %d: %v, %v", seed, i, r, err)
-			}
+			gone, evicted := errors.AsType[*EvictedError](err)
+			assert.Need(t, (!evicted || gone.Chunks == 10_000) && (r != nil || len(left[i]) != 1), "seed %d, writer %d: %v, %v", seed, i, r, err)
 			if left[i] = left[i][1:]; r != nil {
 				whole++
 			}
@@ -526,9 +523,7 @@ func FuzzCollectorSequence(f *testing.F) {
 				m.Headers = append([]Header{{"chunk", strconv.Itoa(wrong >> 2 % chunks)}}, m.Headers...)
 			}
 			r, err := c.Add(m, mem)
-			if err != nil && !errors.Is(err, ErrDamaged) || r != nil && !whole[r.Digest()] {
-				t.Fatalf("%v, %v", r, err)
-			}
+			assert.Need(t, (err == nil || errors.Is(err, ErrDamaged)) && (r == nil || whole[r.Digest()]), "%v, %v", r, err)
 			kept := c.kept()
 			assert.Need(t, kept == c.bytes && kept <= maxBytes+largest && c.waiting.Len() == len(c.open),
 				"%d bytes are kept, %d counted, of %d incomplete records", kept, c.bytes, len(c.open))
