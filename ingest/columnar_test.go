@@ -29,7 +29,7 @@ import (
 func arrowRows(t testing.TB, rows string, fields ...arrow.Field) arrow.Record {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
-	noError(t, err)
+	assert.NoError(t, err)
 	return record
 }
 
@@ -47,13 +47,12 @@ func arrowContent(t testing.TB, record arrow.Record, rows int64, asFile bool, op
 		Close() error
 	} = ipc.NewWriter(&content, options...)
 	if asFile {
-		file := must(ipc.NewFileWriter(&seekable{Buffer: &content}, options...))(t)
-		w = file
+		w = assert.Must(ipc.NewFileWriter(&seekable{Buffer: &content}, options...))(t)
 	}
 	for from := int64(0); from < record.NumRows(); from += rows {
-		noError(t, w.Write(record.NewSlice(from, min(from+rows, record.NumRows()))))
+		assert.NoError(t, w.Write(record.NewSlice(from, min(from+rows, record.NumRows()))))
 	}
-	noError(t, w.Close())
+	assert.NoError(t, w.Close())
 	return content.Bytes()
 }
 
@@ -173,7 +172,7 @@ func TestArrowErrors(t *testing.T) {
 //	  "label": pandas.Series(["a", "b", "a", "b"], dtype="category"), "weight": [1., 2., .5, 0.]}).to_parquet(…, row_group_size=3)
 func pandasFrame(t testing.TB) []byte {
 	t.Helper()
-	return must(os.ReadFile("testdata/pandas.parquet"))(t)
+	return assert.Must(os.ReadFile("testdata/pandas.parquet"))(t)
 }
 
 // allKinds creates a table with a column of each kind, and the expected result.
@@ -246,8 +245,8 @@ func TestParquetLists(t *testing.T) {
 	var content bytes.Buffer
 	w := parquet.NewWriter(&content, of)
 	label, number := parquet.ValueOf("a").Level(0, 0, 1), func(v any, starts, defined int) parquet.Value { return parquet.ValueOf(v).Level(starts, defined, 0) }
-	must(w.WriteRows([]parquet.Row{{number(1.0, 0, 3), number(2.0, 1, 3), label}, {number(3.0, 0, 3), number(nil, 1, 2), label}}))(t)
-	noError(t, w.Close())
+	assert.Must(w.WriteRows([]parquet.Row{{number(1.0, 0, 3), number(2.0, 1, 3), label}, {number(3.0, 0, 3), number(nil, 1, 2), label}}))(t)
+	assert.NoError(t, w.Close())
 	rows, _, _, problem := readAs(t, "a.parquet", content.Bytes(), nil)
 	assert.True(t, fmt.Sprint(rows.Floats) == "[1 2 3 NaN]", "a null in a list: %v %s", rows.Floats, problem)
 }
@@ -304,7 +303,7 @@ func TestPandasFrame(t *testing.T) {
 	f, o := newFolder(t), Defaults()
 	name := f.write(t, "frame.parquet", pandasFrame(t))
 	o.Train, o.Weight, o.Missing.Mode = []string{name}, "weight", layout.MissingMean
-	sources := must(Sources(t.Context(), o))(t)
+	sources := assert.Must(Sources(t.Context(), o))(t)
 	got, _, err := readRows(sources[0].batches(t.Context(), nil))
 	assert.True(t, err == nil &&
 		fmt.Sprint(got.Floats, got.Words, got.Weights) == "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1] [a b a b] [1 2 0.5 0]",
@@ -332,7 +331,6 @@ func TestPandasFrame(t *testing.T) {
 	chosen.Weight, chosen.Columns.Use, chosen.Columns.Drop = "", []string{"yes", "n", "x"}, []string{"1"}
 	sources, err = Sources(t.Context(), chosen)
 	assert.True(t, err == nil && sources[0].Columns.Text() == `["x","yes"]`, "chosen columns: %v, error %v", sources, err)
-	packed := f.write(t, "frame.parquet.gz", []byte(gzipped(t, string(pandasFrame(t)))))
-	o.Train = []string{packed}
+	o.Train = []string{f.write(t, "frame.parquet.gz", []byte(gzipped(t, string(pandasFrame(t)))))}
 	assert.MustFail(Sources(t.Context(), o))(t, "a Parquet file compressed with gzip")
 }

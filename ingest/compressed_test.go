@@ -32,21 +32,21 @@ func gzipped(t testing.TB, content string) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	w := gzip.NewWriter(&file)
-	must(io.WriteString(w, content))(t)
-	noError(t, w.Close())
+	assert.Must(io.WriteString(w, content))(t)
+	assert.NoError(t, w.Close())
 	return file.Bytes()
 }
 
 func zstandard(t testing.TB, content string) []byte {
 	t.Helper()
-	w := must(zstd.NewWriter(nil))(t)
+	w := assert.Must(zstd.NewWriter(nil))(t)
 	defer w.Close()
 	return w.EncodeAll([]byte(content), nil)
 }
 
 func bzipped(t testing.TB, file string) []byte {
 	t.Helper()
-	return must(hex.DecodeString(file))(t)
+	return assert.Must(hex.DecodeString(file))(t)
 }
 
 func readContent(file io.Reader) (string, error) {
@@ -179,8 +179,7 @@ func inUTF16(text string) string {
 	return b.String()
 }
 
-// A file that has no rows, or has them in another form, is an error that says what it is and what to do, under any name, also
-// compressed.
+// A file that has no rows, or has them in another form, is an error that says what it is and what to do, under any name, also compressed.
 func TestFilesWithoutRows(t *testing.T) {
 	f := newFolder(t)
 	for content, want := range map[string]string{
@@ -260,7 +259,7 @@ func TestValuesOfOtherForms(t *testing.T) {
 		o.Columns.Use = []string{"x"}
 		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within = "outcomes", "id", "label", time.Hour
 	})
-	outcomes := must(NewOutcomes(o))(t)
+	outcomes := assert.Must(NewOutcomes(o))(t)
 	for value, want := range map[string]string{
 		string(gzipped(t, object)): "compressed with gzip: " + unzipped,
 		inUTF16(object):            "text in UTF-16: let the producer write UTF-8",
@@ -283,7 +282,7 @@ func TestWordsInColumnsOfNumbers(t *testing.T) {
 		"N.A.":       ": examples.categorical accepts columns of words, " + drop + ", " + missing,
 		"2026-01-02": ": examples.times accepts columns of dates and times, " + drop, "1,5": ": write decimals with a point", "$12": "",
 	} {
-		quoted := must(json.Marshal(word))(t)
+		quoted := assert.Must(json.Marshal(word))(t)
 		want = string(quoted) + " is not a number" + want
 		var first, rest strings.Builder
 		for i := range 1100 {
@@ -294,10 +293,9 @@ func TestWordsInColumnsOfNumbers(t *testing.T) {
 		for name, content := range map[string]string{"f.csv": "x,label\n1,a\n\"" + word + "\",b\n", "f.jsonl": first.String() + rest.String()} {
 			o := Defaults()
 			o.Train, o.Label = []string{f.write(t, name, []byte(content))}, "label"
-			if _, err := readSources(o); !strings.HasSuffix(f.text(err), want) {
-				t.Errorf("%s: %s, expected %s", name, f.text(err), want)
-			}
-			_, _, err := readRows(File(t.Context(), o.Train[0], Defaults(), layout.Features{Width: 1, Columns: examples.Columns{{Name: "x"}}}))
+			_, err := readSources(o)
+			assert.True(t, strings.HasSuffix(f.text(err), want), "%s: %s, expected %s", name, f.text(err), want)
+			_, _, err = readRows(File(t.Context(), o.Train[0], Defaults(), layout.Features{Width: 1, Columns: examples.Columns{{Name: "x"}}}))
 			assert.True(t, !strings.Contains(f.text(err), "examples.") && err != nil, "%s to predict: %v", name, err)
 		}
 		o := Defaults()
@@ -307,7 +305,6 @@ func TestWordsInColumnsOfNumbers(t *testing.T) {
 		assert.True(t, strings.Contains(f.text(err), want) && strings.HasSuffix(f.text(err), missing+", if "+string(quoted)+" is one"),
 			"%v, expected %s", err, want)
 	}
-	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
-	_, err := v.Add(t.Context(), TopicMessage{Value: []byte(`a,1,\N`)})
+	_, err := valuesOf(t, ofTopic("csv", func(*Options) {})).Add(t.Context(), TopicMessage{Value: []byte(`a,1,\N`)})
 	assert.Equal(t, fmt.Sprint(err), `column 2: "\\N" is not a number: `+missing+", "+drop, "")
 }

@@ -185,8 +185,7 @@ func TestTextsToPredict(t *testing.T) {
 		found, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
 		assert.True(t, err == nil && found.Rows == rows, "%q: %d rows: %v", content, found.Rows, err)
 	}
-	name := f.write(t, "rows.csv", []byte("buy now\n"))
-	_, _, err := readRows(File(context.Background(), name, o, layout.Features{Width: 3}))
+	_, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte("buy now\n")), o, layout.Features{Width: 3}))
 	assert.True(t, err != nil && f.text(err) == "rows.csv: line 1: texts: the model was trained on rows of 3 features", "%v", err)
 	rows := f.write(t, "rows.libsvm", []byte("1 1:1\n"))
 	_, _, err = readRows(File(context.Background(), rows, o, want))
@@ -237,7 +236,7 @@ func TestAbsentColumns(t *testing.T) {
 						"got %v, expected %s", err, test.instead)
 					continue
 				}
-				noError(t, err)
+				assert.NoError(t, err)
 				early := v.Absent(false)
 				assert.True(t, len(early) == 0, "before the end %v are absent", early)
 				absent := v.Absent(true)

@@ -31,7 +31,7 @@ func (f folder) writeAll(t *testing.T, name string, files map[string]string) str
 	t.Helper()
 	for path, content := range files {
 		path = filepath.Join(name, path)
-		noError(t, os.MkdirAll(filepath.Dir(f.path(path)), 0o700))
+		assert.NoError(t, os.MkdirAll(filepath.Dir(f.path(path)), 0o700))
 		f.write(t, path, []byte(content))
 	}
 	return f.path(name)
@@ -40,8 +40,8 @@ func (f folder) writeAll(t *testing.T, name string, files map[string]string) str
 // expanded returns the files that a pattern is expanded to.
 func (f folder) expanded(t *testing.T, pattern string) (files []string) {
 	t.Helper()
-	for _, file := range must(Files([]string{f.path(pattern)}))(t) {
-		files = append(files, must(filepath.Rel(string(f), file))(t))
+	for _, file := range assert.Must(Files([]string{f.path(pattern)}))(t) {
+		files = append(files, assert.Must(filepath.Rel(string(f), file))(t))
 	}
 	return files
 }
@@ -75,7 +75,7 @@ func TestFolderOfTables(t *testing.T) {
 	rows, err := readSources(o)
 	assert.True(t, err == nil && len(rows) == 3 && rows[0].Words[0] == "y" && rows[2].Words[0] == "x", "%v: %+v", err, rows)
 	o.Train = []string{f.path("json")}
-	assert.Equal(t, len(must(readSources(o))(t)), 1, "")
+	assert.Equal(t, len(assert.Must(readSources(o))(t)), 1, "")
 }
 
 // Directories have partition values, as in Hive: integers if all values are, otherwise texts, or null. The column may be
@@ -127,8 +127,7 @@ func TestFoldersOfSinks(t *testing.T) {
 		{"Flink, JSON", "dt=2026-11-27/part-0-0.json", "dt=2026-11-28/part-0-0.json", nil, nil, []string{"dt"}},
 		{"Hive, whole dates", "event_date=20261127/000000_0.parquet", "event_date=__HIVE_DEFAULT_PARTITION__/000000_0.parquet", nil, nil,
 			[]string{"event_date"}},
-		{"Firehose", "year=2026/month=11/day=27/a.parquet", "year=2026/month=11/day=28/a.parquet", nil, nil,
-			[]string{"year", "month", "day"}},
+		{"Firehose", "year=2026/month=11/day=27/a.parquet", "year=2026/month=11/day=28/a.parquet", nil, nil, []string{"year", "month", "day"}},
 		{"seasons", "year=2025/month=11/a.parquet", "year=2026/month=12/a.parquet", nil, []string{"year", "month"}, nil},
 		{"named", "partition=0/o+0+0000000000.parquet", "partition=1/o+1+0000000000.parquet", []string{"n", "partition"}, nil, nil},
 		{"numbers", "size=20261127/a.parquet", "size=7/a.parquet", nil, []string{"size"}, nil},
@@ -168,7 +167,7 @@ func TestEmptyParts(t *testing.T) {
 	rows, err := readSources(o)
 	assert.True(t, err == nil && len(rows) == 2 && rows[0].Rows+rows[1].Rows == 3, "%v: %+v", err, rows)
 	o.Categorical = []string{"a"}
-	assert.Equal(t, len(must(readSources(o))(t)), 2, "")
+	assert.Equal(t, len(assert.Must(readSources(o))(t)), 2, "")
 	o.Categorical = nil
 	o.Train = []string{f.path("none")}
 	_, err = readSources(o)
@@ -190,11 +189,11 @@ func TestLinkedClasses(t *testing.T) {
 	elsewhere := f.writeAll(t, "elsewhere", files)
 	pets := f.writeAll(t, "pets", map[string]string{"dog/d.png": encodePNG(t, grayImage(9, 9))})
 	for link, target := range map[string]string{"cat": elsewhere, "dog/up": pets, ".hidden": elsewhere} {
-		noError(t, os.Symlink(target, filepath.Join(pets, link)))
+		assert.NoError(t, os.Symlink(target, filepath.Join(pets, link)))
 	}
 	o := Defaults()
 	o.Train = []string{pets}
-	rows := must(readSources(o))(t)[0]
+	rows := assert.Must(readSources(o))(t)[0]
 	slices.Sort(rows.Words)
 	assert.Equal(t, rows.Words, []string{"cat", "cat", "cat", "dog"}, "the labels")
 }
@@ -234,9 +233,8 @@ func TestFoldersOfTableFormats(t *testing.T) {
 				predicted = err // predict names a file or a directory
 			}
 			for _, err := range []error{err, predicted} {
-				if text := f.text(err); want != "" && !strings.HasPrefix(text, want) || want == "" && strings.Contains(text, "a table of") {
-					t.Errorf("%s: %s, expected %s", name, text, want)
-				}
+				text := f.text(err)
+				assert.True(t, strings.HasPrefix(text, want) && (want != "" || !strings.Contains(text, "a table of")), "%s: %s; %s", name, text, want)
 			}
 		}
 	}
@@ -319,8 +317,8 @@ func TestFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"b.csv", "a.csv", ".hidden.csv", "c[1].csv", "c1.csv", "[x]/2.csv", "[x]/1.csv", "y/1.csv", "q*.csv",
 		"qq.csv"} {
-		noError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		noError(t, os.WriteFile(name, nil, 0o644))
+		assert.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		assert.NoError(t, os.WriteFile(name, nil, 0o644))
 	}
 	for names, want := range map[string]string{
 		"none.csv":      "none.csv", // reported when it is opened
@@ -391,7 +389,7 @@ func TestColumnsThatLaterRowsOfFilesLack(t *testing.T) {
 			o.Missing.Mode = layout.MissingMean
 			test.change(&o)
 			o.Train = []string{f.write(t, "rows.jsonl", content.Bytes())}
-			found := must(Sources(t.Context(), o))(t)
+			found := assert.Must(Sources(t.Context(), o))(t)
 			topic, lost := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}, map[string]int64(nil)
 			_, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
 				func(int64) {}, func(columns map[string]int64) { lost = columns })
@@ -477,8 +475,7 @@ func TestRowsTogether(t *testing.T) {
 					}
 					if n == 0 {
 						_, decoded := rows.Value(0)
-						m := TopicMessage{Partition: 1, Offset: int64(rows.from), Key: rows.key, Row: decoded}
-						full, err := v.Add(t.Context(), m)
+						full, err := v.Add(t.Context(), TopicMessage{Partition: 1, Offset: int64(rows.from), Key: rows.key, Row: decoded})
 						if n = 1; err != nil {
 							results[together] = append(results[together], err.Error())
 						} else if full {
@@ -537,7 +534,7 @@ func TestPack(t *testing.T) {
 					} else if err == nil {
 						_, err = plain.Add(t.Context(), m)
 					}
-					noError(t, err)
+					assert.NoError(t, err)
 					offset++
 				}
 				if plain.Full() {

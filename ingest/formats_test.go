@@ -102,8 +102,7 @@ func TestLIBSVMToPredict(t *testing.T) {
 func TestSparseRowsOfPyarrow(t *testing.T) {
 	want := messages(t, "rows.libsvm", []byte("a 2:1 9:-2.5\nb\na 0:3\nb 8:0.5"))
 	for _, name := range []string{"sparse", "maps"} {
-		content := must(os.ReadFile("testdata/" + name + ".parquet"))(t)
-		got := messages(t, "rows.parquet", content)
+		got := messages(t, "rows.parquet", assert.Must(os.ReadFile("testdata/"+name+".parquet"))(t))
 		assert.True(t, len(got) == 1 && bytes.Equal(got[0], want[0]), "%s: other messages than those of LIBSVM", name)
 	}
 }
@@ -117,13 +116,13 @@ func messages(t *testing.T, name string, content []byte) (values [][]byte) {
 	t.Helper()
 	f, o := newFolder(t), Defaults()
 	o.Train, o.BatchRows = []string{f.write(t, name, content)}, 64
-	sources := must(Sources(t.Context(), o))(t)
+	sources := assert.Must(Sources(t.Context(), o))(t)
 	for rows, err := range sources[0].batches(t.Context(), nil) {
-		noError(t, err)
+		assert.NoError(t, err)
 		record := rows.Record(memory.DefaultAllocator)
 		value, err := examples.Encode(record, memory.DefaultAllocator)
 		record.Release()
-		noError(t, err)
+		assert.NoError(t, err)
 		values = append(values, value)
 	}
 	return values
@@ -252,10 +251,10 @@ func TestIDXAllocation(t *testing.T) {
 		f.write(t, "a.idx", append(idxFile(8, []uint32{rows, 3}), make([]byte, 3*rows)...)),
 		f.write(t, "b.idx", append(idxFile(11, []uint32{rows}), make([]byte, 2*rows)...)),
 	}
-	found := must(Sources(context.Background(), o))(t)
+	found := assert.Must(Sources(context.Background(), o))(t)
 	allocations := testing.AllocsPerRun(1, func() {
 		for _, err := range found[0].batches(context.Background(), nil) {
-			noError(t, err)
+			assert.NoError(t, err)
 		}
 	})
 	assert.True(t, allocations <= 100, "%v allocations for %d rows", allocations, rows)

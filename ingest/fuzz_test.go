@@ -97,7 +97,7 @@ func (f fuzzed) fuzz(fuzz *testing.F, name string, seeds ...[]byte) {
 	}
 	name = filepath.Join(fuzz.TempDir(), name)
 	fuzz.Fuzz(func(t *testing.T, content []byte, flags byte) {
-		noError(t, os.WriteFile(name, content, 0o600))
+		assert.NoError(t, os.WriteFile(name, content, 0o600))
 		f.read(t, flags, name)
 	})
 }
@@ -136,7 +136,7 @@ func FuzzLinesToPredict(f *testing.F) {
 	name, o, header := filepath.Join(f.TempDir(), "rows.csv"), Defaults(), false
 	o.Missing.Mode, o.BatchRows, o.Header = layout.MissingMean, 3, &header
 	f.Fuzz(func(t *testing.T, content []byte) {
-		noError(t, os.WriteFile(name, content, 0o600))
+		assert.NoError(t, os.WriteFile(name, content, 0o600))
 		rows, _, err := readRows(File(t.Context(), name, o, layout.Features{Width: 1, Columns: examples.Columns{{Name: "x"}}}))
 		if err != nil {
 			checkFuzzError(t, []string{name}, err)
@@ -171,7 +171,7 @@ func FuzzArrow(f *testing.F) {
 	hostile, err := filepath.Glob("../schemas/stream/testdata/hostile/*.arrow")
 	assert.Need(f, err == nil && len(hostile) >= 40, "%v %v", hostile, err)
 	for _, name := range hostile {
-		seeds = append(seeds, must(os.ReadFile(name))(f))
+		seeds = append(seeds, assert.Must(os.ReadFile(name))(f))
 	}
 	fuzzed{changes: []func(*Options){func(o *Options) { fuzzMissing(o); o.Categorical, o.Label = []string{"label"}, "x" }}}.fuzz(f, "a.arrow", seeds...)
 }
@@ -179,7 +179,7 @@ func FuzzArrow(f *testing.F) {
 func FuzzParquet(f *testing.F) {
 	seeds := flipped(pandasFrame(f), 40)
 	for _, name := range []string{"sparse", "durations", "split"} {
-		seeds = append(seeds, flipped(must(os.ReadFile("testdata/"+name+".parquet"))(f), 40)...)
+		seeds = append(seeds, flipped(assert.Must(os.ReadFile("testdata/"+name+".parquet"))(f), 40)...)
 	}
 	fuzzed{changes: []func(*Options){fuzzMissing, func(o *Options) { o.Categorical, o.Label = []string{"label"}, "yes" }}}.fuzz(f, "a.parquet", seeds...)
 }
@@ -207,8 +207,8 @@ func FuzzIDX(f *testing.F) {
 	folder := f.TempDir()
 	f.Fuzz(func(t *testing.T, images, labels []byte) {
 		files := []string{filepath.Join(folder, "images.idx"), filepath.Join(folder, "labels.idx")}
-		noError(t, os.WriteFile(files[0], images, 0o600))
-		noError(t, os.WriteFile(files[1], labels, 0o600))
+		assert.NoError(t, os.WriteFile(files[0], images, 0o600))
+		assert.NoError(t, os.WriteFile(files[1], labels, 0o600))
 		for flags := range byte(2) {
 			fuzzed{want: []layout.Features{{Width: 2}}}.read(t, flags, files...)
 		}

@@ -22,7 +22,7 @@ import (
 func encodePNG(t testing.TB, pixels image.Image) string {
 	t.Helper()
 	var b strings.Builder
-	noError(t, png.Encode(&b, pixels))
+	assert.NoError(t, png.Encode(&b, pixels))
 	return b.String()
 }
 
@@ -45,7 +45,7 @@ func TestImages(t *testing.T) {
 	o := Defaults()
 	o.BatchRows = 4
 	o.Train = []string{f.writeAll(t, "pets", files)}
-	rows := must(readSources(o))(t)[0]
+	rows := assert.Must(readSources(o))(t)[0]
 	assert.True(t, rows.Image == (examples.Image{1, 2, 1}), "the images are %v", rows.Image)
 	for i, label := range rows.Words {
 		first := int(rows.Bytes[2*i])
@@ -55,7 +55,7 @@ func TestImages(t *testing.T) {
 	assert.True(t, rows.Rows == 9 && !slices.IsSorted(rows.Words), "%d rows of the classes %v: expected 9, mixed", rows.Rows, rows.Words)
 	archive := tarOf(t, files, append(hidden, "dog/b.png", "cat/a.png")...)
 	o.Train = []string{f.write(t, "pets.tar.gz", gzipped(t, string(archive)))}
-	rows = must(readSources(o))(t)[0]
+	rows = assert.Must(readSources(o))(t)[0]
 	assert.True(t, slices.Equal(rows.Words, []string{"dog", "cat"}) && bytes.Equal(rows.Bytes, []byte{1, 10, 0, 0}),
 		"the archive has the classes %v, the pixels %v", rows.Words, rows.Bytes)
 }
@@ -65,17 +65,17 @@ func TestImagesHaveColours(t *testing.T) {
 	colours.Set(0, 0, color.NRGBA{200, 100, 50, 255})
 	colours.Set(1, 0, color.NRGBA{255, 255, 255, 0}) // transparent
 	var jpg bytes.Buffer
-	noError(t, jpeg.Encode(&jpg, grayImage(9, 9), &jpeg.Options{Quality: 100}))
+	assert.NoError(t, jpeg.Encode(&jpg, grayImage(9, 9), &jpeg.Options{Quality: 100}))
 	f := newFolder(t)
 	o := Defaults()
 	o.Train = []string{f.writeAll(t, "pets", map[string]string{"cat/1.png": encodePNG(t, colours), "cat/2.jpg": jpg.String()})}
 	o.Image = []string{"1", "2", "3"}
-	rows := must(readSources(o))(t)[0]
+	rows := assert.Must(readSources(o))(t)[0]
 	for _, want := range [][]byte{{200, 100, 50, 0, 0, 0}, {9, 9, 9, 9, 9, 9}} {
 		assert.True(t, bytes.Contains(rows.Bytes, want), "pixels %v: expected %v among them", rows.Bytes, want)
 	}
 	o.Image = []string{"1", "2"}
-	rows = must(readSources(o))(t)[0]
+	rows = assert.Must(readSources(o))(t)[0]
 	assert.True(t, bytes.Contains(rows.Bytes, []byte{124, 0}) && len(rows.Bytes) == 4,
 		"without colours: %v, expected 0.299 · 200 + 0.587 · 100 + 0.114 · 50 and 0 among them", rows.Bytes)
 }
@@ -105,22 +105,20 @@ func TestImagesThatAreWrong(t *testing.T) {
 			if test.set != nil {
 				test.set(&o)
 			}
-			_, err := readSources(o)
-			assert.Fails(t, err, test.want)
+			assert.MustFail(readSources(o))(t, test.want)
 		})
 	}
 }
 
 // Rows to predict are in the order of their names, and need no directories.
 func TestImagesToPredict(t *testing.T) {
-	f := newFolder(t)
-	images := f.writeAll(t, "new", map[string]string{
+	images := newFolder(t).writeAll(t, "new", map[string]string{
 		"2.png": encodePNG(t, grayImage(3, 4)), "1.png": encodePNG(t, grayImage(1, 2)), "3.png": encodePNG(t, grayImage(5, 6)),
 	})
 	for input, want := range map[string][]byte{images: {1, 2, 3, 4, 5, 6}, filepath.Join(images, "2.png"): {3, 4}} {
 		var got []byte
 		for rows, err := range File(context.Background(), input, Defaults(), layout.Features{Width: 2, Image: examples.Image{1, 2, 1}}) {
-			noError(t, err)
+			assert.NoError(t, err)
 			got = append(got, rows.Bytes...)
 		}
 		assert.Equal(t, got, want, "%s", input)
@@ -148,9 +146,9 @@ func tarOf(t testing.TB, files map[string]string, names ...string) []byte {
 	var content bytes.Buffer
 	w := tar.NewWriter(&content)
 	for _, name := range names {
-		noError(t, w.WriteHeader(&tar.Header{Name: "./pets/" + name, Mode: 0o600, Size: int64(len(files[name]))}))
-		must(io.WriteString(w, files[name]))(t)
+		assert.NoError(t, w.WriteHeader(&tar.Header{Name: "./pets/" + name, Mode: 0o600, Size: int64(len(files[name]))}))
+		assert.Must(io.WriteString(w, files[name]))(t)
 	}
-	noError(t, w.Close())
+	assert.NoError(t, w.Close())
 	return content.Bytes()
 }

@@ -24,8 +24,7 @@ type mixedRow struct {
 	age, price            float32
 }
 
-// hashedAs is the definition of the column to which words and a cross are hashed: FNV-1a of names and words, each followed
-// by a 0.
+// hashedAs is the definition of the column to which words and a cross are hashed: FNV-1a of names and words, each followed by a 0.
 func hashedAs(columns int, texts ...string) int32 {
 	h := fnv.New64a()
 	for _, text := range texts {
@@ -68,8 +67,7 @@ func mixedOptions(o *Options) {
 	o.Hash = layout.Hash{Columns: 16, Cross: layout.Crosses{{"site", "ad"}}}
 }
 
-// Numbers, words and texts give the same sparse rows from all inputs: CSV and JSON Lines files, topics, and rows to
-// predict.
+// Numbers, words and texts give the same sparse rows from all inputs: CSV and JSON Lines files, topics, and rows to predict.
 func TestMixedRows(t *testing.T) {
 	rows := []mixedRow{{"yes", "a.example", "7", "buy now now", 30, 1.5}, {"no", "b", "7", "", 0, 2}, {"no", "", "x y", "later", -1, 0}}
 	csv, lines, want := "age,site,message,click,price,ad\n", "", ""
@@ -96,7 +94,7 @@ func TestMixedRows(t *testing.T) {
 	trained := Defaults()
 	mixedOptions(&trained)
 	trained.Train = []string{files["csv"]}
-	read := must(readSources(trained))(t)
+	read := assert.Must(readSources(trained))(t)
 	check("csv", &read[0])
 	check("topic", addAll(t, ofTopic("json", func(o *Options) {
 		mixedOptions(o)
@@ -129,7 +127,7 @@ func TestMixedRows(t *testing.T) {
 // rowsOfRequest returns rows to predict that come from no file, by column name.
 func rowsOfRequest(t *testing.T, o layout.Options, want layout.Features, rows []map[string]tabular.Cell) *examples.Rows {
 	t.Helper()
-	r := must(layout.NewRequest(o, want))(t)
+	r := assert.Must(layout.NewRequest(o, want))(t)
 	var b tabular.Block
 	b.Reset(len(r.Cells))
 	for _, row := range rows {
@@ -150,8 +148,7 @@ func rowsOfRequest(t *testing.T, o layout.Options, want layout.Features, rows []
 // countedOptions are the options of texts with a counted vocabulary.
 func countedOptions(columns, phrases int) Options {
 	o := Defaults()
-	o.Text, o.Label, o.Words = "message", "kind", layout.WordOptions{Vocabulary: layout.CountedWords, Columns: columns,
-		Phrases: phrases}
+	o.Text, o.Label, o.Words = "message", "kind", layout.WordOptions{Vocabulary: layout.CountedWords, Columns: columns, Phrases: phrases}
 	return o
 }
 
@@ -178,12 +175,12 @@ func TestCountedVocabulary(t *testing.T) {
 		if strings.Contains(c.want, ",") {
 			want = strings.Split(c.want, ",")
 		}
-		sources := must(Sources(t.Context(), o))(t)
+		sources := assert.Must(Sources(t.Context(), o))(t)
 		var got []string
 		for _, s := range sources {
 			assert.Equal(t, s.Vocabulary, want, "%d columns: the vocabulary", c.columns)
 			rows, _, err := readRows(s.batches(t.Context(), nil))
-			noError(t, err)
+			assert.NoError(t, err)
 			var texts []string
 			for i := range rows.Rows {
 				var counts []string
@@ -216,11 +213,11 @@ func TestCountedAsHashed(t *testing.T) {
 	} {
 		o := countedOptions(1000, 2)
 		o.Train, o.BatchRows = []string{name}, 63
-		sources := must(Sources(t.Context(), o))(t)
+		sources := assert.Must(Sources(t.Context(), o))(t)
 		counted, _, err := readRows(sources[0].batches(t.Context(), nil))
-		noError(t, err)
+		assert.NoError(t, err)
 		o.Words.Vocabulary, o.Words.Columns = layout.HashedWords, 1<<26
-		hashed := must(readSources(o))(t)
+		hashed := assert.Must(readSources(o))(t)
 		predicts := countedOptions(1000, 2)
 		predicts.Words = predicts.Words.Counting(sources[0].Vocabulary)
 		predicted, _, err := readRows(File(context.Background(), name, predicts, layout.Features{Width: 1000, Sparse: true}))
@@ -279,8 +276,7 @@ func TestVocabularyIsPartOfTheID(t *testing.T) {
 	rows, more := f.write(t, "rows.csv", []byte("kind,message\na,one\n")), f.write(t, "more.csv", []byte("kind,message\na,two\n"))
 	id := func(o Options, files ...string) string {
 		o.Train = files
-		sources := must(Sources(t.Context(), o))(t)
-		return sources[0].ID
+		return assert.Must(Sources(t.Context(), o))(t)[0].ID
 	}
 	hashed := countedOptions(100, 1)
 	hashed.Words.Vocabulary = layout.HashedWords

@@ -40,7 +40,7 @@ func inFormats(t *testing.T) map[string]inFormat {
 			if kind != "" {
 				row["kind"] = kind
 			}
-			return b.message(t, format, string(must(json.Marshal(row))(t)))
+			return b.message(t, format, string(assert.Must(json.Marshal(row))(t)))
 		}}
 		switch format {
 		case "csv":
@@ -61,7 +61,7 @@ func TestOutcomesInFormats(t *testing.T) {
 		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within, o.Outcome.Absent = "outcomes", f.id, f.kind, time.Hour, []string{"none"}
 		problems := o.Check()
 		assert.Need(t, len(problems) == 0, "%v", problems)
-		keys := must(NewRowKeys(o))(t)
+		keys := assert.Must(NewRowKeys(o))(t)
 		row := TopicMessage{Key: "other", Value: f.encode("a", "", 2)}
 		key, ok, err := keys.Of(t.Context(), row)
 		assert.True(t, key == "a" && ok && err == nil, "%s: the key of a row is %q, %v, %v", name, key, ok, err)
@@ -69,7 +69,7 @@ func TestOutcomesInFormats(t *testing.T) {
 		assert.True(t, !ok && err == nil, "%s: a tombstone has rows: %v, %v", name, ok, err)
 		_, _, err = keys.Of(t.Context(), TopicMessage{Value: f.encode("", "", 1)})
 		assert.True(t, err != nil && strings.Contains(err.Error(), "examples.key"), "%s: a row without a key: %v", name, err)
-		outcomes := must(NewOutcomes(o))(t)
+		outcomes := assert.Must(NewOutcomes(o))(t)
 		labels, err := outcomes.Read(t.Context(), TopicMessage{Value: f.encode("a", "yes", 0)})
 		assert.True(t, err == nil && len(labels) == 1 && labels[0].Key == "a" && content(labels[0].Label) == "yes",
 			"%s: an outcome is %v, %v", name, labels, err)
@@ -79,7 +79,7 @@ func TestOutcomesInFormats(t *testing.T) {
 			_, err := outcomes.Read(t.Context(), TopicMessage{Value: value})
 			assert.True(t, err != nil && strings.Contains(err.Error(), "examples."+what), "%s: without %s: %v", name, what, err)
 		}
-		values := must(NewValues(o))(t)
+		values := assert.Must(NewValues(o))(t)
 		for _, label := range []string{"yes", "none"} {
 			full, err := values.AddLabelled(t.Context(), row, encode(tabular.Word(label)))
 			assert.Need(t, !full && err == nil, "%s: %v, %v", name, full, err)
@@ -90,8 +90,7 @@ func TestOutcomesInFormats(t *testing.T) {
 	}
 }
 
-// Outcomes with several labels, as lists or texts, and with targets are applied to rows, in every format and with two
-// formats.
+// Outcomes with several labels, as lists or texts, and with targets are applied to rows, in every format and with two formats.
 func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
 	formats := inFormats(t)
 	for rows, f := range formats {
@@ -107,25 +106,21 @@ func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
 				}
 				problems := o.Check()
 				assert.Need(t, len(problems) == 0, "%v", problems)
-				read := must(NewOutcomes(o))(t)
-				said, err := read.Read(t.Context(), TopicMessage{Value: g.encode("a", "yes;no", 0.1)})
+				said, err := assert.Must(NewOutcomes(o))(t).Read(t.Context(), TopicMessage{Value: g.encode("a", "yes;no", 0.1)})
 				assert.Need(t, err == nil && len(said) == 1 && said[0].Key == "a", "%s: an outcome is %v, %v", outcomes, said, err)
 				absent, ok := o.WhenAbsent()
 				assert.Need(t, ok, "rows without an outcome are no examples")
-				values := must(NewValues(o))(t)
+				values := assert.Must(NewValues(o))(t)
 				for _, says := range []string{said[0].Label, absent} {
 					full, err := values.AddLabelled(t.Context(), TopicMessage{Value: f.encode("a", "", 2)}, says)
 					assert.Need(t, !full && err == nil, "%s, %s: %v, %v", rows, outcomes, full, err)
 				}
 				got := values.Take()
-				switch {
-				case got.Rows != 2 || got.Cols != 1 || !slices.Equal(got.Floats, []float32{2, 2}):
-					t.Errorf("%s, %s: the rows are %+v", rows, outcomes, got)
-				case several && (!slices.Equal(got.LabelLists[0], []string{"yes", "no"}) || got.LabelLists[1] == nil || len(got.LabelLists[1]) > 0):
-					t.Errorf("%s, %s: the labels are %q", rows, outcomes, got.LabelLists)
-				case !several && !slices.Equal(got.Targets, []float64{0.1, -1}):
-					t.Errorf("%s, %s: the targets are %v", rows, outcomes, got.Targets)
-				}
+				labels, is := got.LabelLists, fmt.Sprint(rows, ", ", outcomes)
+				assert.True(t, got.Rows == 2 && got.Cols == 1 && slices.Equal(got.Floats, []float32{2, 2}), "%s: the rows are %+v", is, got)
+				assert.True(t, several || slices.Equal(got.Targets, []float64{0.1, -1}), "%s: the targets are %v", is, got.Targets)
+				assert.True(t, !several || slices.Equal(labels[0], []string{"yes", "no"}) && labels[1] != nil && len(labels[1]) == 0,
+					"%s: the labels are %q", is, labels)
 			}
 		}
 	}
@@ -212,8 +207,7 @@ func TestWhenAbsent(t *testing.T) {
 		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"1", "-2"}, want: "1,-2"},
 		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"skip"}, skips: true},
 	} {
-		p := predictedOf(test.rows, outcome.Options{Label: "kind", Absent: test.absent})
-		said, ok := p.WhenAbsent()
+		said, ok := predictedOf(test.rows, outcome.Options{Label: "kind", Absent: test.absent}).WhenAbsent()
 		assert.True(t, content(said) == test.want && ok != test.skips, "%+v: %q, %v", test, said, ok)
 	}
 }

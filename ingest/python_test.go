@@ -20,7 +20,7 @@ func TestPythonArchives(t *testing.T) {
 	assert.Need(t, interpreter != "", "STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	command := exec.Command(interpreter, "testdata/archives.py", t.TempDir())
 	command.Stderr = os.Stderr
-	printed := must(command.Output())(t)
+	printed := assert.Must(command.Output())(t)
 	archives := 0
 	for line := range strings.Lines(string(printed)) {
 		var of struct {
@@ -35,7 +35,7 @@ func TestPythonArchives(t *testing.T) {
 			o.Archive.Files, o.Archive.Layout, o.BatchRows = of.Files, of.Layout, len(of.Rows)
 		})
 		a, err := o.OpenArchive(t.Context())
-		noError(t, err)
+		assert.NoError(t, err)
 		v, rows := valuesOf(t, o), a.Range(0, 0, 1<<40, 0)
 		for offset := int64(0); err == nil; {
 			next, e := rows.Next(t.Context())

@@ -42,7 +42,7 @@ func (f folder) path(name string) string { return filepath.Join(string(f), name)
 
 func (f folder) write(t *testing.T, name string, content []byte) string {
 	t.Helper()
-	noError(t, os.WriteFile(f.path(name), content, 0o600))
+	assert.NoError(t, os.WriteFile(f.path(name), content, 0o600))
 	return f.path(name)
 }
 
@@ -164,7 +164,7 @@ func TestSourcesIdentity(t *testing.T) {
 	base.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
 	id := func(o Options) string {
 		t.Helper()
-		found := must(Sources(context.Background(), o))(t)
+		found := assert.Must(Sources(context.Background(), o))(t)
 		assert.Need(t, len(found) == 1 && found[0].Width == 1, "sources %+v", found)
 		return found[0].ID
 	}
@@ -217,7 +217,7 @@ func TestSourcesIdentity(t *testing.T) {
 		} {
 			o := o
 			change(&o)
-			found := must(Sources(t.Context(), o))(t)
+			found := assert.Must(Sources(t.Context(), o))(t)
 			other, same := seen[found[0].ID]
 			assert.True(t, !same, "%s: the identity of %s", name, other)
 			seen[found[0].ID] = name
@@ -285,7 +285,7 @@ func TestSourcesRefuse(t *testing.T) {
 	f.write(t, "rows", idxFile(8, []uint32{1}, uint8(1)))
 	f.write(t, "rows.libsvm", []byte("# no row\n"))
 	f.write(t, "images", idxFile(8, []uint32{1, 1}, uint8(7)))
-	noError(t, os.Mkdir(f.path("folder.csv"), 0o700))
+	assert.NoError(t, os.Mkdir(f.path("folder.csv"), 0o700))
 	for _, test := range []struct {
 		train, test []string
 		want        string
@@ -346,7 +346,7 @@ func TestBatchSizes(t *testing.T) {
 		o := Defaults()
 		o.BatchRows = 64
 		o.Test = []string{f.write(t, "a.idx", images), f.write(t, "b.idx", labels)}
-		found := must(Sources(context.Background(), o))(t)
+		found := assert.Must(Sources(context.Background(), o))(t)
 		for range 2 { // reading twice gives the same batches
 			whole, got, err := readRows(found[0].batches(context.Background(), nil))
 			assert.Need(t, err == nil && slices.Equal(got, sizes), "%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
@@ -356,7 +356,7 @@ func TestBatchSizes(t *testing.T) {
 		}
 
 		o.Label, o.Train, o.Test = "0", []string{f.write(t, "a.csv", table.Bytes())}, nil
-		found = must(Sources(context.Background(), o))(t)
+		found = assert.Must(Sources(context.Background(), o))(t)
 		whole, got, err := readRows(found[0].batches(context.Background(), nil))
 		assert.Need(t, err == nil && slices.Equal(got, sizes), "%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
 		assert.Need(t, len(whole.Floats) == 2*rows && whole.Floats[2*rows-1] == float32(rows) && slices.Equal(whole.Words, words) &&
@@ -374,16 +374,16 @@ func TestBatchesFitMessages(t *testing.T) {
 		mem := assert.Allocator(t)
 		record := rows.Record(mem)
 		defer record.Release()
-		return len(must(examples.Encode(record, mem))(t))
+		return len(assert.Must(examples.Encode(record, mem))(t))
 	}
 	f := newFolder(t)
 	check := func(name string, rows, fullest int, o Options) {
 		t.Helper()
 		o.BatchRows = math.MaxInt
-		found := must(Sources(context.Background(), o))(t)
+		found := assert.Must(Sources(context.Background(), o))(t)
 		total, largest := 0, 0
 		for batch, err := range found[0].batches(context.Background(), nil) {
-			noError(t, err)
+			assert.NoError(t, err)
 			total += batch.Rows
 			largest = max(largest, encodedSize(batch))
 		}
@@ -416,8 +416,7 @@ func TestBatchesFitMessages(t *testing.T) {
 	check("long labels", 2000, 850_000, o)
 }
 
-// A row that does not fit beside the column names, which every message has, is an error rather than an endless series of
-// empty batches.
+// A row that does not fit beside the column names, which every message has, is an error rather than an endless series of empty batches.
 func TestLongNamesAndALongLabel(t *testing.T) {
 	f, o := newFolder(t), Defaults()
 	name := strings.Repeat("n", 890000-layout.FloatRowBytes(1)-1000)
@@ -440,7 +439,7 @@ func TestBatchesEndWithContext(t *testing.T) {
 	o.BatchRows = 1
 	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
 	found, err := Sources(context.Background(), o)
-	noError(t, err)
+	assert.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	batches := 0
@@ -504,14 +503,7 @@ func TestFile(t *testing.T) {
 	assert.True(t, err != nil, "unchecked options are used")
 }
 
-// noError ends the test if err is not nil.
-var noError = assert.NoError
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
-
-// The standard input has the ID and the rows of a file with the same bytes, in every format recognised by its first bytes
-// or its end.
+// The standard input has the ID and the rows of a file with the same bytes, in every format recognised by its first bytes or its end.
 func TestStandardInputIsAFile(t *testing.T) {
 	f := folder(t.TempDir())
 	for format, content := range map[string][]byte{
@@ -524,14 +516,14 @@ func TestStandardInputIsAFile(t *testing.T) {
 			if format == "parquet" {
 				o.Missing.Mode = layout.MissingMean
 			}
-			sources := must(Sources(context.Background(), o))(t)
+			sources := assert.Must(Sources(context.Background(), o))(t)
 			whole, _, err := readRows(sources[0].batches(context.Background(), nil))
-			noError(t, err)
+			assert.NoError(t, err)
 			return sources[0].ID, whole.Rows
 		}
 		named, input := Defaults(), Defaults()
 		named.Train, input.Train = []string{f.write(t, "a", content)}, []string{StandardInput}
-		remove := must(input.Spool(context.Background(), bytes.NewReader(content)))(t)
+		remove := assert.Must(input.Spool(context.Background(), bytes.NewReader(content)))(t)
 		id, rows := read(input)
 		wantID, wantRows := read(named)
 		assert.True(t, id == wantID && rows == wantRows && rows != 0, "%s: %d rows of %s, expected %d of %s", format, rows, id, wantRows, wantID)
@@ -575,8 +567,7 @@ func TestSourceIDGolden(t *testing.T) {
 	} {
 		o := Defaults()
 		test.change(&o) // both csv cases read the same columns
-		found := must(Sources(context.Background(), o))(t)
-		assert.Equal(t, found[0].ID, test.want, "%s", test.name)
+		assert.Equal(t, assert.Must(Sources(context.Background(), o))(t)[0].ID, test.want, "%s", test.name)
 	}
 }
 
@@ -679,7 +670,7 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		fmt.Fprintf(&table, "a,%d\n", i)
 	}
 	o.Train = []string{f.write(t, "a.csv", []byte(table.String()))}
-	found := must(Sources(context.Background(), o))(t)
+	found := assert.Must(Sources(context.Background(), o))(t)
 	publish := func(topic *memoryTopic) (*schemas.SourceSeal, error) {
 		spans := topic.spans()
 		before := slices.Clone(spans)
@@ -693,7 +684,7 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		return seal, err
 	}
 	whole := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: -1}
-	want := must(publish(whole))(t)
+	want := assert.Must(publish(whole))(t)
 	assert.True(t, want.Rows == rows && want.Messages == rows && want.ID == found[0].ID && want.Attempt == "x", "seal %+v", want)
 	for capacity := range rows {
 		topic := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: capacity}
@@ -721,7 +712,7 @@ func TestPublishOfChangedFile(t *testing.T) {
 	f := newFolder(t)
 	o := Defaults()
 	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
-	found := must(Sources(context.Background(), o))(t)
+	found := assert.Must(Sources(context.Background(), o))(t)
 	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
 	topic := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}
 	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
@@ -737,8 +728,7 @@ func TestCheck(t *testing.T) {
 	o.Holdout = math.NaN()
 	assert.Equal(t, len(o.Check()), 1, "a holdout that is no number")
 	no := false
-	// Options that are invalid for CSV are valid for a table with names, and for a file whose name does not determine its
-	// format.
+	// Options that are invalid for CSV are valid for a table with names, and for a file whose name does not determine its format.
 	for _, name := range []string{"a.parquet", "a.arrow", "a"} {
 		o := Defaults()
 		o.Train, o.Weight, o.Columns.Use = []string{name}, "0", []string{"1", "2"}

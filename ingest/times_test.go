@@ -109,8 +109,7 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 	trained := Defaults()
 	withTimes(&trained)
 	trained.Train = []string{f.write(t, "train.csv", d.table(nil, func(at time.Time) string { return strconv.Quote(at.Format(tableTime)) }).file(t, "csv"))}
-	sources := must(Sources(t.Context(), trained))(t)
-	model := layout.Features{Width: 3, Columns: sources[0].Columns}
+	model := layout.Features{Width: 3, Columns: assert.Must(Sources(t.Context(), trained))(t)[0].Columns}
 	for name, content := range map[string]string{"order.csv": "x,other,at\n", "named.csv": "at,x\n", "bare.csv": ""} {
 		var text strings.Builder
 		text.WriteString(content)
@@ -151,7 +150,7 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 
 // The parts of times use the time zone in Arrow, also in Parquet written from it, such as zoned.parquet.
 func TestTimesOfZones(t *testing.T) {
-	content := must(os.ReadFile("testdata/zoned.parquet"))(t)
+	content := assert.Must(os.ReadFile("testdata/zoned.parquet"))(t)
 	record := arrowRows(t, `[{"at": "2026-11-01 09:30:00", "day": "2026-11-01", "label": "a"}, {"at": null, "day": "1970-01-01", "label": "b"},
 		{"at": "2026-07-01 00:00:00", "day": null, "label": "a"}]`, nullable("at", &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "Europe/Berlin"}),
 		nullable("day", arrow.FixedWidthTypes.Date32), nullable("label", arrow.BinaryTypes.String))
@@ -224,17 +223,17 @@ func TestUnitsOfATopic(t *testing.T) {
 	}
 	assert.Equal(t, fmt.Sprint(v.Take().Floats), "[NaN NaN 1 6 -20513.25 1 0 -20513 1 0 -20513 1]", "features")
 	// Another process has the unit from the rows that were on the topic before, or from the examples.
-	words := must(NewTopicWords(o))(t)
+	words := assert.Must(NewTopicWords(o))(t)
 	for _, at := range []string{"20513", "19000", "20000"} {
-		noError(t, words.Add(t.Context(), message(at)))
+		assert.NoError(t, words.Add(t.Context(), message(at)))
 	}
-	found := must(words.Options())(t)
+	found := assert.Must(words.Options())(t)
 	after := o
 	after.Options = o.After(&layout.Learnt{Width: 3, Columns: examples.Columns{examples.PartOf("at", "hour", value.UnitDays),
 		examples.PartOf("at", "age", value.UnitDays), {Name: "x"}}, Topic: "raw"})
 	for _, o := range []Options{found, after} {
 		v := valuesOf(t, o)
-		must(v.Add(t.Context(), message("30")))(t)
+		assert.Must(v.Add(t.Context(), message("30")))(t)
 		rows := v.Take()
 		assert.True(t, rows.Floats[1] == -30 && rows.Columns[0].Unit == value.UnitDays, "%v of %v", rows.Floats, rows.Columns)
 	}
@@ -255,8 +254,8 @@ func TestTimesOfAnotherUnit(t *testing.T) {
 		}
 		assert.True(t, (err == nil) == (test.problem == "") && (err == nil || strings.Contains(err.Error(), test.problem)),
 			"%q: %v, expected %q", test.unit, err, test.problem)
-		columns := must(examples.ParseColumns(v.Take().Columns.Text()))(t) // as a version has them
-		r := must(layout.NewRequest(layout.Defaults(), layout.Features{Width: 1, Columns: columns}))(t)
+		columns := assert.Must(examples.ParseColumns(v.Take().Columns.Text()))(t) // as a version has them
+		r := assert.Must(layout.NewRequest(layout.Defaults(), layout.Features{Width: 1, Columns: columns}))(t)
 		var b tabular.Block
 		b.Reset(1)
 		b.Rows, b.Cells = 1, [][]tabular.Cell{{tabular.Integer(1772409600)}}

@@ -72,8 +72,7 @@ func wideRows(b *testing.B, n int) (rows []wide) {
 				proto = protowire.AppendFixed32(protowire.AppendTag(proto, field, protowire.Fixed32Type), math.Float32bits(v))
 			}
 		}
-		content, err := schema.Encode(value)
-		noError(b, err)
+		content := assert.Must(schema.Encode(value))(b)
 		rows = append(rows, wide{[]byte(text.String() + "}"), framed(1, content), framed(2, append([]byte{0}, proto...))})
 	}
 	return rows
@@ -82,7 +81,7 @@ func wideRows(b *testing.B, n int) (rows []wide) {
 // cpuSeconds returns the CPU time of the process.
 func cpuSeconds(b *testing.B) float64 {
 	var used syscall.Rusage
-	noError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	assert.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
 
@@ -102,7 +101,7 @@ func BenchmarkValues(b *testing.B) {
 					o.Registry.URL = registry.URL()
 				}
 			}))
-			noError(b, err)
+			assert.NoError(b, err)
 			b.ReportAllocs()
 			began := cpuSeconds(b)
 			for i := 0; b.Loop(); i++ {

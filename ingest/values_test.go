@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func ofTopic(format string, change func(*Options)) Options {
 
 func valuesOf(t *testing.T, o Options) *Values {
 	t.Helper()
-	return must(NewValues(o))(t)
+	return assert.Must(NewValues(o))(t)
 }
 
 // A value in CSV has one or more lines; in JSON it is an object or an array of objects. The keys of columns have the same
@@ -141,11 +142,9 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		})
 		good := map[string]string{"csv": "a,1,2", "json": `{"label":"a","x":1,"y":2}`}[test.format]
 		v := valuesOf(t, o)
-		for _, value := range []string{good, test.value, good} {
-			full, err := v.Add(t.Context(), TopicMessage{Value: []byte(value)})
-			if value != good && (err == nil || err.Error() != test.reason) || value == good && err != nil || full {
-				t.Errorf("%s: %v, %v, expected %s", value, full, err, test.reason)
-			}
+		for _, c := range [][2]string{{good, "<nil>"}, {test.value, test.reason}, {good, "<nil>"}} {
+			full, err := v.Add(t.Context(), TopicMessage{Value: []byte(c[0])})
+			assert.True(t, fmt.Sprint(err) == c[1] && !full, "%s: %v, %v, expected %s", c[0], full, err, c[1])
 		}
 		rows := v.Take()
 		assert.True(t, rows.Rows == 2 && slices.Equal(rows.Floats, []float32{1, 2, 1, 2}) && slices.Equal(rows.Words, []string{"a", "a"}),
@@ -226,7 +225,7 @@ func FuzzValues(f *testing.F) {
 			if rows == nil {
 				continue
 			}
-			m := must(schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}},
+			m := assert.Must(schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}},
 				rows, memory.DefaultAllocator))(t)
 			examples, err := examples.Decode(m.Value, memory.DefaultAllocator)
 			assert.Need(t, err == nil && examples.Rows == rows.Rows, "%q, %q: %+v, %v", first, second, examples, err)
@@ -292,11 +291,11 @@ func withWords(t *testing.T, o Options, values ...string) Options {
 	if !o.FindsWords() {
 		return o
 	}
-	words := must(NewTopicWords(o))(t)
+	words := assert.Must(NewTopicWords(o))(t)
 	for _, value := range values {
-		noError(t, words.Add(t.Context(), TopicMessage{Value: []byte(value)}))
+		assert.NoError(t, words.Add(t.Context(), TopicMessage{Value: []byte(value)}))
 	}
-	return must(words.Options())(t)
+	return assert.Must(words.Options())(t)
 }
 
 // addAll adds valid values, and returns the batch without the origins of its rows.
@@ -422,8 +421,7 @@ func TestTooManyRows(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(err), want, "")
 }
 
-// Served predictions are read beside the features, which do not change: columns of the row take precedence over those of
-// the message.
+// Served predictions are read beside the features, which do not change: columns of the row take precedence over those of the message.
 func TestServedIsRead(t *testing.T) {
 	answers := ofTopic("json", func(o *Options) {
 		o.Rows, o.Columns.Use, o.Missing.Mode = "features", []string{"age", "version"}, layout.MissingMean
@@ -463,8 +461,7 @@ func framed(id int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), value...)
 }
 
-// Schema evolution: fields are added and removed, change types, and are replaced by defaults and aliases of the reader
-// schema.
+// Schema evolution: fields are added and removed, change types, and are replaced by defaults and aliases of the reader schema.
 func TestSchemasThatEvolve(t *testing.T) {
 	record := func(fields ...string) string {
 		return `{"type":"record","name":"Event","namespace":"shop","fields":[` + strings.Join(fields, ",") + `]}`
@@ -489,7 +486,7 @@ func TestSchemasThatEvolve(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "event.avsc")
 	ours := record(`{"name":"kind","type":"string"}`, `{"name":"length","type":["null","double"],"default":null}`,
 		`{"name":"width","type":"double","default":7.5,"aliases":["breadth"]}`)
-	noError(t, os.WriteFile(file, []byte(ours), 0o600))
+	assert.NoError(t, os.WriteFile(file, []byte(ours), 0o600))
 	for schema, want := range map[string]string{
 		"":   `5 × 2 floats [3 NaN NaN 2.5 0.5 1 -20 NaN 4 NaN] words ["b" "a" "a" "c" "a"]`,
 		file: `5 × 2 floats [3 7.5 NaN 2.5 0.5 1 -20 10 4 7.5] words ["b" "a" "a" "c" "a"]`,
@@ -555,7 +552,7 @@ func TestFramesAndRegistries(t *testing.T) {
 		return text != ""
 	})
 	file := filepath.Join(t.TempDir(), "e.avsc")
-	noError(t, os.WriteFile(file, []byte(simple), 0o600))
+	assert.NoError(t, os.WriteFile(file, []byte(simple), 0o600))
 	with := func(o *Options) { o.Registry.URL = r.URL() }
 	without := func(o *Options) { o.Schema = file }
 	value := []byte{2, 'a', 14}
@@ -583,9 +580,8 @@ func TestFramesAndRegistries(t *testing.T) {
 			v := valuesOf(t, o)
 			for range 2 { // responses of the registry are cached
 				_, err := v.Add(t.Context(), test.m)
-				if unusable, _ := Unusable(err); (err == nil) != (test.reason == "") || err != nil && (err.Error() != test.reason || !unusable) {
-					t.Errorf("%v, expected %q", err, test.reason)
-				}
+				unusable, _ := Unusable(err)
+				assert.True(t, fmt.Sprint(err) == cmp.Or(test.reason, "<nil>") && (err == nil || unusable), "%v, expected %q", err, test.reason)
 			}
 		})
 	}
@@ -667,7 +663,7 @@ func TestRegistryWithUser(t *testing.T) {
 	_, err := NewValues(o)
 	assert.True(t, err != nil && strings.HasPrefix(err.Error(), "examples.registry.password_file: "), "%v", err)
 	for text, works := range map[string]bool{"secret\n": true, "wrong": false} {
-		noError(t, os.WriteFile(password, []byte(text), 0o600))
+		assert.NoError(t, os.WriteFile(password, []byte(text), 0o600))
 		_, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: framed(1, []byte{2, 'a', 14})})
 		secret := err != nil && strings.Contains(err.Error(), "wrong")
 		of, is := errors.AsType[*format.RegistryError](err)

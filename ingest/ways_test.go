@@ -46,7 +46,7 @@ func decoded(t *testing.T, row string) (members map[string]any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(row))
 	d.UseNumber()
-	noError(t, d.Decode(&members))
+	assert.NoError(t, d.Decode(&members))
 	return members
 }
 
@@ -82,15 +82,15 @@ func (b table) parquet(t *testing.T, options ...parquet.WriterOption) []byte {
 				members[f.Name] = json.Number(unscaled(members[f.Name]).Num().String())
 			case *arrow.TimestampType:
 				if text, is := members[f.Name].(string); is && of.TimeZone == "" {
-					members[f.Name] = must(time.Parse(tableTime, text))(t).UnixMilli()
+					members[f.Name] = assert.Must(time.Parse(tableTime, text))(t).UnixMilli()
 				}
 			}
 		}
 		v := reflect.New(of)
-		noError(t, json.Unmarshal(must(json.Marshal(members))(t), v.Interface()))
-		noError(t, w.Write(v.Interface()))
+		assert.NoError(t, json.Unmarshal(assert.Must(json.Marshal(members))(t), v.Interface()))
+		assert.NoError(t, w.Write(v.Interface()))
 	}
-	noError(t, w.Close())
+	assert.NoError(t, w.Close())
 	return content.Bytes()
 }
 
@@ -105,7 +105,7 @@ func (b table) message(t *testing.T, format, row string) []byte {
 			texts = append(texts, textOf(valueAt(decoded(t, row), path)))
 		}
 		w := csv.NewWriter(&content)
-		noError(t, w.Write(texts))
+		assert.NoError(t, w.Write(texts))
 		w.Flush()
 		return content.Bytes()
 	case "json":
@@ -117,9 +117,9 @@ func (b table) message(t *testing.T, format, row string) []byte {
 	}
 	accessor := protocompile.SourceAccessorFromMap(map[string]string{"e.proto": b.protobuf()})
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: accessor}}
-	m := dynamicpb.NewMessage(must(compiler.Compile(t.Context(), "e.proto"))(t)[0].Messages().Get(0))
-	noError(t, protojson.Unmarshal([]byte(row), m))
-	return must(proto.Marshal(m))(t)
+	m := dynamicpb.NewMessage(assert.Must(compiler.Compile(t.Context(), "e.proto"))(t)[0].Messages().Get(0))
+	assert.NoError(t, protojson.Unmarshal([]byte(row), m))
+	return assert.Must(proto.Marshal(m))(t)
 }
 
 // valueAt returns the value at a path; nil: there is none.
@@ -224,7 +224,7 @@ func (b table) avro(t *testing.T) string {
 		}
 		return "long"
 	}
-	return string(must(json.Marshal(of("Row", arrow.StructOf(b.fields...))))(t))
+	return string(assert.Must(json.Marshal(of("Row", arrow.StructOf(b.fields...))))(t))
 }
 
 // avroOf returns a value as the library encodes it.
@@ -421,5 +421,5 @@ func TestRowsAreTheSameInEveryWay(t *testing.T) {
 // encoded encodes a value in Avro.
 func encoded(t *testing.T, schema string, value any) []byte {
 	t.Helper()
-	return must(avro.MustParse(schema).Encode(value))(t)
+	return assert.Must(avro.MustParse(schema).Encode(value))(t)
 }

@@ -355,15 +355,13 @@ func writeParquet[T any](t *testing.T, name string, rows []T) {
 // tableOf returns the table in a directory.
 func tableOf(t *testing.T, root string) *table {
 	t.Helper()
-	s := assert.Must(openStore(root, Options{}))(t)
-	return &table{ctx: t.Context(), store: s, root: root}
+	return &table{ctx: t.Context(), store: assert.Must(openStore(root, Options{}))(t), root: root}
 }
 
 // live returns the files of a table.
 func live(t *testing.T, layout, root string, at snapshotName) ([]dataFile, error) {
 	t.Helper()
-	l := assert.Must(layoutOf(layout, ""))(t)
-	return liveFiles(t.Context(), tableOf(t, root).store, l, root, at)
+	return liveFiles(t.Context(), tableOf(t, root).store, assert.Must(layoutOf(layout, ""))(t), root, at)
 }
 
 // offsets returns the offsets of the live rows of a table, in order.

@@ -306,8 +306,7 @@ func TestNameMapping(t *testing.T) {
 	columns.Values = nil
 	checkRow(t, name, columns, `{"items":[{"name":"a"},{"name":"b"}]}`)
 	columns.IDs = nil
-	err := eachParquet(tableOf(t, name), name, columns, func(arrow.Nested) error { return nil })
-	assert.Fails(t, err, nameMapping)
+	assert.Fails(t, eachParquet(tableOf(t, name), name, columns, func(arrow.Nested) error { return nil }), nameMapping)
 }
 
 // Partition values are words, numbers, booleans and times, of which a date has no hours.
@@ -424,9 +423,7 @@ func TestIcebergRefuses(t *testing.T) {
 	refuse("no such file", func(x *icebergTable) { x.add(contentPositions, 1, 0, 1, nil); x.commit() })
 	x := newIceberg(t, 3)
 	x.writeMetadata(map[string]any{"current-snapshot-id": -1})
-	if files, err := live(t, "iceberg", x.root, snapshotName{}); len(files) > 0 || err != nil {
-		t.Error("an empty table:", files, err)
-	}
+	assert.Equal(t, len(assert.Must(live(t, "iceberg", x.root, snapshotName{}))(t)), 0, "files of an empty table")
 	writeFile(t, filepath.Join(x.root, "metadata/00000-a.metadata.json"), []byte(strings.Repeat("[", 9)))
 	expectRefused(t, "iceberg", x.root, snapshotName{}, "00000-a.metadata.json: ")
 }

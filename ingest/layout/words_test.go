@@ -13,8 +13,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// A word is a run of letters and digits in lower case; its column is its hash, and a phrase is hashed with spaces between
-// its words.
+// A word is a run of letters and digits in lower case; its column is its hash, and a phrase is hashed with spaces between its words.
 func TestWordsAreCounted(t *testing.T) {
 	for _, test := range []struct {
 		text    string

@@ -239,9 +239,7 @@ func begin(t *testing.T, w *world, s *saved, random *rand.Rand) *process {
 
 func (p *process) check(err error) {
 	p.Helper()
-	if err != nil {
-		p.Fatal(err)
-	}
+	assert.NoError(p, err)
 }
 
 func (p *process) decide(d Decided) error {
@@ -372,8 +370,7 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 	assert.NoError(t, j.Resume(nil))
 	before := heap()
 	for i := range rows {
-		m := Message{Offset: int64(i), Time: int64(i), Key: fmt.Sprint("key ", i), Value: make([]byte, 400)}
-		assert.NoError(t, j.Row(m, nil))
+		assert.NoError(t, j.Row(Message{Offset: int64(i), Time: int64(i), Key: fmt.Sprint("key ", i), Value: make([]byte, 400)}, nil))
 	}
 	held := heap() - before
 	t.Logf("%d bytes of the heap", held)
@@ -385,8 +382,7 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 		return nil
 	}
 	for i := 0; i < rows; i += 7 {
-		o := Outcome{Offset: int64(i), Time: rows, Labels: []Labelled{{fmt.Sprint("key ", i), "yes"}}}
-		assert.NoError(t, j.Outcome(o, count))
+		assert.NoError(t, j.Outcome(Outcome{Offset: int64(i), Time: rows, Labels: []Labelled{{fmt.Sprint("key ", i), "yes"}}}, count))
 	}
 	err := j.Outcome(Outcome{Offset: rows, Time: 10 * 3_600_000}, count)
 	assert.True(t, err == nil && decided == rows && j.Waiting() == 0,

@@ -39,8 +39,7 @@ func avroReader(t *testing.T, rows string, columns ...string) *format.RowReader 
 	t.Helper()
 	o := format.Options{Options: layout.Defaults(), Settings: format.Settings{Rows: rows}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
-	r := assert.Must(Avro().NewReader(o))(t)
-	return r
+	return assert.Must(Avro().NewReader(o))(t)
 }
 
 // texts formats the cells of rows: lists with their items.
@@ -243,12 +242,10 @@ func protobufReader(t *testing.T, schema, name, rows string, columns ...string) 
 // encoded is a message of the schema, given as JSON.
 func encoded(t *testing.T, schema, name, text string) []byte {
 	t.Helper()
-	file := assert.Must(compileText(t.Context(), &format.Schema{Text: schema}))(t)
-	of := assert.Must(named(file, name))(t)
+	of := assert.Must(named(assert.Must(compileText(t.Context(), &format.Schema{Text: schema}))(t), name))(t)
 	m := dynamicpb.NewMessage(of)
 	assert.NoError(t, protojson.Unmarshal([]byte(text), m))
-	content := assert.Must(proto.Marshal(m))(t)
-	return content
+	return assert.Must(proto.Marshal(m))(t)
 }
 
 // Every kind of field can be a cell. An unset field with presence is null.
@@ -334,8 +331,7 @@ func TestDescriptors(t *testing.T) {
 				f.JsonName = nil // as in protoc's output for Python
 			}
 		}
-		content := assert.Must(proto.Marshal(described))(t)
-		return base64.StdEncoding.EncodeToString(content)
+		return base64.StdEncoding.EncodeToString(assert.Must(proto.Marshal(described))(t))
 	}
 	const size = `syntax = "proto3"; package shop; message Size { optional int32 x = 1; int32 how_many = 2; }`
 	const order = `syntax = "proto3"; package shop; import "size.proto"; import "google/protobuf/timestamp.proto";
@@ -382,8 +378,7 @@ func certificate(t *testing.T, name string) (cert, key string, parsed *x509.Cert
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
 		BasicConstraintsValid: true, DNSNames: []string{"localhost"}}
 	content := assert.Must(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	assert.NoError(t, err)
+	secret := assert.Must(x509.MarshalPKCS8PrivateKey(private))(t)
 	folder := t.TempDir()
 	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
 	assert.NoError(t, errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}), 0o600),
@@ -392,8 +387,7 @@ func certificate(t *testing.T, name string) (cert, key string, parsed *x509.Cert
 	return cert, key, parsed
 }
 
-// A TLS registry is trusted through its CA file, and may require a client certificate. Otherwise the error includes the
-// key.
+// A TLS registry is trusted through its CA file, and may require a client certificate. Otherwise the error includes the key.
 func TestTLS(t *testing.T) {
 	fake := srfake.New()
 	defer fake.Close()
@@ -426,9 +420,8 @@ func TestTLS(t *testing.T) {
 			if err == nil {
 				s, err = c.Schema(t.Context(), format.SchemaID{Number: 1})
 			}
-			if test.want == "" && (err != nil || s.Text != `"int"` || s.Type != "AVRO") || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("%+v, %v, expected %s", s, err, test.want)
-			}
+			assert.Fails(t, err, test.want)
+			assert.True(t, test.want != "" || err == nil && s.Text == `"int"` && s.Type == "AVRO", "%+v", s)
 		})
 	}
 }
