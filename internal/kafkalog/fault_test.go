@@ -34,7 +34,7 @@ func meanwhile(call func() error) <-chan error {
 // openTopic opens an embedded broker with topic t, of one partition.
 func openTopic(t *testing.T) *Log {
 	l := openEmbedded(t)
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 	return l
 }
 
@@ -51,7 +51,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 				return l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: 3})
 			}
 			hit := fault(kmsg.Produce)
-			must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
+			assert.Must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
 			assert.Equal(t, hit.Hits(), 3, "faults in produce requests")
 			hit = fault(kmsg.ListOffsets)
 			assert.Equal(t, bounds(t, l, "t", 0), Bounds{0, 1}, "bounds")
@@ -67,8 +67,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 	l := openTopic(t)
 	l.stall = 0
-	ctx := testContext(t)
-	must(l.Append(ctx, "t", 0, numberedUpTo(3, 10)...))(t)
+	assert.Must(l.Append(testContext(t), "t", 0, numberedUpTo(3, 10)...))(t)
 	behind := 4
 	l.broker.cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		l.broker.cluster.KeepControl()
@@ -108,7 +107,7 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 		var repeated []string
 		l.repeated = func(topic string) { repeated = append(repeated, topic) }
 		l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
-		base := must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
+		base := assert.Must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
 		assert.Equal(t, base, 1, "the base offset, which is that of the acknowledged write")
 		mustHold(t, l, "t", 0, 4, []string{"0", "0", "1", "2"})
 		assert.Equal(t, repeated, []string{"t"}, "repeated writes")
@@ -126,9 +125,8 @@ func TestWriteIsNotAbandoned(t *testing.T) {
 		})
 		began := time.Now()
 		_, err := l.Append(ctx, "t", 0, numbered(0, 10))
-		if took := time.Since(began); !errors.Is(err, want) || !answered && (took < writeTime || took > 3*writeTime) {
-			t.Errorf("answered %v: %v after %v", answered, err, took)
-		}
+		took := time.Since(began)
+		assert.True(t, errors.Is(err, want) && (answered || took >= writeTime && took <= 3*writeTime), "%v: %v after %v", answered, err, took)
 	}
 }
 
@@ -140,11 +138,11 @@ func TestRepeatedWrites(t *testing.T) {
 	cluster := l.broker.cluster
 	for _, failure := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.NotEnoughReplicas, kerr.FencedLeaderEpoch} {
 		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: 2})
-		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
+		assert.Must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
 	}
 	assert.Equal(t, repeated, 0, "repeated writes of those that brokers refused")
 	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
-	must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
+	assert.Must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
 	assert.Equal(t, repeated, 1, "repeated writes after a connection that broke")
 }
 
@@ -152,7 +150,7 @@ func TestRepeatedWrites(t *testing.T) {
 func TestPermanentErrorsAreReturned(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
-	must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
+	assert.Must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
 	for key, call := range map[kmsg.Key]func() error{
 		kmsg.Produce:     func() error { _, err := l.Append(ctx, "t", 0, numbered(1, 10)); return err },
 		kmsg.Fetch:       func() error { _, err := read(t, l, "t", 0, 1); return err },
@@ -180,9 +178,9 @@ func TestOutageIsReported(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
 	ctx := testContext(t)
 	reported := make(chan Wait, 100)
-	l := must(Open(ctx, Options{Brokers: addresses, Waiting: func(w Wait) { reported <- w }}))(t)
+	l := assert.Must(Open(ctx, Options{Brokers: addresses, Waiting: func(w Wait) { reported <- w }}))(t)
 	defer l.Close()
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	outage := cluster.Fault(
 		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce, kmsg.Fetch}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1},
 		kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "g", Err: kerr.CoordinatorNotAvailable, Count: -1})
@@ -211,8 +209,8 @@ func TestOutageIsReported(t *testing.T) {
 			outage.Remove()
 		}
 	}
-	noError(t, <-appended)
-	noError(t, <-read)
+	assert.NoError(t, <-appended)
+	assert.NoError(t, <-read)
 	until(t, "the member owns all", ownsAll(member, 1), member)
 }
 
@@ -225,8 +223,7 @@ func TestContextEndsRetries(t *testing.T) {
 		defer cancel()
 		_ = hit.Wait(ctx, 3)
 	}()
-	_, err := l.Append(ctx, "t", 0, numbered(0, 10))
-	assert.Fails(t, err, context.Canceled, kafka.NotLeaderForPartition)
+	assert.MustFail(l.Append(ctx, "t", 0, numbered(0, 10)))(t, context.Canceled, kafka.NotLeaderForPartition)
 }
 
 func TestCloseEndsRetries(t *testing.T) {
@@ -236,23 +233,23 @@ func TestCloseEndsRetries(t *testing.T) {
 	polls := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Count: -1, Observe: true})
 	appended := meanwhile(func() error { _, err := l.Append(ctx, "t", 0, numbered(0, 10)); return err })
 	read := meanwhile(func() error { _, err := l.Follow("t", 0, 0).Next(ctx); return err }) // never closed: closing the log ends it
-	noError(t, hit.Wait(ctx, 1))
-	noError(t, polls.Wait(ctx, 1))
-	noError(t, l.Close())
+	assert.NoError(t, hit.Wait(ctx, 1))
+	assert.NoError(t, polls.Wait(ctx, 1))
+	assert.NoError(t, l.Close())
 	assert.Fails(t, <-appended, ErrClosed)
 	assert.Fails(t, <-read, ErrClosed)
 	_, _, err := l.Bounds(ctx, "t", 0)
 	assert.True(t, errors.Is(err, ErrClosed), "after Close: %v", err)
 	r := l.Range("t", 0, 0, 1)
 	assert.MustFail(r.Next(ctx))(t, ErrClosed)
-	noError(t, r.Close())
+	assert.NoError(t, r.Close())
 }
 
 // A follower's long poll has its own connection, so it delays no other call.
 func TestLongPollDelaysNobody(t *testing.T) {
 	l := openEmbedded(t)
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "quiet", Partitions: 8}, Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "quiet", Partitions: 8}, Topic{Name: "t", Partitions: 1}))
 	polls := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "quiet", Count: -1, Observe: true})
 	for p := range 8 {
 		f := l.Follow("quiet", p, 0)
@@ -261,10 +258,10 @@ func TestLongPollDelaysNobody(t *testing.T) {
 		_, _ = f.Next(soon)
 		cancel()
 	}
-	noError(t, polls.Wait(ctx, 8))
+	assert.NoError(t, polls.Wait(ctx, 8))
 	start := time.Now()
 	for i := range 10 {
-		must(l.Append(ctx, "t", 0, numbered(i, 10)))(t)
+		assert.Must(l.Append(ctx, "t", 0, numbered(i, 10)))(t)
 	}
 	took := time.Since(start)
 	assert.True(t, took <= pollTime, "ten appends took %v", took)
@@ -272,14 +269,14 @@ func TestLongPollDelaysNobody(t *testing.T) {
 
 func TestUnreachableBrokersAreNamed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
+	assert.NoError(t, err)
 	address := listener.Addr().String()
-	noError(t, listener.Close())
+	assert.NoError(t, listener.Close())
 	_, err = Open(testContext(t), Options{Brokers: []string{address}})
 	want := "reach Kafka at " + address + ": dial tcp " + address + ": "
 	assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "no listener: %v, want %s…", err, want)
 
-	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	silent := assert.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
 	defer cancel()
@@ -290,7 +287,7 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
 	l := openListening(t)
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	asked := 0
 	l.broker.cluster.ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		l.broker.cluster.KeepControl()
@@ -302,30 +299,28 @@ func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
 		answer.Resources = append(answer.Resources, resource)
 		return answer, nil, true
 	})
-	configs, err := l.Configs(ctx, "t")
-	noError(t, err)
+	configs := assert.Must(l.Configs(ctx, "t"))(t)
 	assert.True(t, asked == 4 && configs["t"]["cleanup.policy"] != "", "settings %v after %d requests, expected 4", configs["t"], asked)
 }
 
-// A failed write returns the file error, not a Kafka error code. When the cause is gone, writes succeed again, and nothing
-// is missing.
+// A failed write returns the file error, not a Kafka error code. When the cause is gone, writes succeed again, and nothing is missing.
 func TestRefusedWrite(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	l, err := Open(ctx, Options{DataDir: dir})
-	noError(t, err)
-	defer func() { noError(t, l.Close()) }()
-	noError(t, l.Create(ctx, Topic{Name: "x", Partitions: 1}))
+	assert.NoError(t, err)
+	defer func() { assert.NoError(t, l.Close()) }()
+	assert.NoError(t, l.Create(ctx, Topic{Name: "x", Partitions: 1}))
 	// A file in place of the partition's directory.
 	folder := filepath.Join(dir, "log", "partitions", "x-0")
-	noError(t, os.RemoveAll(folder))
-	noError(t, os.MkdirAll(filepath.Dir(folder), 0o755))
-	noError(t, os.WriteFile(folder, nil, 0o644))
+	assert.NoError(t, os.RemoveAll(folder))
+	assert.NoError(t, os.MkdirAll(filepath.Dir(folder), 0o755))
+	assert.NoError(t, os.WriteFile(folder, nil, 0o644))
 	_, err = l.Append(ctx, "x", 0, numbered(0, 10))
 	assert.True(t, errors.Is(err, syscall.ENOTDIR) &&
 		strings.HasPrefix(err.Error(), "append to x[0]: the embedded broker could not write to "+folder+": not a directory; "),
 		"error %v", err)
-	noError(t, os.Remove(folder))
-	assert.Equal(t, must(l.Append(ctx, "x", 0, numbered(0, 10)))(t), 0, "the offset of the next message")
+	assert.NoError(t, os.Remove(folder))
+	assert.Equal(t, assert.Must(l.Append(ctx, "x", 0, numbered(0, 10)))(t), 0, "the offset of the next message")
 }
 
 // Every error code of brokers is either transient or permanent.
@@ -416,7 +411,7 @@ func TestUnknownTopicIsAnError(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &Log{ctx: t.Context(), unknownTimeout: unknownTimeout}
 			if found {
-				noError(t, l.retry(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }))
+				assert.NoError(t, l.retry(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }))
 			}
 			began := time.Now()
 			err := l.retry(t.Context(), "x", "append to x[0]", func(context.Context) error { return kafka.UnknownTopicOrPartition })
@@ -459,22 +454,21 @@ func startCounting(t *testing.T) (*kfake.Cluster, []string, *atomic.Int64) {
 func everyday(t *testing.T, l *Log, f *Range, m *Member) {
 	t.Helper()
 	ctx := testContext(t)
-	offset := must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
-	got := must(f.Next(ctx))(t)
+	offset := assert.Must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
+	got := assert.Must(f.Next(ctx))(t)
 	assert.Need(t, got.Offset == offset, "offset %d, want %d", got.Offset, offset)
-	must(l.Append(ctx, "t", 1, numbered(0, 10)))(t)
-	if got, err := read(t, l, "t", offset, offset+1); len(got) != 1 {
-		t.Fatal(err)
-	}
-	must(l.AllBounds(ctx, "t"))(t)
-	must(l.Partitions(ctx, "t"))(t)
-	must(l.Exists(ctx, "t"))(t)
-	must(l.Exists(ctx, "absent"))(t)
-	must(l.Topics(ctx, ""))(t)
-	must(l.Configs(ctx, "t"))(t)
-	must(l.Owners(ctx, "g"))(t)
-	must(l.IsEmbedded(ctx))(t)
-	noError(t, <-commit(m, map[int]int64{0: offset}))
+	assert.Must(l.Append(ctx, "t", 1, numbered(0, 10)))(t)
+	messages, err := read(t, l, "t", offset, offset+1)
+	assert.Need(t, len(messages) == 1, "%v", err)
+	assert.Must(l.AllBounds(ctx, "t"))(t)
+	assert.Must(l.Partitions(ctx, "t"))(t)
+	assert.Must(l.Exists(ctx, "t"))(t)
+	assert.Must(l.Exists(ctx, "absent"))(t)
+	assert.Must(l.Topics(ctx, ""))(t)
+	assert.Must(l.Configs(ctx, "t"))(t)
+	assert.Must(l.Owners(ctx, "g"))(t)
+	assert.Must(l.IsEmbedded(ctx))(t)
+	assert.NoError(t, <-commit(m, map[int]int64{0: offset}))
 }
 
 // Repeated calls in normal operation open no connections.
@@ -482,7 +476,7 @@ func TestSteadyStateOpensNoConnections(t *testing.T) {
 	cluster, addresses, accepted := startCounting(t)
 	l := connect(t, addresses[:1])
 	l.unknownTimeout = 0 // for the topic that does not exist
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 3}))
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 3}))
 	f := l.Follow("t", 0, 0)
 	defer f.Close()
 	m := l.Join("g", "t")
@@ -506,7 +500,7 @@ func TestSteadyStateOpensNoConnections(t *testing.T) {
 	}
 	steady()
 	for p := range 3 {
-		noError(t, cluster.MoveTopicPartition("t", int32(p), int32(p+1)%3))
+		assert.NoError(t, cluster.MoveTopicPartition("t", int32(p), int32(p+1)%3))
 	}
 	steady()
 }

@@ -147,7 +147,7 @@ func TestSettings(t *testing.T) {
 		got, err := newLog(t, c.config).topics()
 		assert.True(t, err == nil && len(got) == 1 && reflect.DeepEqual(got[0], c.want), "%s: %+v, %v, want %+v", name, got, err, c.want)
 	}
-	assert.Equal(t, len(must((&files{dir: t.TempDir()}).topics())(t)), 0, "topics without a log")
+	assert.Equal(t, len(assert.Must((&files{dir: t.TempDir()}).topics())(t)), 0, "topics without a log")
 }
 
 // Each case is a log of segments, the remainder after cleaning, and the survey before.
@@ -156,8 +156,8 @@ func TestClean(t *testing.T) {
 	old, young := written{"k", "v", 100 * h}, written{"k", "v", 0}
 	value := func(key string) written { return written{key, "v", h} }
 	tombstone := func(key string) written { return written{key, "", 48 * h} }
-	one := newBatch(0, 0, young)
-	youngBytes := one.size()
+	youngBatch := newBatch(0, 0, young)
+	youngBytes := youngBatch.size()
 	type survey struct {
 		expired int // segments
 		waste   bool
@@ -283,9 +283,8 @@ func TestOpen(t *testing.T) {
 		first, end   int64
 		withSnapshot bool
 	}{
-		"whole": {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 0, -1, 3, 6, true},
-		"torn": {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message), newBatch(6, 0, message)}}, 1,
-			-1, 3, 6, true},
+		"whole":        {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 0, -1, 3, 6, true},
+		"torn":         {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message), newBatch(6, 0, message)}}, 1, -1, 3, 6, true},
 		"torn off":     {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 1, -1, 3, 5, true},
 		"deleted":      {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 0, 4, 4, 6, true},
 		"all deleted":  {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 1, 6, 5, 5, true},
@@ -309,9 +308,8 @@ func TestOpen(t *testing.T) {
 					assert.MustFail(os.Stat(path))(t, fs.ErrNotExist)
 					continue
 				}
-				if got := matching(t, l); got.LogStartOffset != c.first || got.HighWatermark != c.end || got.LastStableOffset != c.end {
-					t.Errorf("snapshot %+v, want [%d, %d)", got, c.first, c.end)
-				}
+				got := matching(t, l)
+				assert.Equal(t, []int64{got.LogStartOffset, got.HighWatermark, got.LastStableOffset}, []int64{c.first, c.end, c.end}, "offsets")
 			}
 		})
 	}
@@ -322,9 +320,8 @@ func matching(t *testing.T, l *files) snapshot {
 	t.Helper()
 	p := listed(t, l, "t")
 	s := p.snapshot()
-	if !slices.EqualFunc(s.Segments, p.segments, func(s snapshotSegment, f segment) bool { return s.Base == f.base && s.Bytes == f.bytes }) {
-		t.Errorf("the snapshot is of %+v, want %+v", s.Segments, p.segments)
-	}
+	same := func(s snapshotSegment, f segment) bool { return s.Base == f.base && s.Bytes == f.bytes }
+	assert.True(t, slices.EqualFunc(s.Segments, p.segments, same), "the snapshot is of %+v, want %+v", s.Segments, p.segments)
 	return s
 }
 
@@ -461,9 +458,8 @@ func TestEachDamagedByte(t *testing.T) {
 						assert.True(t, found == nil, "%s: %v", where, found)
 						continue
 					}
-					if found == nil || found.File != path || found.Position != int64(start) || found.Offset != b.FirstOffset || found.Topic != "t" {
-						t.Fatalf("%s: %v", where, found)
-					}
+					assert.Need(t, found != nil && found.File == path && found.Position == int64(start) && found.Offset == b.FirstOffset &&
+						found.Topic == "t", "%s: %v", where, found)
 					assert.Need(t, maps.Equal(allFiles(t, l), before), "%s: verifying has changed a file", where)
 					repaired, err := l.repair()
 					assert.Need(t, err == nil && len(repaired) == 1 && repaired[0].Position == int64(start) && repaired[0].From == b.FirstOffset,
@@ -475,7 +471,7 @@ func TestEachDamagedByte(t *testing.T) {
 					if repaired[0].To < b.end() || n < 2 && repaired[0].To != b.end() || endOf(t, l) < 61 {
 						t.Fatalf("%s: %+v, the log ends at %d", where, repaired, endOf(t, l))
 					}
-					assert.Equal(t, len(must(l.repair())(t)), 0, "%s: repaired again", where)
+					assert.Equal(t, len(assert.Must(l.repair())(t)), 0, "%s: repaired again", where)
 				}
 				start += len(b.raw)
 			}
@@ -485,8 +481,7 @@ func TestEachDamagedByte(t *testing.T) {
 
 // An index is rebuilt from its segment after any damage.
 func TestDamagedIndex(t *testing.T) {
-	l := newLog(t, nil, slices.Concat(three(transactional),
-		[][]batch{{newBatch(61, transactional|marker, written{"k", "v", 0})}})...)
+	l := newLog(t, nil, slices.Concat(three(transactional), [][]batch{{newBatch(61, transactional|marker, written{"k", "v", 0})}})...)
 	assert.NoError(t, l.open())
 	whole := allFiles(t, l)
 	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
@@ -538,7 +533,7 @@ func TestTornBatchIsNoDamage(t *testing.T) {
 		l := newLog(t, nil, segments...)
 		assert.NoError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
 		assert.NoError(t, l.open())
-		assert.Equal(t, len(must(l.repair())(t)), 0, "%d bytes less: repaired", cut)
+		assert.Equal(t, len(assert.Must(l.repair())(t)), 0, "%d bytes less: repaired", cut)
 		assert.NoError(t, l.open())
 		got := endOf(t, l)
 		assert.Need(t, got == 58, "%d bytes less: the log ends at %d", cut, got)
@@ -600,8 +595,7 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 
 // repair works in steps, and may be killed after each.
 func TestRepairThatIsKilled(t *testing.T) {
-	config := map[string]string{}
-	l := newLog(t, config, three(0)...)
+	l := newLog(t, map[string]string{}, three(0)...)
 	for _, base := range []string{"40", "47", "54"} {
 		damage(t, filepath.Join(l.folder("t", 0), base+dataSuffix), 100, 1)
 	}
@@ -609,7 +603,7 @@ func TestRepairThatIsKilled(t *testing.T) {
 	p := listed(t, l, "t")
 	p.topic, p.segments = &topic{name: "t"}, p.segments[:1] // as if killed after the first
 	assert.Must(p.repair())(t)
-	assert.Equal(t, len(must(l.repair())(t)), 2, "repaired")
+	assert.Equal(t, len(assert.Must(l.repair())(t)), 2, "repaired")
 	assert.NoError(t, l.open())
 	assert.Equal(t, endOf(t, l), 61, "the end of the log")
 }
@@ -631,10 +625,10 @@ func openUncleaned(t *testing.T, messages int, topics ...Topic) (l *Log, dir str
 	t.Helper()
 	dir = t.TempDir()
 	l = open(t, Options{DataDir: dir, Listen: "127.0.0.1:0", cleanEvery: time.Hour})
-	noError(t, l.Create(testContext(t), topics...))
+	assert.NoError(t, l.Create(testContext(t), topics...))
 	for _, topic := range topics {
 		for i := range messages {
-			must(l.Append(testContext(t), topic.Name, 0, keyed("k", i, 1000)))(t)
+			assert.Must(l.Append(testContext(t), topic.Name, 0, keyed("k", i, 1000)))(t)
 		}
 	}
 	return l, dir
@@ -707,7 +701,7 @@ func TestCleanWhileInUse(t *testing.T) {
 		default:
 		}
 		before := l.broker.cluster
-		noError(t, l.clean(ctx))
+		assert.NoError(t, l.clean(ctx))
 		if l.broker.cluster != before {
 			restarts++
 		}
@@ -721,9 +715,9 @@ func TestCleanWhileInUse(t *testing.T) {
 // A log whose data directory is deleted ends, and says so, as nothing that it writes could be found again.
 func TestDeletedDataDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	l := must(Open(testContext(t), Options{DataDir: dir, cleanEvery: time.Millisecond}))(t)
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
-	noError(t, os.RemoveAll(dir))
+	l := assert.Must(Open(testContext(t), Options{DataDir: dir, cleanEvery: time.Millisecond}))(t)
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, os.RemoveAll(dir))
 	<-l.ctx.Done()
 	assert.MustFail(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t, dir+" was deleted")
 	_ = l.Close() // there is no lock file to release
@@ -750,17 +744,15 @@ func TestFailingCleanIsReported(t *testing.T) {
 			return Wait{}
 		}
 	}
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
-	must(l.Append(ctx, "t", 0, keyed("k", 0, 10)))(t)
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
+	assert.Must(l.Append(ctx, "t", 0, keyed("k", 0, 10)))(t)
 	obstacle := filepath.Join(dir, "log", "partitions", "t-0", "5.dat") // a directory in place of a segment
-	noError(t, os.Mkdir(obstacle, 0o755))
-	if w := next(); w.What != "clean the log" || w.Err == nil || w.Over || !strings.Contains(w.Err.Error(), "t[0]") {
-		t.Errorf("%+v", w)
-	}
-	must(l.Append(ctx, "t", 0, keyed("k", 1, 10)))(t)
-	noError(t, os.Remove(obstacle))
+	assert.NoError(t, os.Mkdir(obstacle, 0o755))
 	w := next()
-	for ; !w.Over; w = next() {
+	assert.True(t, w.What == "clean the log" && w.Err != nil && !w.Over && strings.Contains(w.Err.Error(), "t[0]"), "%+v", w)
+	assert.Must(l.Append(ctx, "t", 0, keyed("k", 1, 10)))(t)
+	assert.NoError(t, os.Remove(obstacle))
+	for w = next(); !w.Over; w = next() {
 		assert.True(t, w.Err != nil, "%+v", w)
 	}
 	assert.True(t, w.Err == nil && w.Since > 0, "%+v", w)
@@ -771,30 +763,28 @@ func TestBrokerDoesNotStartAgain(t *testing.T) {
 	l, dir := openUncleaned(t, 10, Topic{Name: "t", Partitions: 1, Compact: true})
 	ctx := testContext(t)
 	obstacle := filepath.Join(dir, "log", "groups.log")
-	noError(t, os.RemoveAll(obstacle))
-	noError(t, os.Mkdir(obstacle, 0o755))
+	assert.NoError(t, os.RemoveAll(obstacle))
+	assert.NoError(t, os.Mkdir(obstacle, 0o755))
 	assert.Fails(t, l.clean(ctx), "groups.log")
 	assert.MustFail(l.Append(ctx, "t", 0, numbered(1, 10)))(t, "groups.log")
-	noError(t, l.Close())
-	noError(t, os.Remove(obstacle))
+	assert.NoError(t, l.Close())
+	assert.NoError(t, os.Remove(obstacle))
 	assert.Equal(t, texts(all(t, openDir(t, dir))), numbers(9, 10), "what is left")
 }
 
-// With an unreadable file the broker is not restarted, because it might not start. Expired segments are deleted
-// nevertheless.
+// With an unreadable file the broker is not restarted, because it might not start. Expired segments are deleted nevertheless.
 func TestCleanWithADamagedFile(t *testing.T) {
 	l, dir := openUncleaned(t, 10, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "damaged", Partitions: 1, Compact: true},
 		Topic{Name: "large", Partitions: 1, Config: map[string]string{"retention.bytes": "1", "segment.bytes": "1"}})
 	ctx := testContext(t)
 	obstacle := filepath.Join(dir, "log", "partitions", "damaged-0", "5.dat")
-	noError(t, os.Mkdir(obstacle, 0o755))
+	assert.NoError(t, os.Mkdir(obstacle, 0o755))
 	running := l.broker.cluster
-	if err := l.clean(ctx); err == nil || !strings.Contains(err.Error(), "damaged[0]") || l.broker.cluster != running {
-		t.Errorf("%v, restarted %v", err, l.broker.cluster != running)
-	}
+	assert.Fails(t, l.clean(ctx), "damaged[0]")
+	assert.True(t, l.broker.cluster == running, "the broker is restarted")
 	assert.Equal(t, bounds(t, l, "large", 0), Bounds{9, 10}, "bounds of the topic with expired segments")
-	noError(t, os.Remove(obstacle))
-	noError(t, l.clean(ctx))
+	assert.NoError(t, os.Remove(obstacle))
+	assert.NoError(t, l.clean(ctx))
 	assert.Equal(t, texts(all(t, l)), numbers(9, 10), "what is left")
 }
 
@@ -802,10 +792,10 @@ func TestCleanWithADamagedFile(t *testing.T) {
 func TestDamagedTopics(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	l := openDir(t, dir)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	noError(t, l.Close())
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Close())
 	topics := filepath.Join(dir, "log", "topics.json")
-	damage(t, topics, strings.Index(string(must(os.ReadFile(topics))(t)), `"t"`), 1)
+	damage(t, topics, strings.Index(string(assert.Must(os.ReadFile(topics))(t)), `"t"`), 1)
 	for range 2 {
 		_, err := Open(ctx, Options{DataDir: dir})
 		damaged, ok := errors.AsType[*DamagedError](err)
@@ -821,8 +811,8 @@ func TestDamageBeforeCleaning(t *testing.T) {
 	segment := filepath.Join(dir, "log", "partitions", "u-0", "0.dat")
 	damage(t, segment, 1500, 1)
 	assert.Fails(t, l.clean(testContext(t)), new(*DamagedError), segment, "`stagewise repair -c FILE`")
-	noError(t, l.Close())
-	must(Repair(t.Context(), dir))(t)
+	assert.NoError(t, l.Close())
+	assert.Must(Repair(t.Context(), dir))(t)
 	l = openDir(t, dir)
 	mustHold(t, l, "u", 0, 10, append(numbers(0, 1), numbers(2, 10)...))
 }
@@ -831,22 +821,22 @@ func TestDamageBeforeCleaning(t *testing.T) {
 func TestDeletedToTheEnd(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	l := openDir(t, dir)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	next := 0
 	for range 3 {
 		for range 5 {
-			must(l.Append(ctx, "t", 0, numbered(next, 10)))(t)
+			assert.Must(l.Append(ctx, "t", 0, numbered(next, 10)))(t)
 			next++
 		}
-		noError(t, l.DeleteBefore(ctx, "t", 0, int64(next)))
+		assert.NoError(t, l.DeleteBefore(ctx, "t", 0, int64(next)))
 		killed := t.TempDir()
-		noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
+		assert.NoError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
 		for _, l := range []*Log{openDir(t, killed), l} {
 			assert.Equal(t, bounds(t, l, "t", 0), Bounds{int64(next), int64(next)}, "bounds")
-			assert.Equal(t, must(l.Append(ctx, "t", 0, numbered(next, 10)))(t), int64(next), "the offset of the next message")
+			assert.Equal(t, assert.Must(l.Append(ctx, "t", 0, numbered(next, 10)))(t), int64(next), "the offset of the next message")
 		}
 		next++
-		noError(t, l.Close())
+		assert.NoError(t, l.Close())
 		l = openDir(t, dir)
 		assert.Equal(t, texts(all(t, l)), numbers(next-1, next), "what is left")
 	}

@@ -73,11 +73,11 @@ func join(t *testing.T, l *Log, group, topic string) *Member {
 }
 
 func testGroup(t *testing.T, l *Log, topic string) {
-	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 5}))
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 5}))
 	l.heartbeat = 20 * time.Millisecond
 	a := join(t, l, topic, topic)
 	until(t, "one owns all", ownsAll(a, 5), a)
-	noError(t, <-commit(a, map[int]int64{0: 3, 4: 7}))
+	assert.NoError(t, <-commit(a, map[int]int64{0: 3, 4: 7}))
 
 	other := second(t, l)
 	b := join(t, other, topic, topic)
@@ -88,10 +88,9 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	c := join(t, l, topic, topic) // one process may join a group twice
 	until(t, "three share", divided(5, a, b, c), a, b, c)
 
-	hosts, err := l.Members(testContext(t), topic)
-	noError(t, err)
+	hosts := assert.Must(l.Members(testContext(t), topic))(t)
 	assert.True(t, len(hosts) == 3 && net.ParseIP(hosts[0]) != nil, "members at %v, expected three addresses", hosts)
-	owners := must(l.Owners(testContext(t), topic))(t)
+	owners := assert.Must(l.Owners(testContext(t), topic))(t)
 	var owned [][]int
 	for _, o := range owners {
 		owned = append(owned, o.Partitions)
@@ -100,19 +99,19 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	want := [][]int{a.Owned(), b.Owned(), c.Owned()}
 	slices.SortFunc(want, slices.Compare)
 	assert.True(t, slices.EqualFunc(owned, want, slices.Equal), "the members own %v, the coordinator says %+v", want, owners)
-	assert.Equal(t, len(must(l.Members(testContext(t), topic+"-none"))(t)), 0, "members of a group that does not exist")
+	assert.Equal(t, len(assert.Must(l.Members(testContext(t), topic+"-none"))(t)), 0, "members of a group that does not exist")
 
-	noError(t, b.Leave())
-	noError(t, b.Leave())
+	assert.NoError(t, b.Leave())
+	assert.NoError(t, b.Leave())
 	assert.True(t, len(b.Owned()) == 0 && b.Err() == nil, "after Leave: owns %v, %v", b.Owned(), b.Err())
 	until(t, "two share what the third left", divided(5, a, c), a, c)
-	noError(t, c.Leave())
+	assert.NoError(t, c.Leave())
 	until(t, "one owns all again", ownsAll(a, 5), a)
 	assert.True(t, ownsAll(alone, 5)(), "the other group's member owns %v", alone.Owned())
 
 	committed := commit(a, map[int]int64{1: 9})
-	noError(t, a.Leave()) // waits for it
-	noError(t, <-committed)
+	assert.NoError(t, a.Leave()) // waits for it
+	assert.NoError(t, <-committed)
 	a.Commit(map[int]int64{1: 10}, func(error) { t.Error("a member that has left commits") })
 	for partition, want := range []int64{3, 9, -1, -1, 7} {
 		assert.Equal(t, committedOffset(t, l, topic, topic, partition), want, "the offset that is committed for partition %d", partition)
@@ -132,8 +131,8 @@ func committedOffset(t *testing.T, l *Log, group, topic string, partition int) i
 	client := &kafka.Client{Addr: l.seeds, Transport: l.transport}
 	response, err := client.OffsetFetch(testContext(t), &kafka.OffsetFetchRequest{GroupID: group,
 		Topics: map[string][]int{topic: {partition}}})
-	noError(t, err)
-	noError(t, response.Error)
+	assert.NoError(t, err)
+	assert.NoError(t, response.Error)
 	return response.Topics[topic][0].CommittedOffset
 }
 
@@ -153,7 +152,7 @@ func openGroup(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, *Log) {
 	cluster, addresses := startCluster(t, append(options, kfake.GroupMinSessionTimeout(time.Millisecond))...)
 	l := connect(t, addresses)
 	l.heartbeat, l.watch, l.unknownTimeout = 10*time.Millisecond, 10*time.Millisecond, 0
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 6}))
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 6}))
 	return cluster, l
 }
 
@@ -165,7 +164,7 @@ func TestDeadMemberLosesItsPartitions(t *testing.T) {
 
 // A process that dies without leaving loses its partitions when its session expires.
 func testDeadMember(t *testing.T, l *Log, topic string) {
-	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 6}))
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 6}))
 	a := join(t, l, topic, topic)
 	until(t, "one owns all", ownsAll(a, 6), a)
 	dying := second(t, l)
@@ -174,7 +173,7 @@ func testDeadMember(t *testing.T, l *Log, topic string) {
 	had := a.Owned()
 
 	died := time.Now()
-	noError(t, dying.Close())
+	assert.NoError(t, dying.Close())
 	until(t, "the dead member knows", func() bool { return b.Err() != nil }, b)
 	assert.True(t, errors.Is(b.Err(), ErrClosed) && len(b.Owned()) == 0, "the dead member owns %v, %v", b.Owned(), b.Err())
 	assert.Fails(t, b.Leave(), nil)
@@ -230,10 +229,10 @@ func TestTransientErrorsOfGroups(t *testing.T) {
 				hit := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Group: "g", Err: failure, Count: 2})
 				m := join(t, l, "g", "t")
 				if key != kmsg.OffsetFetch { // kafka-go ignores its error
-					noError(t, hit.Wait(testContext(t), 2))
+					assert.NoError(t, hit.Wait(testContext(t), 2))
 				}
 				until(t, "the member owns all", ownsAll(m, 6), m)
-				noError(t, m.Leave())
+				assert.NoError(t, m.Leave())
 			})
 		}
 	}
@@ -262,7 +261,7 @@ func TestPermanentErrorsOfGroups(t *testing.T) {
 			m := join(t, l, "g", "t")
 			until(t, "the membership ends", func() bool { return m.Err() != nil }, m)
 			assert.True(t, errors.Is(m.Err(), kafka.Error(c.failure.Code)) && len(m.Owned()) == 0, "%v, owned %v", m.Err(), m.Owned())
-			noError(t, m.Leave())
+			assert.NoError(t, m.Leave())
 		})
 	}
 }
@@ -279,11 +278,10 @@ func TestTopicsOfGroups(t *testing.T) {
 	more := kmsg.NewCreatePartitionsRequestTopic()
 	more.Topic, more.Count = "t", 9
 	request.Topics = append(request.Topics, more)
-	response := must(request.RequestWith(testContext(t), foreign(t, l)))(t)
-	noError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
+	assert.NoError(t, kerr.ErrorForCode(assert.Must(request.RequestWith(testContext(t), foreign(t, l)))(t).Topics[0].ErrorCode))
 	until(t, "two share the added partitions", divided(9, a, b), a, b)
 
-	noError(t, l.Delete(testContext(t), "t"))
+	assert.NoError(t, l.Delete(testContext(t), "t"))
 	until(t, "the topic is gone", func() bool { return errors.Is(a.Err(), ErrUnknownTopic) && errors.Is(b.Err(), ErrUnknownTopic) }, a, b)
 }
 
@@ -299,8 +297,7 @@ func TestCoordinatorMoves(t *testing.T) {
 	until(t, "three share", divided(6, a, b, c), a, b, c)
 }
 
-// A restarted broker has no members. During the outage the members keep their partitions, and afterwards they share them
-// again.
+// A restarted broker has no members. During the outage the members keep their partitions, and afterwards they share them again.
 func TestGroupOutlivesItsBroker(t *testing.T) {
 	dir := t.TempDir()
 	cluster, l := openGroup(t, kfake.NumBrokers(1), kfake.DataDir(dir))

@@ -34,7 +34,7 @@ func TestKafka(t *testing.T) {
 			}
 			select {
 			case <-tick.C:
-				must(l.Append(ctx, topic, 0, Message{Key: []byte("!"), Value: []byte("!")}))(t)
+				assert.Must(l.Append(ctx, topic, 0, Message{Key: []byte("!"), Value: []byte("!")}))(t)
 			case <-ctx.Done():
 				t.Fatalf("not compacted: %d messages are left, %v", len(left), err)
 			}
@@ -46,8 +46,8 @@ func TestKafka(t *testing.T) {
 func TestKafkaLogAppendTime(t *testing.T) {
 	ctx, l := testContext(t), openKafka(t)
 	topic := fmt.Sprintf("test-%x", rand.Uint64())
-	t.Cleanup(func() { noError(t, l.Delete(testContext(t), topic)) })
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"message.timestamp.type": "LogAppendTime"}}))
+	t.Cleanup(func() { assert.NoError(t, l.Delete(testContext(t), topic)) })
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"message.timestamp.type": "LogAppendTime"}}))
 	const n = 20
 	for _, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.ZstdCompression()} {
 		producer := foreign(t, l, kgo.ProducerBatchCompression(codec))
@@ -56,14 +56,14 @@ func TestKafkaLogAppendTime(t *testing.T) {
 			r := &kgo.Record{Topic: topic, Value: []byte("v"), Timestamp: time.UnixMilli(1_000_000 + int64(i)*1000)}
 			producer.Produce(ctx, r, func(_ *kgo.Record, err error) { failure = errors.Join(failure, err) })
 		}
-		noError(t, producer.Flush(ctx))
-		noError(t, failure)
+		assert.NoError(t, producer.Flush(ctx))
+		assert.NoError(t, failure)
 	}
 	consumer := foreign(t, l, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
 	var want []time.Time
 	for len(want) < 2*n {
 		fetches := consumer.PollFetches(ctx)
-		noError(t, fetches.Err())
+		assert.NoError(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) { want = append(want, r.Timestamp) })
 	}
 	for i, at := range times(t, l, topic, 2*n) {
@@ -75,7 +75,7 @@ func TestKafkaDeadMember(t *testing.T) {
 	l := openKafka(t)
 	l.session, l.heartbeat = 6*time.Second, 500*time.Millisecond // the minimum session timeout of brokers
 	topic := fmt.Sprintf("test-%x", rand.Uint64())
-	t.Cleanup(func() { noError(t, l.Delete(testContext(t), topic)) })
+	t.Cleanup(func() { assert.NoError(t, l.Delete(testContext(t), topic)) })
 	testDeadMember(t, l, topic)
 }
 
@@ -84,24 +84,23 @@ func openKafka(t testing.TB) *Log {
 	brokers := os.Getenv("STAGEWISE_KAFKA")
 	assert.Need(t, brokers != "",
 		"STAGEWISE_KAFKA is not set: run `scripts/kafka.sh start` and set it to the addresses that the script prints")
-	l := must(Open(testContext(t), Options{Brokers: strings.Split(brokers, ",")}))(t)
-	t.Cleanup(func() { noError(t, l.Close()) })
+	l := assert.Must(Open(testContext(t), Options{Brokers: strings.Split(brokers, ",")}))(t)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
 	return l
 }
 
-// TestKafkaSecurity connects with each mechanism, and checks that nothing less is accepted. Package pipeline tests topic
-// ACLs.
+// TestKafkaSecurity connects with each mechanism, and checks that nothing less is accepted. Package pipeline tests topic ACLs.
 func TestKafkaSecurity(t *testing.T) {
 	dir := os.Getenv("STAGEWISE_KAFKA_SECURITY")
 	assert.Need(t, dir != "",
 		"STAGEWISE_KAFKA_SECURITY is not set: run `scripts/kafka.sh start --secure` and set it to the folder that the script prints")
-	brokers := strings.Split(strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "brokers")))(t))), ",")
+	brokers := strings.Split(strings.TrimSpace(string(assert.Must(os.ReadFile(filepath.Join(dir, "brokers")))(t))), ",")
 	trust := secure.TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"),
 		Key: filepath.Join(dir, "client.key")}
 	secret := filepath.Join(dir, "admin.password")
 	for _, mechanism := range []string{mechanismPlain, mechanismScram256, mechanismScram512} {
 		l := openSecured(t, brokers, Security{TLS: trust, SASL: secure.SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
-		must(l.Topics(testContext(t), ""))(t)
+		assert.Must(l.Topics(testContext(t), ""))(t)
 		denied := refused(t, brokers, Security{TLS: trust, SASL: as(mechanism, "admin", password)}, "")
 		assert.Fails(t, denied, kafka.SASLAuthenticationFailed)
 	}
@@ -109,8 +108,8 @@ func TestKafkaSecurity(t *testing.T) {
 	for _, from := range []func(*testing.T, time.Time) secure.SASL{tokenFile, tokenEndpoint} {
 		l := openSecured(t, brokers, Security{TLS: trust, SASL: from(t, time.Now().Add(time.Hour))})
 		topic := fmt.Sprintf("test-%x", rand.Uint64())
-		noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1})) // only allowed for admin
-		noError(t, l.Delete(testContext(t), topic))
+		assert.NoError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1})) // only allowed for admin
+		assert.NoError(t, l.Delete(testContext(t), topic))
 		denied := refused(t, brokers, Security{TLS: trust, SASL: from(t, time.Now().Add(-time.Hour))}, "")
 		assert.True(t, errors.Is(denied, kafka.SASLAuthenticationFailed) && strings.Contains(denied.Check, "OAUTHBEARER"),
 			"an expired token: %v", denied)

@@ -81,15 +81,10 @@ func openListening(t testing.TB) *Log {
 
 func open(t testing.TB, o Options) *Log {
 	t.Helper()
-	l := must(Open(testContext(t), o))(t)
-	t.Cleanup(func() { noError(t, l.Close()) })
+	l := assert.Must(Open(testContext(t), o))(t)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
 	return l
 }
-
-var noError = assert.NoError
-
-// must returns v, or ends the test if err is not nil.
-func must[T any](v T, err error) func(testing.TB) T { return assert.Must(v, err) }
 
 var errTooMany = errors.New("more messages than offsets")
 
@@ -122,7 +117,7 @@ func mustHold(t testing.TB, l *Log, topic string, from, to int64, want []string)
 func bounds(t testing.TB, l *Log, topic string, partition int) Bounds {
 	t.Helper()
 	first, end, err := l.Bounds(testContext(t), topic, partition)
-	noError(t, err)
+	assert.NoError(t, err)
 	return Bounds{first, end}
 }
 
@@ -130,7 +125,7 @@ func bounds(t testing.TB, l *Log, topic string, partition int) Bounds {
 func foreign(t testing.TB, l *Log, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	options = append(options, kgo.SeedBrokers(l.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	client := must(kgo.NewClient(options...))(t)
+	client := assert.Must(kgo.NewClient(options...))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -146,19 +141,18 @@ func upTo(n int) []int {
 func TestLogSurvivesClose(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	for n := range 3 {
-		l := must(Open(ctx, Options{DataDir: dir}))(t)
+		l := assert.Must(Open(ctx, Options{DataDir: dir}))(t)
 		assert.True(t, l.Embedded() && len(l.Addr()) == 0, "embedded %v at %v", l.Embedded(), l.Addr())
-		noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": "-1"}}))
-		assert.Equal(t, must(l.Append(ctx, "t", 0, numbered(n, 1000)))(t), int64(n), "the offset of message %d", n)
+		assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": "-1"}}))
+		assert.Equal(t, assert.Must(l.Append(ctx, "t", 0, numbered(n, 1000)))(t), int64(n), "the offset of message %d", n)
 		mustHold(t, l, "t", 0, int64(n+1), numbers(0, n+1))
-		assert.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["retention.ms"], "-1", "retention.ms")
-		noError(t, l.Close())
-		noError(t, l.Close())
+		assert.Equal(t, assert.Must(l.Configs(ctx, "t"))(t)["t"]["retention.ms"], "-1", "retention.ms")
+		assert.NoError(t, l.Close())
+		assert.NoError(t, l.Close())
 	}
 }
 
-// A second process gets an error with the id of the first after five seconds, or the directory if the first one ends
-// sooner.
+// A second process gets an error with the id of the first after five seconds, or the directory if the first one ends sooner.
 func TestDataDirHasOneOwner(t *testing.T) {
 	dir := t.TempDir()
 	l := openDir(t, dir)
@@ -168,34 +162,32 @@ func TestDataDirHasOneOwner(t *testing.T) {
 		locked, ok := errors.AsType[*LockedError](err)
 		assert.Need(t, ok && locked.PID == os.Getpid() && locked.Dir == dir, "second owner: %v", err)
 		assert.Fails(t, err, strconv.Itoa(os.Getpid()))
-		if waited := time.Since(began); waited != 5*time.Second || len(said) < 2 || said[0].Over || !said[len(said)-1].Over {
-			t.Errorf("after %v, with the reports %+v", waited, said)
-		}
+		waited := time.Since(began)
+		assert.True(t, waited == 5*time.Second && len(said) >= 2 && !said[0].Over && said[len(said)-1].Over, "after %v: %+v", waited, said)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := Repair(ctx, dir); !errors.As(err, new(*LockedError)) || time.Since(began) != 6*time.Second {
-			t.Errorf("a repair that is cancelled: %v after %v", err, time.Since(began))
-		}
+		assert.MustFail(Repair(ctx, dir))(t, new(*LockedError))
+		assert.Equal(t, time.Since(began), 6*time.Second, "the time of a repair that is cancelled")
 	})
-	next := must(Open(testContext(t), Options{DataDir: dir, Waiting: func(w Wait) {
+	next := assert.Must(Open(testContext(t), Options{DataDir: dir, Waiting: func(w Wait) {
 		if !w.Over {
-			noError(t, l.Close())
+			assert.NoError(t, l.Close())
 		}
 	}}))(t)
-	noError(t, next.Close())
+	assert.NoError(t, next.Close())
 }
 
 func TestOpenWithoutBrokersOrDirectory(t *testing.T) {
 	_, err := Open(testContext(t), Options{})
 	assert.True(t, err != nil, "a log without brokers and directory was opened")
 	file := filepath.Join(t.TempDir(), "file")
-	noError(t, os.WriteFile(file, nil, 0o644))
+	assert.NoError(t, os.WriteFile(file, nil, 0o644))
 	assert.MustFail(Open(testContext(t), Options{DataDir: file}))(t, file)
 }
 
 // An unusable or non-loopback address is rejected, and the directory is released.
 func TestListenRefuses(t *testing.T) {
-	taken := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	taken := assert.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	dir := t.TempDir()
 	for _, address := range []string{"localhost", ":9092", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1:70000",
@@ -217,7 +209,7 @@ func TestIsLoopback(t *testing.T) {
 }
 
 func TestEmbedded(t *testing.T) {
-	testLog(t, openListening, func(t *testing.T, l *Log, topic string) { noError(t, l.Compact(testContext(t), topic)) })
+	testLog(t, openListening, func(t *testing.T, l *Log, topic string) { assert.NoError(t, l.Compact(testContext(t), topic)) })
 }
 
 // testLog runs the tests that must pass on every broker. compact makes the broker compact a topic except its last message.
@@ -242,15 +234,13 @@ func testLog(t *testing.T, open func(testing.TB) *Log, compact func(t *testing.T
 		"messages have the times of producers":     testTimes,
 		"gaps cost nothing":                        testGaps,
 		"a group divides the partitions":           testGroup,
-		"compacted offsets are skipped": func(t *testing.T, l *Log, topic string) {
-			testCompacted(t, l, topic, compact)
-		},
+		"compacted offsets are skipped":            func(t *testing.T, l *Log, topic string) { testCompacted(t, l, topic, compact) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := open(t)
 			topic := fmt.Sprintf("test-%x", rand.Uint64())
-			t.Cleanup(func() { noError(t, l.Delete(testContext(t), topic)) })
+			t.Cleanup(func() { assert.NoError(t, l.Delete(testContext(t), topic)) })
 			test(t, l, topic)
 		})
 	}
@@ -265,20 +255,20 @@ func sameContent(a, b Message) bool {
 
 func testRoundTrip(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 3}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 3}))
 	sent := []Message{
 		{Key: []byte("k"), Value: []byte("v"), Headers: []Header{{"a", []byte("1")}, {"b", nil}, {"a", []byte("2")}}},
 		{Value: []byte{}},
 		{Key: []byte("tombstone")},
 		{Key: []byte{}, Value: []byte{0, 255}},
 	}
-	base := must(l.Append(ctx, topic, 2, sent...))(t)
-	second := must(l.Append(ctx, topic, 2, sent...))(t)
+	base := assert.Must(l.Append(ctx, topic, 2, sent...))(t)
+	second := assert.Must(l.Append(ctx, topic, 2, sent...))(t)
 	assert.Need(t, base == 0 && second == 4, "offsets %d and %d, want 0 and 4", base, second)
 	r := l.Range(topic, 2, 0, 8)
 	defer r.Close()
 	for i := range 8 {
-		got := must(r.Next(ctx))(t)
+		got := assert.Must(r.Next(ctx))(t)
 		want := sent[i%4]
 		assert.Equal(t, got.Partition, 2, "the partition of message %d", i)
 		assert.Equal(t, got.Offset, int64(i), "the offset of message %d", i)
@@ -288,33 +278,31 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 		_, err := r.Next(ctx)
 		assert.Need(t, err == io.EOF, "after the end: %v", err)
 	}
-	assert.Equal(t, must(l.Append(ctx, topic, 0))(t), -1, "append of nothing")
+	assert.Equal(t, assert.Must(l.Append(ctx, topic, 0))(t), -1, "append of nothing")
 }
 
 func testDeleteBefore(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 2}))
-	must(l.Append(ctx, topic, 0, numberedUpTo(65, 0)...))(t)
-	must(l.Append(ctx, topic, 1, numberedUpTo(3, 0)...))(t)
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 2}))
+	assert.Must(l.Append(ctx, topic, 0, numberedUpTo(65, 0)...))(t)
+	assert.Must(l.Append(ctx, topic, 1, numberedUpTo(3, 0)...))(t)
 	for _, before := range []int64{63, 64, 1, 64} { // an offset that is already deleted is no error
-		noError(t, l.DeleteBefore(ctx, topic, 0, before))
+		assert.NoError(t, l.DeleteBefore(ctx, topic, 0, before))
 	}
-	noError(t, l.DeleteBefore(ctx, topic, 1, 0))
-	all := must(l.AllBounds(ctx, topic))(t)
-	assert.Equal(t, all, []Bounds{{64, 65}, {0, 3}}, "bounds")
+	assert.NoError(t, l.DeleteBefore(ctx, topic, 1, 0))
+	assert.Equal(t, assert.Must(l.AllBounds(ctx, topic))(t), []Bounds{{64, 65}, {0, 3}}, "bounds")
 	assert.MustFail(read(t, l, topic, 63, 65))(t, new(*DeletedError))
-	err := l.DeleteBefore(ctx, topic, 0, 66)
-	assert.True(t, err != nil, "what is not written yet was deleted")
+	assert.True(t, l.DeleteBefore(ctx, topic, 0, 66) != nil, "what is not written yet was deleted")
 }
 
 func testRangeIsExact(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
 	const n = 129
 	messages := numberedUpTo(n, 0)
 	for rest := messages; len(rest) > 0; { // in batches of various lengths
 		k := min(1+rand.IntN(40), len(rest))
-		must(l.Append(ctx, topic, 0, rest[:k]...))(t)
+		assert.Must(l.Append(ctx, topic, 0, rest[:k]...))(t)
 		rest = rest[k:]
 	}
 	assert.Equal(t, bounds(t, l, topic, 0), Bounds{0, n}, "bounds")
@@ -329,12 +317,12 @@ func testRangeIsExact(t *testing.T, l *Log, topic string) {
 
 func testLarge(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"segment.bytes": "4194304"}}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"segment.bytes": "4194304"}}))
 	var sent []Message
 	for i := range 60 { // sizes that fill requests completely, and more than one fetch
 		sent = append(sent, numbered(i, []int{900 << 10, 3, 400 << 10, 499_000, 1}[i%5]))
 	}
-	base := must(l.Append(ctx, topic, 0, sent...))(t)
+	base := assert.Must(l.Append(ctx, topic, 0, sent...))(t)
 	assert.Equal(t, base, 0, "base offset")
 	for i, m := range mustHold(t, l, topic, 0, 60, numbers(0, 60)) {
 		assert.Need(t, bytes.Equal(m.Value, sent[i].Value), "message %d is %s with %d bytes", i, number(m), len(m.Value))
@@ -343,15 +331,14 @@ func testLarge(t *testing.T, l *Log, topic string) {
 
 func testLarger(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "16000000"}}))
-	must(l.Append(ctx, topic, 0, numbered(0, 10), numbered(1, fetchBytes+1), numbered(2, 10)))(t)
-	got := mustHold(t, l, topic, 0, 3, numbers(0, 3))
-	assert.Equal(t, len(got[1].Value), fetchBytes+1, "the size of the message that is larger")
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "16000000"}}))
+	assert.Must(l.Append(ctx, topic, 0, numbered(0, 10), numbered(1, fetchBytes+1), numbered(2, 10)))(t)
+	assert.Equal(t, len(mustHold(t, l, topic, 0, 3, numbers(0, 3))[1].Value), fetchBytes+1, "the size of the message that is larger")
 	// A topic with a smaller limit than a request takes the messages in smaller batches.
 	small := topic + "-small"
-	noError(t, l.Create(ctx, Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "20000"}}))
-	t.Cleanup(func() { noError(t, l.Delete(testContext(t), small)) })
-	must(l.Append(ctx, small, 0, numberedUpTo(50, 5000)...))(t)
+	assert.NoError(t, l.Create(ctx, Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "20000"}}))
+	t.Cleanup(func() { assert.NoError(t, l.Delete(testContext(t), small)) })
+	assert.Must(l.Append(ctx, small, 0, numberedUpTo(50, 5000)...))(t)
 	mustHold(t, l, small, 0, 50, numbers(0, 50))
 	assert.MustFail(l.Append(ctx, small, 0, numbered(0, 30_000)))(t, small+"[0]")
 }
@@ -366,11 +353,10 @@ func texts(messages []Message) []string {
 
 func testCompression(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
 	codecs := []kgo.CompressionCodec{kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
 	for i, codec := range codecs {
-		client := foreign(t, l, kgo.ProducerBatchCompression(codec))
-		noError(t, client.ProduceSync(ctx, record(topic, i)).FirstErr())
+		assert.NoError(t, foreign(t, l, kgo.ProducerBatchCompression(codec)).ProduceSync(ctx, record(topic, i)).FirstErr())
 	}
 	mustHold(t, l, topic, 0, 4, numbers(0, 4))
 }
@@ -381,25 +367,24 @@ func record(topic string, i int) *kgo.Record {
 
 func testTransactions(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
 	a := foreign(t, l, kgo.TransactionalID(topic+"-a"))
 	b := foreign(t, l, kgo.TransactionalID(topic+"-b"))
 	produce := func(client *kgo.Client, from, to int) {
 		for i := from; i < to; i++ {
-			noError(t, client.ProduceSync(ctx, record(topic, i)).FirstErr())
+			assert.NoError(t, client.ProduceSync(ctx, record(topic, i)).FirstErr())
 		}
 	}
-	begin := func(client *kgo.Client) { noError(t, client.BeginTransaction()) }
+	begin := func(client *kgo.Client) { assert.NoError(t, client.BeginTransaction()) }
 	end := func(client *kgo.Client, commit kgo.TransactionEndTry) {
-		noError(t, client.EndTransaction(ctx, commit))
+		assert.NoError(t, client.EndTransaction(ctx, commit))
 	}
 	check := func(stable int64, want []string) {
 		t.Helper()
 		waitForEnd(t, l, topic, stable)
 		got := mustHold(t, l, topic, 0, stable, want)
 		for from := int64(0); from < stable; from++ { // from any offset, also a marker or an aborted record
-			tail := slices.DeleteFunc(slices.Clone(got), func(m Message) bool { return m.Offset < from })
-			mustHold(t, l, topic, from, stable, texts(tail))
+			mustHold(t, l, topic, from, stable, texts(slices.DeleteFunc(slices.Clone(got), func(m Message) bool { return m.Offset < from })))
 		}
 	}
 
@@ -408,7 +393,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	begin(b)
 	produce(a, 100, 103)
 	produce(b, 0, 2)
-	must(l.Append(ctx, topic, 0, numbered(2, 10)))(t)
+	assert.Must(l.Append(ctx, topic, 0, numbered(2, 10)))(t)
 	produce(a, 103, 105)
 	assert.Equal(t, bounds(t, l, topic, 0).End, 0, "the end before an open transaction")
 	end(a, kgo.TryAbort)
@@ -436,7 +421,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	assert.Need(t, errors.Is(err, context.DeadlineExceeded), "a message of an open transaction: %v, %v", number(m), err)
 	end(a, kgo.TryCommit)
 	for _, want := range numbers(6, 8) {
-		assert.Equal(t, number(must(f.Next(ctx))(t)), want, "the next message")
+		assert.Equal(t, number(assert.Must(f.Next(ctx))(t)), want, "the next message")
 	}
 }
 
@@ -457,16 +442,15 @@ func waitForEnd(t *testing.T, l *Log, topic string, want int64) {
 
 func testLongTransaction(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
 	client := foreign(t, l, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	const n = 3 * fetchBytes / 900_000
 	for i, result := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
-		noError(t, client.BeginTransaction())
+		assert.NoError(t, client.BeginTransaction())
 		for j := range n {
-			value := numbered(i*n+j, 900_000).Value
-			noError(t, client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: value}).FirstErr())
+			assert.NoError(t, client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: numbered(i*n+j, 900_000).Value}).FirstErr())
 		}
-		noError(t, client.EndTransaction(ctx, result))
+		assert.NoError(t, client.EndTransaction(ctx, result))
 	}
 	waitForEnd(t, l, topic, 2*n+2)
 	mustHold(t, l, topic, 0, 2*n+2, numbers(n, 2*n))
@@ -474,11 +458,11 @@ func testLongTransaction(t *testing.T, l *Log, topic string) {
 
 func testDeleted(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
 	for i := range 10 {
-		must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
+		assert.Must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
 	}
-	noError(t, l.DeleteBefore(ctx, topic, 0, 4))
+	assert.NoError(t, l.DeleteBefore(ctx, topic, 0, 4))
 	want := DeletedError{Topic: topic, Wanted: 2, First: 4, End: 10}
 	_, err := read(t, l, topic, 2, 10)
 	assert.True(t, isDeleted(err, want), "range: %v", err)
@@ -500,22 +484,21 @@ func testRecreated(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	l.stall = 0
 	for n := range 2 {
-		noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
-		must(l.Append(ctx, topic, 0, numberedUpTo(10-5*n, 10)...))(t)
+		assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+		assert.Must(l.Append(ctx, topic, 0, numberedUpTo(10-5*n, 10)...))(t)
 		if n == 0 {
-			noError(t, l.Delete(ctx, topic))
+			assert.NoError(t, l.Delete(ctx, topic))
 		}
 	}
 	_, err := read(t, l, topic, 7, 10)
 	assert.True(t, isDeleted(err, DeletedError{Topic: topic, Wanted: 7, First: 0, End: 5}), "range after the end: %v", err)
-	if got, err := read(t, l, topic, 3, 10); !isDeleted(err, DeletedError{Topic: topic, Wanted: 5, First: 0, End: 5}) || len(got) != 2 {
-		t.Errorf("range across the end: %v, %v", texts(got), err)
-	}
+	got, err := read(t, l, topic, 3, 10)
+	assert.True(t, isDeleted(err, DeletedError{Topic: topic, Wanted: 5, First: 0, End: 5}) && len(got) == 2, "range: %v, %v", texts(got), err)
 }
 
 func testFollow(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
 	f := l.Follow(topic, 0, 0)
 	defer f.Close()
 	for i := range 100 {
@@ -523,18 +506,18 @@ func testFollow(t *testing.T, l *Log, topic string) {
 		cancel()
 		m, err := f.Next(ended)
 		assert.Need(t, err != nil, "before message %d: %v", i, number(m))
-		must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
+		assert.Must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
 		m, err = f.Next(ctx)
 		assert.Need(t, err == nil && m.Offset == int64(i) && number(m) == fmt.Sprint(i), "message %d: %s@%d, %v", i, number(m), m.Offset, err)
 	}
-	noError(t, f.Close())
+	assert.NoError(t, f.Close())
 	assert.MustFail(f.Next(ctx))(t, ErrClosed)
 }
 
 func testPartitions(t *testing.T, l *Log, topic string) {
 	const partitions, n = 8, 40
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: partitions}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: partitions}))
 	var wg sync.WaitGroup
 	for p := range partitions {
 		wg.Go(func() {
@@ -549,7 +532,7 @@ func testPartitions(t *testing.T, l *Log, topic string) {
 		})
 		wg.Go(func() {
 			for i := range n {
-				assert.Equal(t, must(l.Append(ctx, topic, p, numbered(i*partitions+p, 1000)))(t), int64(i), "append %d to partition %d", i, p)
+				assert.Equal(t, assert.Must(l.Append(ctx, topic, p, numbered(i*partitions+p, 1000)))(t), int64(i), "append %d to partition %d", i, p)
 			}
 		})
 	}
@@ -560,28 +543,27 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	plain := Topic{Name: topic + ".a", Partitions: 4, Config: map[string]string{"retention.ms": "3600000"}}
 	compacted := Topic{Name: topic + ".b", Partitions: 1, Compact: true}
-	t.Cleanup(func() { noError(t, l.Delete(testContext(t), plain.Name, compacted.Name)) })
+	t.Cleanup(func() { assert.NoError(t, l.Delete(testContext(t), plain.Name, compacted.Name)) })
 
 	l.unknownTimeout = 0
-	assert.Equal(t, must(l.Exists(ctx, plain.Name))(t), false, "the topic exists before it is created")
+	assert.Equal(t, assert.Must(l.Exists(ctx, plain.Name))(t), false, "the topic exists before it is created")
 	assert.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
 	assert.MustFail(l.Configs(ctx, plain.Name))(t, ErrUnknownTopic)
-	noError(t, l.Create(ctx, compacted, plain))
-	noError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // does not change the topic
-	assert.Equal(t, must(l.Exists(ctx, plain.Name))(t), true, "the topic exists")
-	assert.Equal(t, must(l.Partitions(ctx, plain.Name))(t), 4, "partitions")
-	configs := must(l.Configs(ctx, plain.Name))(t)
-	config := configs[plain.Name]
+	assert.NoError(t, l.Create(ctx, compacted, plain))
+	assert.NoError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // does not change the topic
+	assert.Equal(t, assert.Must(l.Exists(ctx, plain.Name))(t), true, "the topic exists")
+	assert.Equal(t, assert.Must(l.Partitions(ctx, plain.Name))(t), 4, "partitions")
+	config := assert.Must(l.Configs(ctx, plain.Name))(t)[plain.Name]
 	assert.True(t, config["retention.ms"] == "3600000" && config["cleanup.policy"] == "delete" && config["max.message.bytes"] != "",
 		"configuration %v", config)
-	topics := must(l.Topics(ctx, topic+"."))(t)
+	topics := assert.Must(l.Topics(ctx, topic+"."))(t)
 	assert.True(t, len(topics) == 2 && topics[0].Name == plain.Name && topics[0].Partitions == 4 && !topics[0].Compact &&
 		topics[0].Config["retention.ms"] == "3600000" && topics[1].Name == compacted.Name && topics[1].Compact,
 		"topics %+v", topics)
 
-	must(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t)
-	noError(t, l.Delete(ctx, plain.Name, topic+".never"))
+	assert.Must(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t)
+	assert.NoError(t, l.Delete(ctx, plain.Name, topic+".never"))
 	l.unknownTimeout = 0
 	assert.MustFail(l.Partitions(ctx, plain.Name))(t, ErrUnknownTopic)
 	assert.MustFail(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t, ErrUnknownTopic)
@@ -589,37 +571,37 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	assert.Need(t, errors.Is(err, ErrUnknownTopic), "bounds of an unknown partition: %v", err)
 	assert.MustFail(read(t, l, plain.Name, 0, 1))(t, ErrUnknownTopic)
 	l.unknownTimeout = unknownTimeout
-	noError(t, l.Create(ctx, plain))
+	assert.NoError(t, l.Create(ctx, plain))
 	assert.Equal(t, bounds(t, l, plain.Name, 3), Bounds{}, "bounds of a topic created again")
 }
 
 // Several processes may add partitions at once, or ask for fewer than there are; what is written to those that are added can be read.
 func testAddPartitions(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 2}))
-	must(l.Append(ctx, topic, 1, Message{Value: []byte("before")}))(t)
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 2}))
+	assert.Must(l.Append(ctx, topic, 1, Message{Value: []byte("before")}))(t)
 	errs := make(chan error)
 	for range 3 {
 		go func() { errs <- l.AddPartitions(ctx, topic, 5) }()
 	}
 	for range 3 {
-		noError(t, <-errs)
+		assert.NoError(t, <-errs)
 	}
-	noError(t, l.AddPartitions(ctx, topic, 3))
-	n := must(l.Partitions(ctx, topic))(t)
+	assert.NoError(t, l.AddPartitions(ctx, topic, 3))
+	n := assert.Must(l.Partitions(ctx, topic))(t)
 	assert.Need(t, n == 5, "%d partitions, expected 5", n)
-	must(l.Append(ctx, topic, 4, Message{Value: []byte("after")}))(t)
+	assert.Must(l.Append(ctx, topic, 4, Message{Value: []byte("after")}))(t)
 	for partition, want := range map[int]string{1: "before", 4: "after"} {
 		r := l.Range(topic, partition, 0, 1)
-		assert.Equal(t, string(must(r.Next(ctx))(t).Value), want, "the message of partition %d", partition)
-		noError(t, r.Close())
+		assert.Equal(t, string(assert.Must(r.Next(ctx))(t).Value), want, "the message of partition %d", partition)
+		assert.NoError(t, r.Close())
 	}
 	assert.Fails(t, l.AddPartitions(ctx, topic+"-missing", 2), ErrUnknownTopic)
 }
 
 func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, *Log, string)) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Compact: true, Config: map[string]string{
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Compact: true, Config: map[string]string{
 		"min.cleanable.dirty.ratio": "0.01", "segment.ms": "200", "min.compaction.lag.ms": "0",
 	}}))
 	// Compaction removes the first, middle or last records of some batches, and all records of others. Kafka keeps the last batch of
@@ -631,16 +613,16 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 		return messages
 	}
 	for _, keys := range []string{"0abcdefgh", "xbcdy", "abyz", "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqr", "ab"} {
-		must(l.Append(ctx, topic, 0, keyed(keys)...))(t)
+		assert.Must(l.Append(ctx, topic, 0, keyed(keys)...))(t)
 	}
 	client := foreign(t, l, kgo.ProducerBatchCompression(kgo.NoCompression()))
 	var records []*kgo.Record
 	for _, m := range keyed("efghqefghefgh") {
 		records = append(records, &kgo.Record{Topic: topic, Key: m.Key, Value: m.Value})
 	}
-	noError(t, client.ProduceSync(ctx, records...).FirstErr())
-	must(l.Append(ctx, topic, 0, keyed("efghq")...))(t)
-	must(l.Append(ctx, topic, 0, keyed("!")...))(t)
+	assert.NoError(t, client.ProduceSync(ctx, records...).FirstErr())
+	assert.Must(l.Append(ctx, topic, 0, keyed("efghq")...))(t)
+	assert.Must(l.Append(ctx, topic, 0, keyed("!")...))(t)
 	compact(t, l, topic)
 
 	end := bounds(t, l, topic, 0).End
@@ -676,7 +658,7 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	// The cleaner never removes the newest message, so a follower ends there.
 	newest, m := all[len(all)-1].Offset, Message{Offset: -1}
 	for m.Offset < newest {
-		m = must(f.Next(ctx))(t)
+		m = assert.Must(f.Next(ctx))(t)
 	}
 	assert.Equal(t, m.Offset, newest, "the last message of the follower, and the newest")
 }
@@ -687,32 +669,31 @@ const gapRecords = 200_000
 // markers come last. A range ends at its end.
 func testGaps(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
-	must(l.Append(ctx, topic, 0, numberedUpTo(2, 0)...))(t)
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	assert.Must(l.Append(ctx, topic, 0, numberedUpTo(2, 0)...))(t)
 	client := foreign(t, l, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ManualFlushing(),
 		kgo.MaxBufferedRecords(gapRecords))
 	abort := func(records int) {
 		t.Helper()
-		noError(t, client.BeginTransaction())
+		assert.NoError(t, client.BeginTransaction())
 		var failure error
 		for range records {
-			client.Produce(ctx, &kgo.Record{Topic: topic, Value: []byte("aborted")}, func(_ *kgo.Record,
-				err error) {
+			client.Produce(ctx, &kgo.Record{Topic: topic, Value: []byte("aborted")}, func(_ *kgo.Record, err error) {
 				failure = errors.Join(failure, err)
 			})
 		}
-		noError(t, client.Flush(ctx))
-		noError(t, failure)
-		noError(t, client.EndTransaction(ctx, kgo.TryAbort))
+		assert.NoError(t, client.Flush(ctx))
+		assert.NoError(t, failure)
+		assert.NoError(t, client.EndTransaction(ctx, kgo.TryAbort))
 	}
 	abort(gapRecords)
-	middle := must(l.Append(ctx, topic, 0, numbered(2, 0)))(t)
+	middle := assert.Must(l.Append(ctx, topic, 0, numbered(2, 0)))(t)
 	abort(gapRecords)
 	for range 100 { // consecutive markers
 		abort(1)
 	}
-	noError(t, client.BeginTransaction())
-	noError(t, client.EndTransaction(ctx, kgo.TryCommit))
+	assert.NoError(t, client.BeginTransaction())
+	assert.NoError(t, client.EndTransaction(ctx, kgo.TryCommit))
 	end := bounds(t, l, topic, 0).End
 	assert.Need(t, middle >= gapRecords && end >= middle+gapRecords, "the message in the middle is at %d of %d", middle, end)
 	for _, c := range []struct {
@@ -724,9 +705,9 @@ func testGaps(t *testing.T, l *Log, topic string) {
 	}
 	f := l.Follow(topic, 0, 2)
 	defer f.Close()
-	assert.Equal(t, number(must(f.Next(ctx))(t)), "2", "what a follower gets")
-	must(l.Append(ctx, topic, 0, numbered(3, 0)))(t)
-	assert.Equal(t, number(must(f.Next(ctx))(t)), "3", "what a follower gets")
+	assert.Equal(t, number(assert.Must(f.Next(ctx))(t)), "2", "what a follower gets")
+	assert.Must(l.Append(ctx, topic, 0, numbered(3, 0)))(t)
+	assert.Equal(t, number(assert.Must(f.Next(ctx))(t)), "3", "what a follower gets")
 }
 
 // AllBounds matches the bounds of the individual partitions: of an empty one, of one whose first messages are deleted, and
@@ -734,32 +715,31 @@ func testGaps(t *testing.T, l *Log, topic string) {
 func testAllBounds(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	l.unknownTimeout = 0
-	if all, err := l.AllBounds(ctx, topic); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("bounds of an unknown topic: %v, %v", all, err)
-	}
+	all, err := l.AllBounds(ctx, topic)
+	assert.Need(t, errors.Is(err, ErrUnknownTopic), "bounds of an unknown topic: %v, %v", all, err)
 	l.unknownTimeout = unknownTimeout
 	want := []Bounds{{4, 10}, {0, 1}, {0, 0}, {0, 3}, {0, 4}, {0, 5}, {0, 6}}
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: len(want)}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: len(want)}))
 	for p, b := range want {
 		if b.End > 0 {
-			must(l.Append(ctx, topic, p, numberedUpTo(int(b.End), 10)...))(t)
+			assert.Must(l.Append(ctx, topic, p, numberedUpTo(int(b.End), 10)...))(t)
 		}
 	}
-	noError(t, l.DeleteBefore(ctx, topic, 0, 4))
+	assert.NoError(t, l.DeleteBefore(ctx, topic, 0, 4))
 	open := foreign(t, l, kgo.TransactionalID(topic))
-	noError(t, open.BeginTransaction())
-	noError(t, open.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 5, Value: []byte("uncommitted")}).FirstErr())
-	assert.Equal(t, must(l.AllBounds(ctx, topic))(t), want, "bounds of all partitions")
+	assert.NoError(t, open.BeginTransaction())
+	assert.NoError(t, open.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 5, Value: []byte("uncommitted")}).FirstErr())
+	assert.Equal(t, assert.Must(l.AllBounds(ctx, topic))(t), want, "bounds of all partitions")
 	for p, b := range want {
 		assert.Equal(t, bounds(t, l, topic, p), b, "bounds of partition %d", p)
 	}
-	noError(t, open.EndTransaction(ctx, kgo.TryAbort))
+	assert.NoError(t, open.EndTransaction(ctx, kgo.TryAbort))
 }
 
 // The offset at a time is that of the first message with that timestamp or a later one, or the end.
 func testOffsetsAt(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 3}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: 3}))
 	writer := foreign(t, l)
 	start := time.Now().Add(-time.Hour).Truncate(time.Second)
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
@@ -767,7 +747,7 @@ func testOffsetsAt(t *testing.T, l *Log, topic string) {
 		for i, s := range seconds {
 			r := record(topic, i)
 			r.Partition, r.Timestamp = int32(p), at(s)
-			noError(t, writer.ProduceSync(ctx, r).FirstErr())
+			assert.NoError(t, writer.ProduceSync(ctx, r).FirstErr())
 		}
 	}
 	for _, c := range []struct {
@@ -788,7 +768,7 @@ func testOffsetsAt(t *testing.T, l *Log, topic string) {
 		{at(10.001), []int64{5, 0, 3}},
 		{time.Now().Add(time.Hour), []int64{5, 0, 3}},
 	} {
-		assert.Equal(t, must(l.OffsetsAt(ctx, topic, c.at))(t), c.want, "%v after the first message", c.at.Sub(start))
+		assert.Equal(t, assert.Must(l.OffsetsAt(ctx, topic, c.at))(t), c.want, "%v after the first message", c.at.Sub(start))
 	}
 }
 
@@ -797,19 +777,19 @@ func TestOffsetsOfManyPartitions(t *testing.T) {
 	const partitions = 100
 	cluster, addresses := startCluster(t, kfake.NumBrokers(3))
 	l, ctx := connect(t, addresses), testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: partitions}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: partitions}))
 	for p := range partitions { // each broker leads some
-		noError(t, cluster.MoveTopicPartition("t", int32(p), int32(p%3)))
+		assert.NoError(t, cluster.MoveTopicPartition("t", int32(p), int32(p%3)))
 	}
 	for _, p := range []int{0, 98, 99} {
-		must(l.Append(ctx, "t", p, numberedUpTo(p+1, 10)...))(t)
+		assert.Must(l.Append(ctx, "t", p, numberedUpTo(p+1, 10)...))(t)
 	}
 	var asked atomic.Int32
 	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
 		asked.Add(1)
 		return nil, nil, false
 	})
-	all := must(l.AllBounds(ctx, "t"))(t)
+	all := assert.Must(l.AllBounds(ctx, "t"))(t)
 	for p, b := range all {
 		want := Bounds{}
 		if p == 0 || p >= 98 {
@@ -848,7 +828,7 @@ func produceBatch(t *testing.T, l *Log, topic string, raw []byte) {
 	request := kmsg.NewPtrProduceRequest()
 	request.Acks, request.TimeoutMillis = -1, 10_000
 	request.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{{Records: raw}}}}
-	noError(t, l.retry(testContext(t), "", "produce a batch", func(ctx context.Context) error { // a topic that was just created may have no leader
+	assert.NoError(t, l.retry(testContext(t), "", "produce a batch", func(ctx context.Context) error { // a topic that was just created may have no leader
 		leader, err := l.leader(ctx, topic, 0)
 		if err != nil {
 			return err
@@ -875,17 +855,16 @@ func times(t *testing.T, l *Log, topic string, n int) (all []time.Time) {
 // Each message has the timestamp of its producer, or none.
 func testTimes(t *testing.T, l *Log, topic string) {
 	now := time.Now().UnixMilli()
-	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1}))
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1}))
 	produceRaw(t, l, topic, 0, now-1000, now-3000, now)
 	produceRaw(t, l, topic, 0, -1, -1)
 	produceRaw(t, l, topic, 0, now-500)
 	got := times(t, l, topic, 6)
 	for i, want := range []int64{now - 1000, now - 3000, now, -1, -1, now - 500} {
-		if want < 0 && !got[i].IsZero() || want >= 0 && got[i].UnixMilli() != want {
-			t.Errorf("message %d is of %v, want %d", i, got[i], want)
-		}
+		assert.True(t, (want >= 0 || got[i].IsZero()) && (want < 0 || got[i].UnixMilli() == want),
+			"message %d is of %v, want %d", i, got[i], want)
 	}
-	must(l.Append(testContext(t), topic, 0, numbered(6, 1)))(t)
+	assert.Must(l.Append(testContext(t), topic, 0, numbered(6, 1)))(t)
 	last := times(t, l, topic, 7)[6]
 	assert.True(t, time.Since(last) <= time.Minute && !last.After(time.Now()), "what was appended now is of %v", last)
 }
@@ -902,7 +881,7 @@ func encodedSet(t testing.TB, version int8, codec kafka.Compression, messages ..
 	}
 	var b bytes.Buffer
 	set := protocol.RecordSet{Version: version, Attributes: protocol.Attributes(codec), Records: protocol.NewRecordReader(list...)}
-	must(set.WriteTo(&b))(t)
+	assert.Must(set.WriteTo(&b))(t)
 	return b.Bytes()
 }
 
@@ -974,8 +953,7 @@ func FuzzRecordSet(f *testing.F) {
 	})
 }
 
-// Batches before a decompression bomb are read. The bomb is an error that names its offset, and decompression stops at the
-// limit.
+// Batches before a decompression bomb are read. The bomb is an error that names its offset, and decompression stops at the limit.
 func TestDecompressionBombs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: with -short, shorter tests start the same goroutines")
@@ -985,8 +963,7 @@ func TestDecompressionBombs(t *testing.T) {
 	for _, codec := range []kafka.Compression{kafka.Lz4, kafka.Zstd} {
 		t.Run(codec.String(), func(t *testing.T) {
 			topic := "bombs." + codec.String()
-			noError(t, l.Create(t.Context(), Topic{Name: topic, Partitions: 1,
-				Config: map[string]string{"max.message.bytes": "104857600"}}))
+			assert.NoError(t, l.Create(t.Context(), Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "104857600"}}))
 			write := func(messages int) {
 				t.Helper()
 				list := make([]Message, messages)
@@ -1055,10 +1032,10 @@ func (r *received) count() (n int) {
 func TestFollowAll(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
 	const partitions, each = 40, 6
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: partitions}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: partitions}))
 	write := func(p, from, to int) {
 		for i := from; i < to; i++ {
-			must(l.Append(ctx, "t", p, numbered(i, 10+p%3*200_000)))(t)
+			assert.Must(l.Append(ctx, "t", p, numbered(i, 10+p%3*200_000)))(t)
 		}
 	}
 	var starts []Start
@@ -1066,9 +1043,9 @@ func TestFollowAll(t *testing.T) {
 		write(p, 0, 3)
 		starts = append(starts, Start{Topic: "t", Partition: p, Offset: int64(p % 2)})
 	}
-	noError(t, l.DeleteBefore(ctx, "t", 7, 2))
+	assert.NoError(t, l.DeleteBefore(ctx, "t", 7, 2))
 	starts[7].SkipDeleted = true
-	noError(t, l.DeleteBefore(ctx, "t", 8, 2)) // an error without SkipDeleted
+	assert.NoError(t, l.DeleteBefore(ctx, "t", 8, 2)) // an error without SkipDeleted
 	starts[9].SkipDeleted, starts[9].Offset = true, 5
 	r := &received{messages: map[int][]Message{}}
 	r.until = func(r *received) bool {
@@ -1096,11 +1073,10 @@ func TestFollowAll(t *testing.T) {
 	}
 }
 
-// An idle follower of a thousand partitions sends two requests a second, over one connection; one of a topic that does not
-// exist ends.
+// An idle follower of a thousand partitions sends two requests a second, over one connection; one of a topic that does not exist ends.
 func TestFollowAllIsIdle(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 300}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 300}))
 	var starts []Start
 	for p := range 300 {
 		starts = append(starts, Start{Topic: "t", Partition: p})
@@ -1113,7 +1089,7 @@ func TestFollowAllIsIdle(t *testing.T) {
 		defer close(done)
 		l.FollowAll(following, starts, r.take)
 	}()
-	must(l.Append(ctx, "t", 299, Message{Value: []byte("x")}))(t)
+	assert.Must(l.Append(ctx, "t", 299, Message{Value: []byte("x")}))(t)
 	<-done
 	assert.Equal(t, fmt.Sprint(offsets(r.messages[299])), "[0]", "offsets")
 	l.unknownTimeout = 0
@@ -1158,7 +1134,7 @@ func down(cluster *kfake.Cluster, addresses []string) {
 // replicasOf returns the replication factor of a topic; 0 if it does not exist.
 func replicasOf(t *testing.T, l *Log, topic string) int {
 	t.Helper()
-	for _, found := range must(l.Topics(testContext(t), topic))(t) {
+	for _, found := range assert.Must(l.Topics(testContext(t), topic))(t) {
 		return found.Replication
 	}
 	return 0
@@ -1197,7 +1173,7 @@ func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 			err := l.Create(testContext(t), Topic{Name: "t", Partitions: 1, Replication: c.replication}, Topic{Name: "t2", Partitions: 1,
 				Replication: c.replication})
 			if c.want > 0 {
-				noError(t, err)
+				assert.NoError(t, err)
 			} else if short, ok := errors.AsType[*ReplicationError](err); !ok || short.Up != c.up || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
@@ -1233,14 +1209,14 @@ func TestCreateWaitsUntilBrokersKnowTheTopics(t *testing.T) {
 		response.Brokers = append(response.Brokers, broker)
 		return response, nil, true
 	})
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 	assert.True(t, time.Since(made) >= hidden, "Create returned before the broker knew the topic")
 }
 
 // startCluster starts brokers that are not embedded.
 func startCluster(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, []string) {
 	t.Helper()
-	cluster := must(kfake.NewCluster(options...))(t)
+	cluster := assert.Must(kfake.NewCluster(options...))(t)
 	t.Cleanup(cluster.Close)
 	return cluster, cluster.ListenAddrs()
 }
@@ -1256,8 +1232,8 @@ func connect(t *testing.T, addresses []string) *Log {
 func appendAndFollow(t *testing.T, l *Log, f *Range, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
-		must(l.Append(testContext(t), "t", 0, numbered(i, 10)))(t)
-		m := must(f.Next(testContext(t)))(t)
+		assert.Must(l.Append(testContext(t), "t", 0, numbered(i, 10)))(t)
+		m := assert.Must(f.Next(testContext(t)))(t)
 		assert.Need(t, m.Offset == int64(i) && number(m) == strconv.Itoa(i), "message %d is %s@%d", i, number(m), m.Offset)
 	}
 }
@@ -1266,22 +1242,21 @@ func TestThreeBrokers(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(3))
 	l := connect(t, addresses[:1])
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	assert.Equal(t, must(l.Configs(ctx, "t"))(t)["t"]["min.insync.replicas"], "2", "min.insync.replicas")
-	m := must(l.metadata(ctx, []string{"t"}))(t)
-	assert.Equal(t, len(m.Topics[0].Partitions[0].Replicas), 3, "replicas")
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	assert.Equal(t, assert.Must(l.Configs(ctx, "t"))(t)["t"]["min.insync.replicas"], "2", "min.insync.replicas")
+	assert.Equal(t, len(assert.Must(l.metadata(ctx, []string{"t"}))(t).Topics[0].Partitions[0].Replicas), 3, "replicas")
 
 	// The leader moves. A client learns of it from an error.
 	f := l.Follow("t", 0, 0)
 	defer f.Close()
 	for i := range 6 {
-		noError(t, cluster.MoveTopicPartition("t", 0, int32(i%3)))
+		assert.NoError(t, cluster.MoveTopicPartition("t", 0, int32(i%3)))
 		appendAndFollow(t, l, f, 5*i, 5*i+5)
 	}
 	// The leader leaves the cluster. A client learns of it from a broken connection.
-	noError(t, cluster.MoveTopicPartition("t", 0, 2))
+	assert.NoError(t, cluster.MoveTopicPartition("t", 0, 2))
 	appendAndFollow(t, l, f, 30, 31)
-	noError(t, cluster.RemoveNode(2))
+	assert.NoError(t, cluster.RemoveNode(2))
 	appendAndFollow(t, l, f, 31, 40)
 }
 
@@ -1291,7 +1266,7 @@ func TestBrokersComeBack(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1), kfake.DataDir(dir))
 	l := connect(t, addresses)
 	l.unknownTimeout = 0
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 	f := l.Follow("t", 0, 0)
 	defer f.Close()
 	appendAndFollow(t, l, f, 0, 3)
@@ -1321,6 +1296,6 @@ func TestBrokersComeBack(t *testing.T) {
 	<-refused
 	startCluster(t, kfake.Ports(port(addresses[0])), kfake.DataDir(dir))
 	<-appended
-	assert.Equal(t, must(f.Next(testContext(t)))(t).Offset, 3, "the offset at which the follower continues")
+	assert.Equal(t, assert.Must(f.Next(testContext(t)))(t).Offset, 3, "the offset at which the follower continues")
 	appendAndFollow(t, l, f, 4, 6)
 }

@@ -13,11 +13,11 @@ import (
 func TestListensOnlyIfToldTo(t *testing.T) {
 	before := listening(t)
 	for address, want := range map[string]int{"": 0, "127.0.0.1:0": 1} {
-		l := must(Open(testContext(t), Options{DataDir: t.TempDir(), Listen: address}))(t)
-		noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
-		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
+		l := assert.Must(Open(testContext(t), Options{DataDir: t.TempDir(), Listen: address}))(t)
+		assert.NoError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+		assert.Must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
 		assert.Equal(t, listening(t)-before, want, "open ports after listening on %q", address)
-		noError(t, l.Close())
+		assert.NoError(t, l.Close())
 		assert.Equal(t, listening(t)-before, 0, "open ports after Close, which had listened on %q", address)
 	}
 }
@@ -32,14 +32,14 @@ func listening(t *testing.T) int {
 		if os.IsNotExist(err) && strings.HasSuffix(table, "6") {
 			continue // a kernel without IPv6
 		}
-		noError(t, err)
+		assert.NoError(t, err)
 		for line := range strings.Lines(string(content)) {
 			if fields := strings.Fields(line); len(fields) > 9 && fields[3] == listen {
 				sockets["socket:["+fields[9]+"]"] = true
 			}
 		}
 	}
-	files := must(filepath.Glob("/proc/self/fd/*"))(t)
+	files := assert.Must(filepath.Glob("/proc/self/fd/*"))(t)
 	n := 0
 	for _, file := range files {
 		if target, err := os.Readlink(file); err == nil && sockets[target] { // the directory's own handle is already closed

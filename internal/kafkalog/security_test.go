@@ -53,7 +53,7 @@ func newAuthority(t *testing.T) *authority {
 // issue writes a certificate and its key, name.pem and name.key.
 func (a *authority) issue(t *testing.T, name string, isCA bool) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	key := assert.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -63,11 +63,11 @@ func (a *authority) issue(t *testing.T, name string, isCA bool) (*x509.Certifica
 	if a.certificate != nil {
 		parent, signer = a.certificate, a.key
 	}
-	der := must(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer))(t)
-	private := must(x509.MarshalPKCS8PrivateKey(key))(t)
-	noError(t, os.WriteFile(a.file(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	noError(t, os.WriteFile(a.file(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
-	return must(x509.ParseCertificate(der))(t), key
+	der := assert.Must(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer))(t)
+	private := assert.Must(x509.MarshalPKCS8PrivateKey(key))(t)
+	assert.NoError(t, os.WriteFile(a.file(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	assert.NoError(t, os.WriteFile(a.file(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	return assert.Must(x509.ParseCertificate(der))(t), key
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
@@ -79,7 +79,7 @@ func (a *authority) broker(t *testing.T, clients tls.ClientAuthType) *tls.Config
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 	return &tls.Config{
-		Certificates: []tls.Certificate{must(tls.LoadX509KeyPair(a.file("broker.pem"), a.file("broker.key")))(t)},
+		Certificates: []tls.Certificate{assert.Must(tls.LoadX509KeyPair(a.file("broker.pem"), a.file("broker.key")))(t)},
 		ClientAuth:   clients, ClientCAs: pool,
 	}
 }
@@ -105,12 +105,11 @@ func refused(t *testing.T, brokers []string, s Security, check string) *AccessEr
 	start := time.Now()
 	l, err := Open(testContext(t), Options{Brokers: brokers, Security: s})
 	if err == nil {
-		noError(t, l.Close())
+		assert.NoError(t, l.Close())
 		t.Fatal("the brokers accept the connection")
 	}
-	if took := time.Since(start); took > 15*time.Second { // the retries take four on an idle machine
-		t.Errorf("the refusal took %v", took)
-	}
+	took := time.Since(start)
+	assert.True(t, took <= 15*time.Second, "the refusal took %v", took) // the retries take four on an idle machine
 	assert.True(t, !strings.Contains(err.Error(), password), "the password is in %q", err)
 	denied, ok := errors.AsType[*AccessError](err)
 	assert.Need(t, ok && strings.HasPrefix(denied.Check, check), "error %v, expected %q", err, check)
@@ -131,8 +130,8 @@ func TestMechanisms(t *testing.T) {
 				kfake.EnableSASL(), kfake.Superuser(mechanism, "alice", password))
 			l := openSecured(t, brokers, Security{TLS: ca.trusting(), SASL: as(mechanism, "alice", password)})
 			ctx := testContext(t)
-			noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-			must(l.Append(ctx, "t", 0, numberedUpTo(3, 10)...))(t)
+			assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+			assert.Must(l.Append(ctx, "t", 0, numberedUpTo(3, 10)...))(t)
 			mustHold(t, l, "t", 0, 3, numbers(0, 3))
 			for _, wrong := range []secure.SASL{as(mechanism, "alice", "guess"), as(mechanism, "bob", password)} {
 				denied := refused(t, brokers, Security{TLS: ca.trusting(), SASL: wrong}, "security.sasl")
@@ -188,10 +187,9 @@ func TestTrust(t *testing.T) {
 		tls     secure.TLS
 		check   string // start of AccessError.Check; "": the broker accepts the connection
 	}{
-		"the CA of the broker":   {secured, ca.trusting(), ""},
-		"the name of the broker": {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "broker" }), ""},
-		"another name": {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "example.org" }),
-			"security.tls.server_name"},
+		"the CA of the broker":     {secured, ca.trusting(), ""},
+		"the name of the broker":   {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "broker" }), ""},
+		"another name":             {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "example.org" }), "security.tls.server_name"},
 		"another CA":               {secured, other.trusting(), "security.tls.ca"},
 		"the CAs of the system":    {secured, secure.TLS{Enabled: true}, "security.tls.ca"},
 		"plain text to a TLS port": {secured, secure.TLS{}, "security.tls.enabled: " + secured[0] + " speaks TLS"},
@@ -244,7 +242,7 @@ func TestPasswordChanges(t *testing.T) {
 	cluster, brokers := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser(mechanismPlain, "alice", password))
 	l := openSecured(t, brokers, Security{SASL: as(mechanismPlain, "alice", password)})
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	reconnect := func() { // at the next append
 		cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
 	}
@@ -255,7 +253,7 @@ func TestPasswordChanges(t *testing.T) {
 		cuts--
 		return nil, errors.New("cut"), cuts >= 0
 	})
-	must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
+	assert.Must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
 
 	reconnect()
 	cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -271,8 +269,7 @@ func TestPasswordChanges(t *testing.T) {
 		"error %v", err)
 }
 
-// A request without permission ends at once, and the error includes the ACLs to check. Creating an existing topic needs no
-// permission.
+// A request without permission ends at once, and the error includes the ACLs to check. Creating an existing topic needs no permission.
 func TestPermissions(t *testing.T) {
 	may := func(operation kmsg.ACLOperation, topic string) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral,
@@ -283,12 +280,12 @@ func TestPermissions(t *testing.T) {
 		kfake.User(mechanismPlain, "reader", password, may(kmsg.ACLOperationRead, "t"), may(kmsg.ACLOperationDescribe, "absent")))
 	admin := openSecured(t, brokers, Security{SASL: as(mechanismPlain, "admin", password)})
 	ctx := testContext(t)
-	noError(t, admin.Create(ctx, Topic{Name: "t", Partitions: 1}, Topic{Name: "hidden", Partitions: 1}))
-	must(admin.Append(ctx, "t", 0, numbered(0, 10)))(t)
+	assert.NoError(t, admin.Create(ctx, Topic{Name: "t", Partitions: 1}, Topic{Name: "hidden", Partitions: 1}))
+	assert.Must(admin.Append(ctx, "t", 0, numbered(0, 10)))(t)
 
 	l := openSecured(t, brokers, Security{SASL: as(mechanismPlain, "reader", password)})
 	l.unknownTimeout = 0
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	mustHold(t, l, "t", 0, 1, numbers(0, 1))
 	for what, call := range map[string]func() error{
 		"append": func() error { _, err := l.Append(ctx, "t", 0, numbered(1, 10)); return err },
@@ -318,7 +315,7 @@ func TestSecretIsNeverShown(t *testing.T) {
 	for _, mechanism := range []string{mechanismPlain, mechanismScram256} {
 		options := Options{Brokers: brokers, Security: Security{SASL: as(mechanism, "alice", password)}}
 		secret := options.Security.SASL.Password
-		l := must(Open(testContext(t), options))(t)
+		l := assert.Must(Open(testContext(t), options))(t)
 		defer l.Close()
 		type unexported struct {
 			secret  Secret
@@ -371,7 +368,7 @@ func tokenOf(expiry time.Time) string {
 func tokenFile(t *testing.T, expiry time.Time) secure.SASL {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
-	noError(t, os.WriteFile(file, []byte(tokenOf(expiry)+"\n"), 0o600))
+	assert.NoError(t, os.WriteFile(file, []byte(tokenOf(expiry)+"\n"), 0o600))
 	return secure.SASL{Mechanism: mechanismOAuthBearer, TokenFile: file}
 }
 
@@ -424,8 +421,7 @@ func TestTokens(t *testing.T) {
 	valid := tokenOf(time.Unix(4_000_000_000, 0))
 	takeTokens(cluster, func(message string) bool { return message == "n,,\x01auth=Bearer "+valid+"\x01\x01" })
 	for _, from := range []func(*testing.T, time.Time) secure.SASL{tokenFile, tokenEndpoint} {
-		l := openSecured(t, brokers, Security{SASL: from(t, time.Unix(4_000_000_000, 0))})
-		must(l.Topics(testContext(t), ""))(t)
+		assert.Must(openSecured(t, brokers, Security{SASL: from(t, time.Unix(4_000_000_000, 0))}).Topics(testContext(t), ""))(t)
 		denied := refused(t, brokers, Security{SASL: from(t, time.Unix(1_000_000_000, 0))}, "security.sasl")
 		assert.Equal(t, denied.Check, "security.sasl: the brokers refuse the user in the token by mechanism OAUTHBEARER", "what to check")
 		assert.Fails(t, denied, "invalid_token")

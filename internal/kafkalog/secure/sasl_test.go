@@ -64,9 +64,8 @@ func TestOptions(t *testing.T) {
 		"a token file": {SASL{Mechanism: OAuthBearer, TokenFile: token}, nil},
 		"both": {granted(func(o *SASL) { o.TokenFile = token }), []string{
 			"token_file: no value here, because security.sasl.token_url is set"}},
-		"neither": {SASL{Mechanism: OAuthBearer}, []string{"token_url: the URL of a token endpoint"}},
-		"no client": {granted(func(o *SASL) { o.Username, o.Password = "", Secret{} }), []string{"username: the name",
-			"password_file: a file"}},
+		"neither":              {SASL{Mechanism: OAuthBearer}, []string{"token_url: the URL of a token endpoint"}},
+		"no client":            {granted(func(o *SASL) { o.Username, o.Password = "", Secret{} }), []string{"username: the name", "password_file: a file"}},
 		"a URL without a host": {granted(func(o *SASL) { o.TokenURL = "login.example/token" }), []string{"token_url: the URL of"}},
 		"a password in the URL": {granted(func(o *SASL) { o.TokenURL = "https://a:" + "hunter2@login.example/token" }), []string{
 			"token_url: no user and no password in it"}},
@@ -96,9 +95,8 @@ func TestOptions(t *testing.T) {
 			_, wrong := c.options.login()
 			assert.Need(t, len(wrong) == len(c.want), "%v, expected %v", wrong, c.want)
 			for i, want := range c.want {
-				if got := wrong[i].Key + ": " + wrong[i].Want; !strings.HasPrefix(got, want) || strings.Contains(wrong[i].Value, "hunter2") {
-					t.Errorf("%q (%s), expected %q", got, wrong[i].Value, want)
-				}
+				got := wrong[i].Key + ": " + wrong[i].Want
+				assert.True(t, strings.HasPrefix(got, want) && !strings.Contains(wrong[i].Value, "hunter2"), "%q, expected %q", got, want)
 			}
 		})
 	}
@@ -231,9 +229,8 @@ func TestGrantsAreShared(t *testing.T) {
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
-			if message, err := first(t, m); !strings.Contains(message, "token-1\x01") {
-				t.Error(message, err)
-			}
+			message, err := first(t, m)
+			assert.True(t, strings.Contains(message, "token-1\x01"), "%v %v", message, err)
 		})
 	}
 	group.Wait()
@@ -340,12 +337,10 @@ func TestTokenCommand(t *testing.T) {
 			write(t, "", file+".fails", "")
 		}
 		token, err := r.token(t.Context())
-		switch {
-		case err == nil && token != c.want:
-			t.Errorf("after %v: token %s, expected %s", c.at, token, c.want)
-		case err != nil && (!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "security.sasl.token_command") ||
-			strings.Contains(err.Error(), "secret-") || !errors.As(err, new(passingError))):
-			t.Errorf("after %v: %v, expected %s", c.at, err, c.want)
+		assert.True(t, err != nil || token == c.want, "after %v: token %s, expected %s", c.at, token, c.want)
+		if err != nil {
+			assert.Fails(t, err, c.want, "security.sasl.token_command", new(passingError))
+			assert.True(t, !strings.Contains(err.Error(), "secret-"), "after %v: %v, expected %s", c.at, err, c.want)
 		}
 	}
 }
@@ -391,9 +386,7 @@ func TestCheck(t *testing.T) {
 	as := func(mechanism, user, password string) SASL {
 		return SASL{Mechanism: mechanism, Username: user, Password: NewSecret(password)}
 	}
-	from := func(file string) SASL {
-		return SASL{Mechanism: Plain, Username: "alice", PasswordFile: file}
-	}
+	from := func(file string) SASL { return SASL{Mechanism: Plain, Username: "alice", PasswordFile: file} }
 	for name, c := range map[string]struct {
 		options Options
 		want    []string // start of each error
@@ -421,8 +414,7 @@ func TestCheck(t *testing.T) {
 			otherKey + ": expected the private key, PEM and not encrypted, of " + client}},
 		"an empty password file": {Options{SASL: from(empty)}, []string{"sasl.password_file: " + empty +
 			": expected a file with the password in its first line"}},
-		"a zero byte in PLAIN": {Options{SASL: as(Plain, "alice", password+"\x00")},
-			[]string{"sasl.username: alice: expected no zero byte"}},
+		"a zero byte in PLAIN": {Options{SASL: as(Plain, "alice", password+"\x00")}, []string{"sasl.username: alice: expected no zero byte"}},
 		"a character SCRAM prohibits": {Options{SASL: as(ScramSHA512, "alice", password+"\u0007")},
 			[]string{"sasl.username: alice: expected a user name and a password of characters"}},
 		"a CA and a mechanism at once": {Options{TLS{Enabled: true, CA: none}, SASL{Mechanism: "x", Username: "a",
