@@ -31,8 +31,7 @@ func TestLimitConnections(t *testing.T) {
 		return c
 	}
 	request := func(c *kept, authorized bool) (answered func()) {
-		ctx := server.ConnContext(context.Background(), c)
-		return s.Begin(httptest.NewRequestWithContext(ctx, "GET", "/", nil), authorized)
+		return s.Begin(httptest.NewRequestWithContext(server.ConnContext(context.Background(), c), "GET", "/", nil), authorized)
 	}
 	trusted, trustedBusy, probed, silent, busy, busier := open(), open(), open(), open(), open(), open()
 	names := map[*kept]string{trusted: "trusted", trustedBusy: "trusted, busy", probed: "probed", silent: "silent", busy: "busy", busier: "busier"}

@@ -50,8 +50,7 @@ func fill(rows, cols int, v float32) Dense {
 	return x
 }
 
-// product returns op(x)·y in float64, and the largest sum of absolute products, to which rounding errors are
-// proportional.
+// product returns op(x)·y in float64, and the largest sum of absolute products, to which rounding errors are proportional.
 func product(x, y Dense, transposed bool) (sum []float64, scale float64) {
 	rows, inner := x.Rows, x.Cols
 	if transposed {
@@ -209,8 +208,7 @@ func TestProductsAreDeterministic(t *testing.T) {
 		for g := range results {
 			group.Go(func() {
 				shifted := func(d Dense) Dense {
-					data := append(make([]float32, g), d.Data...)
-					return Dense{Rows: d.Rows, Cols: d.Cols, Data: data[g:]}
+					return Dense{Rows: d.Rows, Cols: d.Cols, Data: append(make([]float32, g), d.Data...)[g:]}
 				}
 				x, w, r := shifted(x), shifted(w), shifted(r)
 				laid, ones, sum := NewWeights(w), slices.Repeat([]float32{1}, n), make([]float64, p*k)

@@ -15,8 +15,7 @@ func guarded[T any](t *testing.T, values []T) []T {
 	var zero T
 	bytes, page := len(values)*int(unsafe.Sizeof(zero)), syscall.Getpagesize()
 	size := (bytes + page - 1) / page * page
-	memory, err := syscall.Mmap(-1, 0, size+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	assert.NoError(t, err)
+	memory := assert.Must(syscall.Mmap(-1, 0, size+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE))(t)
 	t.Cleanup(func() { syscall.Munmap(memory) })
 	assert.NoError(t, syscall.Mprotect(memory[size:], syscall.PROT_NONE))
 	if bytes == 0 {
@@ -63,15 +62,13 @@ func TestLoopsStayInTheirMemory(t *testing.T) {
 						f.panels = guarded(t, f.panels)
 						b.AddResponses(floats(2, k), floats(2, k), x, f, 0.5, floats(1, f.Scratch(n)).Data)
 					},
-					"Cosine":         func() { Cosine(floats(n, k), floats(1, k).Data, 1) },
-					"SoftmaxRows":    func() { SoftmaxRows(floats(n, k), nil, nil) },
-					"ScaleRows":      func() { ScaleRows(floats(n, k), floats(1, n).Data, floats(1, k).Data, 1) },
-					"MulAddSparse":   func() { MulAddSparse(wide, sparse, floats(n, k)) },
-					"AddCrossSparse": func() { AddCrossSparse(guarded(t, make([]float64, n*k)), sparse, wide, fill(1, n, 1).Data) },
-					"AddLeafRows":    func() { AddLeafRows(wide.Data, codes, floats(n, k).Data, n, n, k) },
-					"AddLeafResiduals": func() {
-						AddLeafResiduals(guarded(t, make([]float64, n*k)), codes, wide.Data, n, n, k)
-					},
+					"Cosine":           func() { Cosine(floats(n, k), floats(1, k).Data, 1) },
+					"SoftmaxRows":      func() { SoftmaxRows(floats(n, k), nil, nil) },
+					"ScaleRows":        func() { ScaleRows(floats(n, k), floats(1, n).Data, floats(1, k).Data, 1) },
+					"MulAddSparse":     func() { MulAddSparse(wide, sparse, floats(n, k)) },
+					"AddCrossSparse":   func() { AddCrossSparse(guarded(t, make([]float64, n*k)), sparse, wide, fill(1, n, 1).Data) },
+					"AddLeafRows":      func() { AddLeafRows(wide.Data, codes, floats(n, k).Data, n, n, k) },
+					"AddLeafResiduals": func() { AddLeafResiduals(guarded(t, make([]float64, n*k)), codes, wide.Data, n, n, k) },
 					"ShapleyTree": func() {
 						s := newShapleySample(rand.New(rand.NewPCG(1, 7)), n, k, 2)
 						s.Nodes, s.Leaves, s.Points = guarded(t, s.Nodes), guarded(t, s.Leaves), guarded(t, s.Points)

@@ -39,9 +39,7 @@ func TestEveryLinkIsComplete(t *testing.T) {
 		seen[l.Name] = true
 		assert.True(t, Named(l.Name).Name == l.Name, "%s is not found by its name", l.Name)
 	}
-	defer func() {
-		assert.True(t, recover() != nil, "an unknown name has a link")
-	}()
+	defer func() { assert.True(t, recover() != nil, "an unknown name has a link") }()
 	Named("probit")
 }
 

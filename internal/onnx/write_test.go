@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -60,9 +58,7 @@ func (f fields) number(field protowire.Number) uint64 {
 func TestFile(t *testing.T) {
 	g := New("sums", map[string]string{"z": "last", "a": "first"})
 	x := g.Input("x", 2)
-	sum := g.Node("Add", x, g.Row([]float32{1, -2.5}))
-	both := g.Along(1, "Concat", sum, x)
-	g.Output("y", both, Float, 4)
+	g.Output("y", g.Along(1, "Concat", g.Node("Add", x, g.Row([]float32{1, -2.5})), x), Float, 4)
 	g.Output("words", g.Texts([]string{"a", "β"}), Text, 0)
 	g.Integers(-1, 3)
 	g.Output("z", g.Node("Mul", g.Double(x), g.Doubles([]float64{0.1, 1e300})), Double, 2)
@@ -85,13 +81,11 @@ func TestFile(t *testing.T) {
 		}
 		nodes = append(nodes, text)
 	}
-	if want := []string{
+	assert.Equal(t, nodes, []string{
 		"Add/0:0 = Add x constant/0", "Concat/1:0 = Concat Add/0:0 x axis 1", "y = Identity Concat/1:0", "words = Identity constant/1",
 		"Cast/4:0 = Cast x to ;", "Mul/5:0 = Mul Cast/4:0 constant/3", "z = Identity Mul/5:0",
 		"GreaterOrEqual/7:0 = GreaterOrEqual x constant/4", "least = Identity GreaterOrEqual/7:0",
-	}; !slices.Equal(nodes, want) {
-		t.Errorf("nodes %q, expected %q", nodes, want)
-	}
+	}, "nodes")
 	row := decode(t, graph[graphConstant][0])
 	values := row[tensorBytes][0]
 	assert.True(t, math.Float32frombits(binary.LittleEndian.Uint32(values[4:])) == -2.5 && len(values) == 8 && row.number(tensorShape) == 2,
@@ -148,15 +142,13 @@ func TestTrees(t *testing.T) {
 		}
 		got[a.texts(attributeName)[0]] = strings.Join(text, " ")
 	}
-	if want := map[string]string{
+	assert.Equal(t, got, map[string]string{
 		"aggregate_function": "3 : SUM", "post_transform": "3 : NONE", "n_targets": "2 : 2",
 		"nodes_treeids": "7 : 0 1 1 1", "nodes_nodeids": "7 : 0 0 1 2", "nodes_featureids": "7 : 0 3 0 0", "nodes_values": "6 : 0 0.5 0 0",
 		"nodes_modes": "8 : LEAF BRANCH_LEQ LEAF LEAF", "nodes_truenodeids": "7 : 0 2 0 0", "nodes_falsenodeids": "7 : 0 1 0 0",
 		"nodes_missing_value_tracks_true": "7 : 0 1 0 0",
 		"target_treeids":                  "7 : 0 0 1 1 1 1", "target_nodeids": "7 : 0 0 1 1 2 2", "target_ids": "7 : 0 1 0 1 0 1", "target_weights": "6 : 7 8 1 2 3 4",
-	}; !maps.Equal(got, want) {
-		t.Errorf("attributes %q, expected %q", got, want)
-	}
+	}, "attributes")
 }
 
 // A file of 2 GiB can't be, and nothing of it is written.
@@ -172,8 +164,6 @@ func TestFileThatWouldBeTooLarge(t *testing.T) {
 }
 
 func TestConstantsOfAnotherShapePanic(t *testing.T) {
-	defer func() {
-		assert.True(t, recover() != nil, "a 2 × 2 constant was made of 3 values")
-	}()
+	defer func() { assert.True(t, recover() != nil, "a 2 × 2 constant was made of 3 values") }()
 	New("", nil).Floats(make([]float32, 3), 2, 2)
 }

@@ -193,9 +193,8 @@ func TestGrowLaws(t *testing.T) {
 		assert.True(t, !reflect.DeepEqual(other.Cuts, f.Cuts), "another seed or stage has the same trees")
 	}
 	for _, o := range []Orders{{}, {Columns: []int32{0, 1}}} {
-		if f := Grow(kernel.NewDense(50, 4), 2, o, Shape{3, 4, 1, 1, 1}, 1, 1, 1); len(f.Cuts) != 0 || f.Trees() != 3 {
-			t.Errorf("rows that don't differ have a forest of %+v", f)
-		}
+		f := Grow(kernel.NewDense(50, 4), 2, o, Shape{3, 4, 1, 1, 1}, 1, 1, 1)
+		assert.True(t, len(f.Cuts) == 0 && f.Trees() == 3, "rows that don't differ have a forest of %+v", f)
 	}
 }
 
@@ -303,16 +302,13 @@ func TestOrdersOfWords(t *testing.T) {
 		if k <= 2 {
 			orders = 1
 		}
-		if want := []int32{0, 1, 2, 3}; k <= 2 && !slices.Equal(o.Columns, want) || len(o.Ranks) != 2*orders*Codes || o.Numbers() != 2 {
-			t.Errorf("%d outputs: columns %v, %d ranks", k, o.Columns, len(o.Ranks))
-		}
-		again := ordersOf(9, s, 2)
-		assert.True(t, slices.Equal(again.Ranks, o.Ranks), "the same seed has other orders")
+		assert.True(t, (k > 2 || slices.Equal(o.Columns, []int32{0, 1, 2, 3})) && len(o.Ranks) == 2*orders*Codes && o.Numbers() == 2,
+			"%d outputs: columns %v, %d ranks", k, o.Columns, len(o.Ranks))
+		assert.True(t, slices.Equal(ordersOf(9, s, 2).Ranks, o.Ranks), "the same seed has other orders")
 		for order := 2; order < len(o.Columns); order++ {
 			ranks := slices.Clone(o.RanksOf(order))
-			if slices.Sort(ranks); ranks[0] != 0 || ranks[255] != 255 || len(slices.Compact(ranks)) != Codes {
-				t.Errorf("%d outputs: the ranks of order %d are no permutation", k, order)
-			}
+			slices.Sort(ranks)
+			assert.True(t, ranks[0] == 0 && ranks[255] == 255 && len(slices.Compact(ranks)) == Codes, "%d outputs: order %d: %v", k, order, ranks)
 		}
 		if k > 2 {
 			assert.True(t, !slices.Equal(o.RanksOf(2), o.RanksOf(3)), "both orders of a column are the same")
@@ -483,8 +479,7 @@ func TestEncode(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	inf := float32(math.Inf(1))
 	for _, edges := range [][]float32{nil, {0}, {-inf, -1, 0, 1e-40, 2, inf}, WordEdges(MaxWords), edgesOf(r, 250), edgesOf(r, 3)} {
-		e, err := NewEncoder([][]float32{edges, {5}})
-		assert.NoError(t, err)
+		e := assert.Must(NewEncoder([][]float32{edges, {5}}))(t)
 		values := []float32{float32(math.NaN()), -float32(math.NaN()), 0, float32(math.Copysign(0, -1)), inf, -inf}
 		values = append(values, math.MaxFloat32, -math.MaxFloat32, 1e-45, -1e-45)
 		for _, edge := range edges {
@@ -529,8 +524,7 @@ func TestBinsOfASample(t *testing.T) {
 				}
 			}
 			edges := EdgesOf(slices.Sorted(slices.Values(values)))
-			e, err := NewEncoder([][]float32{edges})
-			assert.NoError(t, err)
+			e := assert.Must(NewEncoder([][]float32{edges}))(t)
 			codes := make([]uint8, n)
 			for i, x := range values {
 				codes[i] = e.Code(0, x)
