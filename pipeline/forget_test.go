@@ -72,7 +72,7 @@ func forgetfulLogs(t *testing.T, job topics.Job, zero func(partition int, offset
 
 func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what source.ToForget) *source.Forgot {
 	t.Helper()
-	return must(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t)
+	return assert.Must(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t)
 }
 
 // rowsNamed parses the names of rows.
@@ -80,7 +80,7 @@ func rowsNamed(t *testing.T, job topics.Job, names ...string) (rows coverage.For
 	t.Helper()
 	var what source.ToForget
 	for _, name := range names {
-		noError(t, what.AddRows(job.Name+".examples", "", name))
+		assert.NoError(t, what.AddRows(job.Name+".examples", "", name))
 	}
 	return what.Rows
 }
@@ -99,14 +99,11 @@ func TestForgottenRowsWeighNothing(t *testing.T) {
 			before, _ := train(t, log, job)
 			done := forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/7-11", "test.examples/0/4/2",
 				"test.examples/0/5-6", "test.examples/0/0/0"), Keys: []string{"user3"}})
-			if want := int64(1 + 5 + 80 + 6*40); done.Rows != want || done.Messages != 10 || !slices.Equal(done.Learnt, []int{1}) {
-				t.Errorf("%+v, expected %d rows, and version 1", done, want)
-			}
+			assert.True(t, done.Rows == 1+5+80+6*40 && done.Messages == 10 && slices.Equal(done.Learnt, []int{1}), "%+v, expected 326 rows", done)
 			after, _ := train(t, log, job)
 			assert.Equal(t, after.PassedOver[coverage.ForgottenRow], done.Rows, "rows passed over as forgotten")
-			if want, _ := train(t, weightless, job); after.WeightsDigest != want.WeightsDigest || after.WeightsDigest == before.WeightsDigest {
-				t.Errorf("digest %s, expected %s; %s before", after.WeightsDigest, want.WeightsDigest, before.WeightsDigest)
-			}
+			want, _ := train(t, weightless, job)
+			assert.True(t, after.WeightsDigest == want.WeightsDigest && after.WeightsDigest != before.WeightsDigest, "%+v, not %+v", after, want)
 		})
 	}
 }
@@ -121,15 +118,14 @@ func TestChainForgets(t *testing.T) {
 		return partition == 1 && offset == 10 && row < 9
 	})
 	retrain := func(log *kafkalog.Log) (*Retraining, []string) {
-		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		return report, digests(t, log, job.Name)
 	}
 	_, before := retrain(log)
 	assert.Need(t, len(before) == 6, "%d versions, expected 6: %v", len(before), before)
 	rows := rowsNamed(t, job, "test.examples/1/10/0-8")
-	if done := forget(t, log, job, source.ToForget{Rows: rows}); !slices.Equal(done.Learnt, []int{5, 6}) || len(done.Removed) > 0 {
-		t.Fatalf("%+v, expected that versions 5 and 6 have learnt", done)
-	}
+	done := forget(t, log, job, source.ToForget{Rows: rows})
+	assert.Need(t, slices.Equal(done.Learnt, []int{5, 6}) && len(done.Removed) == 0, "%+v, expected that versions 5 and 6 have learnt", done)
 	report, after := retrain(log)
 	assert.Need(t, len(report.Updates) == 1 && report.Updates[0].Kind == schemas.RunFull && report.Updates[0].Forgotten == 9 &&
 		report.Updates[0].Offered,
@@ -140,21 +136,18 @@ func TestChainForgets(t *testing.T) {
 	forget(t, weightless, job, source.ToForget{Rows: rows})
 	_, want := retrain(weightless)
 	assert.True(t, after[4] == want[4] && !slices.Contains(before, after[4]), "version %s, expected %s", after[4], want[4])
-	if report, again := retrain(log); len(report.Updates) > 0 || !slices.Equal(again, after) {
-		t.Errorf("%v became %v", after, again)
-	}
+	report, again := retrain(log)
+	assert.True(t, len(report.Updates) == 0 && slices.Equal(again, after), "%v became %v", after, again)
 	// The chain goes on from the full run, and the new rows of an update may be forgotten before it learns them.
-	more := rings(400, 4, 3, 99)
-	produce(t, log, job, 0, exampleMessage(t, more.exampleRows()))
-	done := forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")})
+	produce(t, log, job, 0, exampleMessage(t, rings(400, 4, 3, 99).exampleRows()))
+	done = forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")})
 	assert.Equal(t, done.Rows, 100, "rows that are forgotten")
 	assert.Equal(t, len(done.Learnt), 0, "versions that have learnt")
-	report, again := retrain(log)
-	if len(report.Updates) != 1 || report.Updates[0].Kind != schemas.RunUpdate || report.Updates[0].Forgotten != 100 || len(again) != 6 {
-		t.Errorf("%+v, %v; expected an update", report, again)
-	}
+	report, again = retrain(log)
+	assert.True(t, len(report.Updates) == 1 && report.Updates[0].Kind == schemas.RunUpdate && report.Updates[0].Forgotten == 100 &&
+		len(again) == 6, "%+v, %v; expected an update", report, again)
 	countsLearnt(t, log, job, report, []int64{9, 100})
-	assert.Equal(t, len(must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}))(t)), 2,
+	assert.Equal(t, len(assert.Must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}))(t)), 2,
 		"versions that are the same")
 }
 
@@ -171,10 +164,9 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 		}
 	}
 	assert.Equal(t, got, forgets, "forgotten rows of the increments")
-	manifest := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
-	if n := report.Updates[len(report.Updates)-1].WindowRows; n != left || manifest.WindowRows != left {
-		t.Errorf("the report has a window of %d rows and the version of %d, expected %d of %d", n, manifest.WindowRows, left, w.Rows())
-	}
+	manifest := assert.Must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
+	n := report.Updates[len(report.Updates)-1].WindowRows
+	assert.True(t, n == left && manifest.WindowRows == left, "windows of %d and %d rows, not %d of %d", n, manifest.WindowRows, left, w.Rows())
 }
 
 // What is not there is named, and nothing is forgotten then, nor on a topic that deletes after a time what is forgotten.
@@ -198,8 +190,8 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 		assert.Equal(t, len(readTopic(t, log, "test.forget")), 0, "messages on the forget topic")
 	}
 	check()
-	noError(t, log.Delete(t.Context(), "test.forget"))
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "test.forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
+	assert.NoError(t, log.Delete(t.Context(), "test.forget"))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "test.forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
 		"retention.ms": "604800000"}}))
 	assert.MustFail(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: good}))(t,
 		"deletes messages that must stay")
@@ -213,8 +205,7 @@ func TestWrongNamesOfRows(t *testing.T) {
 		"a.examples/0/1/5-4", "a.examples/0/1/x", "a.examples/0/9223372036854775807", "a.examples/0/1/9223372036854775806",
 	} {
 		var what source.ToForget
-		err := what.AddRows("a.examples", "", name)
-		assert.True(t, err != nil, "%s became %+v", name, what)
+		assert.True(t, what.AddRows("a.examples", "", name) != nil, "%s became %+v", name, what)
 	}
 }
 
@@ -229,8 +220,8 @@ func keyedClicks(t *testing.T, log *kafkalog.Log, rows int) (places map[int]stri
 			value += fmt.Sprintf("%c,%d,%d\n", 'a'+rune(i%2), i%2, i)
 			i++
 		}
-		at, err := log.Append(t.Context(), "clicks", partition, kafkalog.Message{Key: fmt.Append(nil, "u", user), Value: []byte(value)})
-		noError(t, err)
+		m := kafkalog.Message{Key: fmt.Append(nil, "u", user), Value: []byte(value)}
+		at := assert.Must(log.Append(t.Context(), "clicks", partition, m))(t)
 		for back := range n {
 			places[i-1-back] = fmt.Sprintf("clicks/%d/%d", partition, at)
 		}
@@ -244,7 +235,7 @@ func sourceRows(t *testing.T, texts ...string) (read []source.SourceRows) {
 	for _, text := range texts {
 		var what source.ToForget
 		topic, _, _ := strings.Cut(text, "/")
-		noError(t, what.AddRows("test.examples", topic, text))
+		assert.NoError(t, what.AddRows("test.examples", topic, text))
 		err := what.AddRows("test.examples", "other", text)
 		assert.Need(t, err != nil && len(what.Rows) == 0, "%s names rows of another topic: %+v", text, what)
 		read = append(read, what.Read...)
@@ -255,11 +246,10 @@ func sourceRows(t *testing.T, texts ...string) (read []source.SourceRows) {
 // forgottenRows returns the second features of the rows of the examples that are forgotten, sorted.
 func forgottenRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 	t.Helper()
-	p := topics.Open(log, job.Name, nil)
-	f := must(source.ReadForgotten(t.Context(), p))(t)
+	f := assert.Must(source.ReadForgotten(t.Context(), topics.Open(log, job.Name, nil)))(t)
 	mem := assert.Allocator(t)
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		examples := must(examples.Decode(m.Value, mem))(t)
+		examples := assert.Must(examples.Decode(m.Value, mem))(t)
 		features := make([]float32, examples.Rows*examples.Cols)
 		examples.Features(features, examples.Cols)
 		f.Rows.In(m.Partition, m.Offset, examples.Rows, func(first, end int) {
@@ -407,29 +397,24 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 						report, _ := train(t, log, job)
 						return report
 					}
-					must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-					versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
+					assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+					versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 					newest := versions[len(versions)-1]
 					return &schemas.Report{Labels: newest.Labels}
 				}
-				if before := learn(); !slices.Contains(before.Labels, alice.label) {
-					t.Fatalf("labels %q before", before.Labels)
-				}
+				labels := learn().Labels
+				assert.Need(t, slices.Contains(labels, alice.label), "labels %q before", labels)
 				before := ends(t, log)
-				if err := log.Delete(t.Context(), job.Name+".quarantine"); err != nil { // so that the bad message would come there again
-					t.Fatal(err)
-				}
+				assert.NoError(t, log.Delete(t.Context(), job.Name+".quarantine")) // so that the bad message would come there again
 				before[job.Name+".quarantine[0]"] = 0
 				forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"),
 					Now: test.now})
-				after := learn()
-				assert.Equal(t, after.Labels, []string{"ring0", "ring1", "ring2"}, "labels")
+				assert.Equal(t, learn().Labels, []string{"ring0", "ring1", "ring2"}, "labels")
 				publishedAfter(t, log, job, before, alice)
 				again := !test.chain || test.now // else the increments of the window leave the bad message out
-				if there := readTopic(t, log, job.Name+".quarantine"); again && (len(there) != 1 ||
-					!strings.Contains(header(there[0], "reason"), "forgotten")) {
-					t.Errorf("%d messages in quarantine", len(there))
-				}
+				there := readTopic(t, log, job.Name+".quarantine")
+				assert.True(t, !again || len(there) == 1 && strings.Contains(header(there[0], "reason"), "forgotten"),
+					"%d messages in quarantine", len(there))
 			})
 		}
 	}
@@ -440,7 +425,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	dir := t.TempDir()
 	log, job := openAt(t, dir), standingJob(t, 1)
 	fill(t, log, job, 0, 10)
-	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	var values [][]byte
 	for _, topic := range []string{"test.versions", "test.state"} {
 		for _, m := range readTopic(t, log, topic) {
@@ -454,7 +439,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 			files, err := filepath.Glob(filepath.Join(dir, "log", "partitions", topic+"-0", "*"))
 			assert.Need(t, err == nil && len(files) != 0, "%v, %v", files, err)
 			for _, file := range files {
-				content := must(os.ReadFile(file))(t)
+				content := assert.Must(os.ReadFile(file))(t)
 				for _, value := range values {
 					if bytes.Contains(content, value) {
 						n++
@@ -469,22 +454,20 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	assert.Equal(t, onDisk(), 0, "values on the disk of %d", len(values))
 }
 
-// What is forgotten is rows of one message, as its checksum says: another message at its offset, of a topic of examples
-// that was made anew, is learnt. What earlier releases have written has no checksum, and is of whatever message is
-// there.
+// What is forgotten is rows of one message, as its checksum says: another message at its offset, of a topic of examples that was made anew,
+// is learnt. What earlier releases have written has no checksum, and is of whatever message is there.
 func TestForgetMeansOneMessage(t *testing.T) {
 	long(t)
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 6)
 	train(t, log, job)
 	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1-3", "test.examples/0/5/7")})
-	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 3*40+1 {
-		t.Fatalf("passed over: %v", report.PassedOver)
-	}
-	noError(t, log.Delete(t.Context(), "test.examples"))
+	report, _ := train(t, log, job)
+	assert.Need(t, report.PassedOver[coverage.ForgottenRow] == 3*40+1, "passed over: %v", report.PassedOver)
+	assert.NoError(t, log.Delete(t.Context(), "test.examples"))
 	fill(t, log, job, 100, 102)
 	fill(t, log, job, 2, 3) // the message that was at the offset
-	report, _ := train(t, log, job)
+	report, _ = train(t, log, job)
 	n := report.PassedOver[coverage.ForgottenRow]
 	assert.True(t, n == 40 && report.Rows == 80, "%d rows forgotten, %d learnt, expected 40 and 80", n, report.Rows)
 	fill(t, log, job, 103, 107)
@@ -494,7 +477,7 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	assert.True(t, noticed(rec, "[0]@1–2") && noticed(rec, "[0]@3–4") && !noticed(rec, "[0]@2"),
 		"notices %q, expected the offsets 1, 3 and 5", eventsOf[event.Noticed](rec))
 	old := schemas.Forget{Rows: rowsNamed(t, job, "test.examples/0/4/0-4")}
-	must(topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)
+	assert.Must(topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)
 	report, _ = train(t, log, job)
 	assert.Equal(t, report.PassedOver[coverage.ForgottenRow], 45, "rows passed over as forgotten")
 	var left []int
@@ -519,7 +502,7 @@ func orders(t *testing.T, log *kafkalog.Log) (job topics.Job, write func(from, t
 	job.Topics.Retention.Examples = time.Hour
 	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Refresh = 60, topics.FullOptions{Every: 3}, 2
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 3}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 3}))
 	random := rand.New(rand.NewPCG(7, 7))
 	return job, func(from, to int) {
 		for i := from; i < to; {
@@ -542,7 +525,7 @@ func orders(t *testing.T, log *kafkalog.Log) (job topics.Job, write func(from, t
 			if random.IntN(8) == 0 {
 				messages = append(messages, kafkalog.Message{Value: []byte(`{"kind": "a", "length": "long"}`)})
 			}
-			must(log.Append(t.Context(), o.FromTopic, random.IntN(3), messages...))(t)
+			assert.Must(log.Append(t.Context(), o.FromTopic, random.IntN(3), messages...))(t)
 		}
 	}
 }
@@ -553,7 +536,7 @@ func expire(t *testing.T, log *kafkalog.Log, job topics.Job, random *rand.Rand) 
 	topic := protocol.TopicsOf(job.Name).Examples
 	for n := range job.Examples.Partitions {
 		first, end, err := log.Bounds(t.Context(), topic, n)
-		noError(t, err)
+		assert.NoError(t, err)
 		deleteRecords(t, log, topic, int32(n), first+1+random.Int64N(end-first))
 	}
 }
@@ -562,10 +545,10 @@ func expire(t *testing.T, log *kafkalog.Log, job topics.Job, random *rand.Rand) 
 func examplesOf(t *testing.T, log *kafkalog.Log, job topics.Job) (all []protocol.Message) {
 	t.Helper()
 	p := topics.OpenFor(log, job, nil)
-	spans := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
+	spans := assert.Must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
 	for _, s := range spans {
 		for m, err := range p.Between(t.Context(), p.Topics.Examples, s.Partition, s.From, s.To) {
-			noError(t, err)
+			assert.NoError(t, err)
 			all = append(all, m)
 		}
 	}
@@ -597,9 +580,8 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 		assert.Need(t, slices.EqualFunc(got, after, same), "%d messages, expected the same %d as before they expired", len(got), len(after))
 		before = after
 	}
-	if first, _, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, 0); err != nil || first == 0 {
-		t.Errorf("the examples begin at offset %d, error %v: expected that some have expired", first, err)
-	}
+	from, _, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, 0)
+	assert.True(t, err == nil && from != 0, "the examples begin at offset %d, error %v: expected that some have expired", from, err)
 	other := job
 	other.Examples.Weight = ""
 	p := topics.OpenFor(log, other, nil)
@@ -608,12 +590,10 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 		}
 		return err
 	}
-	err := first()
-	assert.Fails(t, err, "@0 has expired, and is not the same")
+	assert.Fails(t, first(), "@0 has expired, and is not the same")
 	deleteRecords(t, log, job.Examples.FromTopic, 0, 5)
 	p = topics.OpenFor(log, job, nil)
-	err = first()
-	assert.Fails(t, err, new(*kafkalog.DeletedError))
+	assert.Fails(t, first(), new(*kafkalog.DeletedError))
 	for n := range 3 {
 		deleteRecords(t, log, job.Examples.FromTopic, int32(n), 60)
 	}
@@ -621,9 +601,8 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 	write(500, 501)
 	followToEnd(t, log, job)
 	origins := protocol.TopicsOf(job.Name).Origins
-	if first, end, err := log.Bounds(t.Context(), origins, 0); err != nil || first == 0 || first == end {
-		t.Errorf("%s has the offsets %d to %d, error %v: expected some, without those that are of no use", origins, first, end, err)
-	}
+	from, end, err := log.Bounds(t.Context(), origins, 0)
+	assert.True(t, err == nil && from != 0 && from != end, "%s has the offsets %d to %d, error %v: expected some", origins, from, end, err)
 	got := examplesOf(t, log, job)
 	for i := range want {
 		assert.True(t, slices.ContainsFunc(got, func(m protocol.Message) bool { return same(m, want[i]) }),
@@ -669,16 +648,14 @@ func TestSourceThatFails(t *testing.T) {
 		}
 		return err
 	}
-	noError(t, read())
+	assert.NoError(t, read())
 	failure = errors.New("the bucket does not answer")
-	if err := read(); !errors.Is(err, failure) || strings.Contains(err.Error(), "is not the same") {
-		t.Errorf("got error %v, expected that of the source", err)
-	}
+	err := read()
+	assert.True(t, errors.Is(err, failure) && !strings.Contains(err.Error(), "is not the same"), "got error %v, not that of the source", err)
 	failure = &kafkalog.DeletedError{Topic: topic, Wanted: 2, First: 5, End: 9}
 	deleted, ok := errors.AsType[*kafkalog.DeletedError](read())
-	if first, _, err := again.Bounds(t.Context(), examples, 0); !ok || deleted.Topic != examples || first != deleted.First || first == 0 {
-		t.Errorf("the examples begin at offset %d, error %v; reading gives %v, expected that error", first, err, deleted)
-	}
+	first, _, err := again.Bounds(t.Context(), examples, 0)
+	assert.True(t, ok && deleted.Topic == examples && first == deleted.First && first != 0, "from %d, %v; reading: %v", first, err, deleted)
 
 	// A hole that no example was made from does not keep the examples after it from being made again.
 	client.Log = &failing{topics.Open(log, job.Name, nil).Log, topic, func(partition int, m protocol.Message) (err error) {
@@ -690,10 +667,10 @@ func TestSourceThatFails(t *testing.T) {
 	again = topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
 	for partition := range 2 {
 		first, end, err := again.Bounds(t.Context(), examples, partition)
-		noError(t, err)
+		assert.NoError(t, err)
 		n := 0
 		for _, err := range again.Range(t.Context(), examples, partition, first, end) {
-			noError(t, err)
+			assert.NoError(t, err)
 			n++
 		}
 		assert.True(t, first == 0 && n >= 10, "partition %d from offset %d: %d messages", partition, first, n)
@@ -710,13 +687,13 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 	without := func(message func(partition int, offset int64) bool) {
 		t.Helper()
 		messages := readTopic(t, log, job.Examples.FromTopic)
-		noError(t, log.Delete(t.Context(), job.Examples.FromTopic))
-		noError(t, log.Create(t.Context(), kafkalog.Topic{Name: job.Examples.FromTopic, Partitions: 3}))
+		assert.NoError(t, log.Delete(t.Context(), job.Examples.FromTopic))
+		assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: job.Examples.FromTopic, Partitions: 3}))
 		for _, m := range messages {
 			if message(m.Partition, m.Offset) {
 				m.Value = nil
 			}
-			must(log.Append(t.Context(), job.Examples.FromTopic, m.Partition, m))(t)
+			assert.Must(log.Append(t.Context(), job.Examples.FromTopic, m.Partition, m))(t)
 		}
 	}
 	verify := func(version string) error {
@@ -724,11 +701,11 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 		return err
 	}
 	forgotten := source.SourceRows{Topic: job.Examples.FromTopic, Span: coverage.Span{Partition: 0, From: 3, To: 30}}
-	must(source.Forget(t.Context(), topics.OpenFor(log, job, nil), job, source.ToForget{Read: []source.SourceRows{forgotten}}))(t)
+	assert.Must(source.Forget(t.Context(), topics.OpenFor(log, job, nil), job, source.ToForget{Read: []source.SourceRows{forgotten}}))(t)
 	report, _ := train(t, log, job)
 	for n := range job.Examples.Partitions {
 		_, end, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, n)
-		noError(t, err)
+		assert.NoError(t, err)
 		deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, int32(n), end)
 	}
 	in := func(partition int, offset int64) bool {
@@ -736,11 +713,10 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 	}
 	for _, gone := range []func(partition int, offset int64) bool{func(int, int64) bool { return false }, in} {
 		without(gone)
-		noError(t, verify("2"))
+		assert.NoError(t, verify("2"))
 	}
-	if again, _ := train(t, log, job); again.WeightsDigest != report.WeightsDigest || again.Rows != report.Rows {
-		t.Errorf("trained again: %d rows, weights %s; expected %d and %s", again.Rows, again.WeightsDigest, report.Rows, report.WeightsDigest)
-	}
+	again, _ := train(t, log, job)
+	assert.True(t, again.WeightsDigest == report.WeightsDigest && again.Rows == report.Rows, "trained again: %+v, expected %+v", again, report)
 	without(func(partition int, offset int64) bool { return partition == 1 && offset < 9 })
 	assert.Fails(t, verify("2"), "has expired, and is not the same")
 }
@@ -800,14 +776,13 @@ func visitJob(t *testing.T) topics.Job {
 // writeVisits creates the topic, and deletes the messages before an offset of each partition.
 func writeVisits(t *testing.T, log *kafkalog.Log, rows [visitPartitions][]walkIn, before [visitPartitions]int64) {
 	t.Helper()
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "visits", Partitions: visitPartitions}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "visits", Partitions: visitPartitions}))
 	for p, of := range rows {
 		var messages []kafkalog.Message
 		for _, row := range of {
-			value := must(json.Marshal(row))(t)
-			messages = append(messages, kafkalog.Message{Value: value})
+			messages = append(messages, kafkalog.Message{Value: assert.Must(json.Marshal(row))(t)})
 		}
-		must(log.Append(t.Context(), "visits", p, messages...))(t)
+		assert.Must(log.Append(t.Context(), "visits", p, messages...))(t)
 		if before[p] > 0 {
 			deleteRecords(t, log, "visits", int32(p), before[p])
 		}
@@ -926,8 +901,8 @@ func writeArchive(t *testing.T, layout string, random *rand.Rand, rows [visitPar
 	folder = t.TempDir()
 	write := func(name string, content []byte) {
 		path := filepath.Join(folder, name)
-		noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		noError(t, os.WriteFile(path, content, 0o600))
+		assert.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		assert.NoError(t, os.WriteFile(path, content, 0o600))
 	}
 	var all []archivedRow
 	for p, of := range rows {
@@ -965,8 +940,8 @@ func writeArchive(t *testing.T, layout string, random *rand.Rand, rows [visitPar
 		part := all[:n]
 		random.Shuffle(n, func(i, j int) { part[i], part[j] = part[j], part[i] })
 		w := parquet.NewGenericWriter[archivedRow](&b, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(7))
-		must(w.Write(part))(t)
-		noError(t, w.Close())
+		assert.Must(w.Write(part))(t)
+		assert.NoError(t, w.Close())
 		name := fmt.Sprintf("part-%d.parquet", random.IntN(1_000_000))
 		write(name, b.Bytes())
 		fmt.Fprintf(&log, `{"add":{"path":%q,"partitionValues":{"part":"7"},"size":%d,"dataChange":true}}`+"\n", name, b.Len())
@@ -981,18 +956,19 @@ func results(t *testing.T, log *kafkalog.Log, job topics.Job) (digests []wire.Di
 	report, _ := train(t, log, job)
 	digests = append(digests, report.WeightsDigest)
 	job.Name = "chain"
-	chain := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	chain := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	digests = append(digests, chain.WeightsDigest)
 	assert.True(t, len(chain.Updates) >= 2, "%d versions: expected several", len(chain.Updates))
-	versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
+	versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 	checkVerified(t, log, job, fmt.Sprint(versions[len(versions)-1].Version), upTo(3, len(chain.Updates)+1)...)
 	job.Name = "search"
-	noError(t, Search(t.Context(), log, openBLAS(t), []topics.Job{job, job}, 0, &eventRecorder{}, func(_ int, c *replay.Candidate) error {
-		if c.Err == nil {
-			digests = append(digests, c.Report.WeightsDigest)
-		}
-		return c.Err
-	}))
+	assert.NoError(t, Search(t.Context(), log, openBLAS(t), []topics.Job{job, job}, 0, &eventRecorder{},
+		func(_ int, c *replay.Candidate) error {
+			if c.Err == nil {
+				digests = append(digests, c.Report.WeightsDigest)
+			}
+			return c.Err
+		}))
 	return digests
 }
 
@@ -1044,27 +1020,24 @@ func TestArchivesWithGaps(t *testing.T) {
 		folder := t.TempDir()
 		for i, archived := range archives {
 			content, ending := writeFile(t, false, 2*i, 0, archived[:to])
-			noError(t, os.WriteFile(filepath.Join(folder, "visits+1+0"+ending), content, 0o600))
+			assert.NoError(t, os.WriteFile(filepath.Join(folder, "visits+1+0"+ending), content, 0o600))
 		}
 		job.Name, job.Examples.Archive.Files = name, folder
 		rec := &eventRecorder{}
 		return rec, source.Follow(t.Context(), log, job, true, rec)
 	}
 	gap := &archive.GapError{}
-	if _, err := follow(15, "stopped", rows[1]); !errors.As(err, &gap) || *gap != (archive.GapError{Topic: "visits", Partition: 1, From: 15, To: 20}) {
-		t.Error(err)
-	}
+	_, err := follow(15, "stopped", rows[1])
+	assert.True(t, errors.As(err, &gap) && *gap == (archive.GapError{Topic: "visits", Partition: 1, From: 15, To: 20}), "%v", err)
 	other := slices.Clone(rows[1])
 	other[22].Count++
 	assert.MustFail(follow(25, "different", other))(t, "visits[1]@22: ", `has another message than the topic: column "count"`)
 	other[22].Count, other[12].Count = rows[1][22].Count, rows[1][12].Count+1
-	assert.MustFail(follow(25, "different files", rows[1], other))(t,
-		"visits[1]@12: ", ".json has another message than ", ".avro: column")
+	assert.MustFail(follow(25, "different files", rows[1], other))(t, "visits[1]@12: ", ".json has another message than ", ".avro: column")
 	job.Examples.Archive.OnGap, job.Examples.Categorical = archive.GapContinue, []string{"count"} // with words, which are read before
 	rec, err := follow(15, "continued", rows[1])
-	if lost := eventsOf[event.Lost](rec); err != nil || len(lost) != 1 || lost[0] != (event.Lost{Topic: "visits", Partition: 1, From: 15, To: 20}) {
-		t.Error(err, lost)
-	}
+	assert.Fails(t, err, nil)
+	assert.Equal(t, eventsOf[event.Lost](rec), []event.Lost{{Topic: "visits", Partition: 1, From: 15, To: 20}}, "what is lost")
 	assert.Equal(t, len(countedRows(t, log, job)), 85, "rows")
 	job.Name = "trained"
 	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
@@ -1077,12 +1050,12 @@ func TestArchivesWhoseSchemaChanged(t *testing.T) {
 	number := func(label string, x any) map[string]any { return map[string]any{"label": label, "x": x, "n": 1} }
 	avroFile := func(of string, rows ...map[string]any) []byte {
 		var b bytes.Buffer
-		w := must(ocf.NewWriter(&b, avro.MustParse(`{"type":"record","name":"r","fields":[{"name":"label","type":"string"},{"name":"n","type":"int"},
+		w := assert.Must(ocf.NewWriter(&b, avro.MustParse(`{"type":"record","name":"r","fields":[{"name":"label","type":"string"},{"name":"n","type":"int"},
 			{"name":"x","type":`+of+`}]}`)))(t)
 		for _, row := range rows {
-			noError(t, w.Encode(row))
+			assert.NoError(t, w.Encode(row))
 		}
-		noError(t, w.Close())
+		assert.NoError(t, w.Close())
 		return b.Bytes()
 	}
 	type withText struct {
@@ -1092,8 +1065,8 @@ func TestArchivesWhoseSchemaChanged(t *testing.T) {
 	}
 	var b bytes.Buffer
 	w := parquet.NewGenericWriter[withText](&b)
-	must(w.Write([]withText{{"a", "3", 1}, {"b", "?", 1}}))(t)
-	noError(t, w.Close())
+	assert.Must(w.Write([]withText{{"a", "3", 1}, {"b", "?", 1}}))(t)
+	assert.NoError(t, w.Close())
 	first := avroFile(`"double"`, number("a", 1.0), number("b", 2.0))
 	for name, test := range map[string]struct {
 		second []byte
@@ -1106,18 +1079,17 @@ func TestArchivesWhoseSchemaChanged(t *testing.T) {
 		"both":    {avroFile(`["double","string"]`, number("a", 3.0), number("b", "?")), "", 3},
 	} {
 		folder, log, job := t.TempDir(), openEmbedded(t), visitJob(t)
-		noError(t, os.WriteFile(filepath.Join(folder, "visits+0+0.avro"), first, 0o600))
-		noError(t, os.WriteFile(filepath.Join(folder, "visits+0+2.bin"), test.second, 0o600))
+		assert.NoError(t, os.WriteFile(filepath.Join(folder, "visits+0+0.avro"), first, 0o600))
+		assert.NoError(t, os.WriteFile(filepath.Join(folder, "visits+0+2.bin"), test.second, 0o600))
 		job.Examples.FromTopic, job.Examples.Format, job.Examples.Archive.Files = "", "", folder
 		job.Examples.Columns.Use = []string{"x", "n"}
 		var err error
 		job.Examples, err = job.Examples.WithArchiveTopic(t.Context())
-		noError(t, err)
+		assert.NoError(t, err)
 		for range 2 { // the second finds what the first has read
 			err = source.Follow(t.Context(), log, job, true, event.Ignore{})
-			if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "visits+0+2.bin")) {
-				t.Errorf("%s: %v, expected %q", name, err, test.want)
-			}
+			assert.Fails(t, err, test.want)
+			assert.True(t, err == nil || strings.Contains(err.Error(), "visits+0+2.bin"), "%s: %v, expected %q", name, err, test.want)
 		}
 		assert.Equal(t, len(countedRows(t, log, job)), test.rows, "rows of %s", name)
 	}
@@ -1127,7 +1099,7 @@ func TestArchivesWhoseSchemaChanged(t *testing.T) {
 func TestSearchReadsTheArchiveOnce(t *testing.T) {
 	var content bytes.Buffer
 	for _, row := range visits(90)[0] {
-		noError(t, json.NewEncoder(&content).Encode(row))
+		assert.NoError(t, json.NewEncoder(&content).Encode(row))
 	}
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -1140,11 +1112,11 @@ func TestSearchReadsTheArchiveOnce(t *testing.T) {
 		job, err := visitJob(t), error(nil)
 		job.Examples.FromTopic, job.Examples.Archive.Files = "", server.URL+"/visits+0+0.json"
 		job.Examples, err = job.Examples.WithArchiveTopic(t.Context())
-		noError(t, err)
+		assert.NoError(t, err)
 		before := requests.Load()
 		err = Search(t.Context(), openEmbedded(t), openBLAS(t), slices.Repeat([]topics.Job{job}, candidates), 0, event.Ignore{},
 			func(_ int, c *replay.Candidate) error { return c.Err })
-		noError(t, err)
+		assert.NoError(t, err)
 		read = append(read, requests.Load()-before)
 	}
 	assert.True(t, read[0] != 0 && read[0] == read[1], "one candidate and 40 make %d requests to the archive", read)

@@ -42,7 +42,7 @@ func openEmbedded(t testing.TB) *kafkalog.Log {
 // openAt opens an embedded broker on a directory. Other connections reach it too: see connect.
 func openAt(t testing.TB, dir string) *kafkalog.Log {
 	t.Helper()
-	log := must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir, Listen: "127.0.0.1:0"}))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir, Listen: "127.0.0.1:0"}))(t)
 	closeAfter(t, log)
 	return log
 }
@@ -50,7 +50,7 @@ func openAt(t testing.TB, dir string) *kafkalog.Log {
 // openAlone opens an embedded broker that no other process can reach: what no longer counts is removed at once.
 func openAlone(t *testing.T) *kafkalog.Log {
 	t.Helper()
-	log := must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
 	closeAfter(t, log)
 	return log
 }
@@ -58,18 +58,18 @@ func openAlone(t *testing.T) *kafkalog.Log {
 // connect opens another connection to an embedded broker, as another process has one.
 func connect(t *testing.T, log *kafkalog.Log) *kafkalog.Log {
 	t.Helper()
-	other := must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: log.Addr()}))(t)
+	other := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: log.Addr()}))(t)
 	closeAfter(t, other)
 	return other
 }
 
 func closeAfter(t testing.TB, log *kafkalog.Log) {
-	t.Cleanup(func() { noError(t, log.Close()) })
+	t.Cleanup(func() { assert.NoError(t, log.Close()) })
 }
 
 func openBLAS(t testing.TB) *kernel.BLAS {
 	t.Helper()
-	return must(kernel.Open(os.Getenv("STAGEWISE_BLAS")))(t)
+	return assert.Must(kernel.Open(os.Getenv("STAGEWISE_BLAS")))(t)
 }
 
 // table is examples in memory.
@@ -111,7 +111,7 @@ func (d table) writeCSV(t testing.TB, dir, name string) string {
 		text.WriteByte('\n')
 	}
 	path := filepath.Join(dir, name)
-	noError(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	assert.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	return path
 }
 
@@ -130,8 +130,7 @@ func exampleMessage(t *testing.T, rows examples.Rows) kafkalog.Message {
 	mem := assert.Allocator(t)
 	record := rows.Record(mem)
 	defer record.Release()
-	value := must(examples.Encode(record, mem))(t)
-	return kafkalog.Message{Value: value}
+	return kafkalog.Message{Value: assert.Must(examples.Encode(record, mem))(t)}
 }
 
 // newJob returns a small job that trains on one table, and tests on another unless that is empty.
@@ -223,7 +222,7 @@ func train(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *m
 func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*schemas.Report, *model.Model) {
 	t.Helper()
 	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, rec)
-	noError(t, err)
+	assert.NoError(t, err)
 	return report, model
 }
 
@@ -255,18 +254,18 @@ func trainUntilOn(t *testing.T, dir string, job topics.Job, stop func(event.Even
 	t.Helper()
 	log := openAt(t, dir)
 	trainUntil(t, log, job, stop)
-	noError(t, log.Close())
+	assert.NoError(t, log.Close())
 }
 
 // submitJob ingests a job's files, and writes its plan to the plans topic.
 func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*topics.Pipeline, *schemas.Plan) {
 	t.Helper()
 	p := topics.Open(log, job.Name, assert.Allocator(t))
-	noError(t, topics.Create(t.Context(), p, &job))
-	files := must(source.IngestFiles(t.Context(), p, job, rec))(t)
-	l := must(p.ReadLedger(t.Context()))(t)
+	assert.NoError(t, topics.Create(t.Context(), p, &job))
+	files := assert.Must(source.IngestFiles(t.Context(), p, job, rec))(t)
+	l := assert.Must(p.ReadLedger(t.Context()))(t)
 	plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
-	noError(t, err)
+	assert.NoError(t, err)
 	plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, rec)
 	assert.NoError(t, err)
 	return p, plan
@@ -275,7 +274,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 // readLedger returns the ledger of the plans topic as it is now.
 func readLedger(t *testing.T, p *topics.Pipeline) *protocol.Ledger {
 	t.Helper()
-	return must(p.ReadLedger(t.Context()))(t)
+	return assert.Must(p.ReadLedger(t.Context()))(t)
 }
 
 // newSoleMembers returns a worker and a solver that own all partitions.
@@ -289,24 +288,24 @@ func newSoleMembers(t *testing.T, p *topics.Pipeline, job topics.Job, rec event.
 // produce appends messages to a partition of the examples topic, as another producer does.
 func produce(t *testing.T, log *kafkalog.Log, job topics.Job, partition int, messages ...kafkalog.Message) {
 	t.Helper()
-	noError(t, log.Create(t.Context(), topics.Topics(job)...))
-	must(log.Append(t.Context(), protocol.TopicsOf(job.Name).Examples, partition, messages...))(t)
+	assert.NoError(t, log.Create(t.Context(), topics.Topics(job)...))
+	assert.Must(log.Append(t.Context(), protocol.TopicsOf(job.Name).Examples, partition, messages...))(t)
 }
 
 // readTopic returns all messages of a topic, partition by partition.
 func readTopic(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Message) {
 	t.Helper()
-	partitions := must(log.Partitions(t.Context(), topic))(t)
+	partitions := assert.Must(log.Partitions(t.Context(), topic))(t)
 	for p := range partitions {
 		first, end, err := log.Bounds(t.Context(), topic, p)
-		noError(t, err)
+		assert.NoError(t, err)
 		r := log.Range(topic, p, first, end)
 		for {
 			m, err := r.Next(t.Context())
 			if err == io.EOF {
 				break
 			}
-			noError(t, err)
+			assert.NoError(t, err)
 			messages = append(messages, m)
 		}
 		r.Close()
@@ -356,16 +355,10 @@ func long(t *testing.T) {
 	}
 }
 
-// noError ends the test if err is not nil.
-var noError = assert.NoError
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
-
 // deleteRecords deletes the messages of a partition before an offset, as retention does.
 func deleteRecords(t *testing.T, log *kafkalog.Log, topic string, partition int32, before int64) {
 	t.Helper()
-	noError(t, log.DeleteBefore(t.Context(), topic, int(partition), before))
+	assert.NoError(t, log.DeleteBefore(t.Context(), topic, int(partition), before))
 }
 
 // TestMain fails if a goroutine is left when all tests have ended. STAGEWISE_VECTOR chooses the vector instructions of

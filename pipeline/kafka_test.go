@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -44,16 +43,16 @@ func openKafka(t *testing.T) (*kafkalog.Log, string) {
 	t.Helper()
 	brokers := os.Getenv("STAGEWISE_KAFKA")
 	assert.Need(t, brokers != "", "STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
-	log := must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: strings.Split(brokers, ",")}))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: strings.Split(brokers, ",")}))(t)
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
 	t.Cleanup(func() {
 		ctx := context.Background()
 		all, err := log.Topics(ctx, name+".")
 		assert.Fails(t, err, nil)
 		for _, topic := range all {
-			noError(t, log.Delete(ctx, topic.Name))
+			assert.NoError(t, log.Delete(ctx, topic.Name))
 		}
-		noError(t, log.Close())
+		assert.NoError(t, log.Close())
 	})
 	return log, name
 }
@@ -89,7 +88,7 @@ func TestKafkaStreamsJoinsAsOutcomeDoes(t *testing.T) {
 	of := viewJobOf(t, other, reads+".", 1, 1)
 	of.Name = reads
 	of.Examples.FromTopic, of.Examples.Label, of.Examples.Outcome = name+"."+joined, "kind", ingest.Defaults().Outcome
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: of.Examples.FromTopic, Partitions: partitions}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: of.Examples.FromTopic, Partitions: partitions}))
 	messages := storm(rand.New(rand.NewPCG(3, 7)), 300, partitions)
 	since := time.Now().Add(-2*time.Hour).UnixMilli() - day // brokers delete what is older than a week
 	written := make([]timed, len(messages))
@@ -111,27 +110,26 @@ func TestKafkaStreamsJoinsAsOutcomeDoes(t *testing.T) {
 		want := labelled(t, log, job)
 		joinByStreams(t, log, job.Name, of.Examples.FromTopic, len(want))
 		followToEnd(t, other, of)
-		if got := labelled(t, other, of); len(want) < 80+200*i || !maps.Equal(got, want) {
-			t.Errorf("Kafka Streams has joined %d rows, expected the %d of examples.outcome:\n%v\n%v", len(got), len(want), got, want)
-		}
+		assert.True(t, len(want) >= 80+200*i, "examples.outcome has joined %d rows", len(want))
+		assert.Equal(t, labelled(t, other, of), want, "what Kafka Streams and examples.outcome have joined")
 	}
 }
 
 // joinByStreams runs the program of examples/streams, as it is configured there but for names and times, until its topic has so many rows.
 func joinByStreams(t *testing.T, log *kafkalog.Log, name, joined string, rows int) {
 	t.Helper()
-	configuration := must(os.ReadFile("../examples/streams/join.properties"))(t)
+	configuration := assert.Must(os.ReadFile("../examples/streams/join.properties"))(t)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "join.properties")
 	// A later key stands in place of an earlier one. The group waits for the process before until its session is over.
 	text := string(configuration) + fmt.Sprintf("join.rows=%s\njoin.outcomes=%s\njoin.joined=%s\njoin.within=PT1M\njoin.early=PT5S\njoin.grace=PT10S\n"+
 		"application.id=%s\nbootstrap.servers=%s\nstate.dir=%s\nsession.timeout.ms=6000\n", name+"."+views, name+"."+buys, joined,
 		name+".join", strings.Join(log.Addr(), ","), folder)
-	noError(t, os.WriteFile(file, []byte(text), 0o600))
+	assert.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	program, output := exec.Command("../scripts/streams.sh", file), &strings.Builder{}
 	program.Env = append(os.Environ(), "JAVA_OPTS=-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 	program.Stdout, program.Stderr = output, output
-	noError(t, program.Start())
+	assert.NoError(t, program.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- program.Wait() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -145,7 +143,7 @@ func joinByStreams(t *testing.T, log *kafkalog.Log, name, joined string, rows in
 		<-counted
 	case failed = <-counted:
 		cancel()
-		noError(t, program.Process.Signal(syscall.SIGTERM))
+		assert.NoError(t, program.Process.Signal(syscall.SIGTERM))
 		<-ended // with the status of the signal
 	}
 	assert.Need(t, failed == nil, "join by Kafka Streams: %v\n%s", failed, output)
@@ -240,21 +238,20 @@ func (s secured) file(name string) string { return filepath.Join(s.dir, name) }
 
 func (s secured) text(t *testing.T, name string) string {
 	t.Helper()
-	content := must(os.ReadFile(s.file(name)))(t)
-	return strings.TrimSpace(string(content))
+	return strings.TrimSpace(string(assert.Must(os.ReadFile(s.file(name)))(t)))
 }
 
 // open connects as a user.
 func (s secured) open(t *testing.T, user string) *kafkalog.Log {
 	t.Helper()
-	log := must(kafkalog.Open(t.Context(), kafkalog.Options{
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{
 		Brokers: strings.Split(s.text(t, "brokers"), ","),
 		Security: kafkalog.Security{
 			TLS:  secure.TLS{Enabled: true, CA: s.file("ca.pem"), Certificate: s.file("client.pem"), Key: s.file("client.key")},
 			SASL: secure.SASL{Mechanism: "SCRAM-SHA-512", Username: user, PasswordFile: s.file(user + ".password")},
 		},
 	}))(t)
-	t.Cleanup(func() { noError(t, log.Close()) })
+	t.Cleanup(func() { assert.NoError(t, log.Close()) })
 	return log
 }
 
@@ -262,7 +259,7 @@ func (s secured) open(t *testing.T, user string) *kafkalog.Log {
 func deleteAfter(t *testing.T, admin *kafkalog.Log, topics ...kafkalog.Topic) {
 	t.Cleanup(func() {
 		for _, topic := range topics {
-			noError(t, admin.Delete(context.Background(), topic.Name))
+			assert.NoError(t, admin.Delete(context.Background(), topic.Name))
 		}
 	})
 }
@@ -270,20 +267,19 @@ func deleteAfter(t *testing.T, admin *kafkalog.Log, topics ...kafkalog.Topic) {
 // allow creates ACLs, and waits until the broker has them.
 func (s secured) allow(t *testing.T, acls []kafka.ACLEntry) {
 	t.Helper()
-	certificate := must(tls.LoadX509KeyPair(s.file("client.pem"), s.file("client.key")))(t)
+	certificate := assert.Must(tls.LoadX509KeyPair(s.file("client.pem"), s.file("client.key")))(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(s.text(t, "ca.pem")))
-	mechanism := must(scram.Mechanism(scram.SHA256, "admin", s.text(t, "admin.password")))(t)
+	mechanism := assert.Must(scram.Mechanism(scram.SHA256, "admin", s.text(t, "admin.password")))(t)
 	transport := &kafka.Transport{TLS: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}}, SASL: mechanism}
 	defer transport.CloseIdleConnections()
 	admin := &kafka.Client{Addr: kafka.TCP(strings.Split(s.text(t, "brokers"), ",")...), Transport: transport}
-	response := must(admin.CreateACLs(t.Context(), &kafka.CreateACLsRequest{ACLs: acls}))(t)
-	noError(t, errors.Join(response.Errors...))
+	assert.NoError(t, errors.Join(assert.Must(admin.CreateACLs(t.Context(), &kafka.CreateACLsRequest{ACLs: acls}))(t).Errors...))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, acl := range acls {
 		for known := false; !known; {
-			found := must(admin.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
+			found := assert.Must(admin.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
 				ResourceTypeFilter: acl.ResourceType, ResourceNameFilter: acl.ResourceName, ResourcePatternTypeFilter: acl.ResourcePatternType,
 				PrincipalFilter: acl.Principal, HostFilter: acl.Host, Operation: acl.Operation, PermissionType: acl.PermissionType,
 			}}))(t)
@@ -300,7 +296,7 @@ var (
 // documentedACLs returns the ACLs that docs/security.md lists for a pipeline. Each user there has the name of a role.
 func documentedACLs(t *testing.T, name string) (acls []kafka.ACLEntry) {
 	t.Helper()
-	page := must(os.ReadFile("../docs/security.md"))(t)
+	page := assert.Must(os.ReadFile("../docs/security.md"))(t)
 	for _, line := range documentedACL.FindAllStringSubmatch(string(page), -1) {
 		options := map[string][]string{}
 		for _, o := range aclOption.FindAllStringSubmatch(line[1], -1) {
@@ -314,7 +310,7 @@ func documentedACLs(t *testing.T, name string) (acls []kafka.ACLEntry) {
 			entry.ResourcePatternType = kafka.PatternTypePrefixed
 		}
 		for _, operation := range options["operation"] {
-			noError(t, entry.Operation.UnmarshalText([]byte(operation)))
+			assert.NoError(t, entry.Operation.UnmarshalText([]byte(operation)))
 			for _, resource := range []struct {
 				kind  kafka.ResourceType
 				names []string
@@ -357,19 +353,14 @@ func TestKafkaACLs(t *testing.T) {
 	acls := documentedACLs(t, job.Name)
 	submitter := cluster.open(t, "train")
 
-	if err := source.Ingest(t.Context(), submitter, job, &eventRecorder{}); !isDenied(err) {
-		t.Fatalf("ingest without permission: got error %v, expected that it is denied", err)
-	}
+	err := source.Ingest(t.Context(), submitter, job, &eventRecorder{})
+	assert.Need(t, isDenied(err), "ingest without permission: got error %v, expected that it is denied", err)
 	needed := slices.DeleteFunc(slices.Clone(acls),
 		func(acl kafka.ACLEntry) bool { return acl.Operation == kafka.ACLOperationTypeDescribeConfigs })
 	cluster.allow(t, aclsOf(needed, "train", "train"))
-	if err := source.Ingest(t.Context(), submitter, job, &eventRecorder{}); err != nil {
-		t.Fatalf("ingest: %v", err)
-	}
-	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)},
-		&eventRecorder{}); err == nil || !strings.Contains(err.Error(), "check the ACLs of User:train") {
-		t.Errorf("a submitter that works and solves: got error %v, expected one that names the ACLs of User:train", err)
-	}
+	assert.NoError(t, source.Ingest(t.Context(), submitter, job, &eventRecorder{}))
+	_, _, err = Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, &eventRecorder{})
+	assert.Fails(t, err, "check the ACLs of User:train") // as it also works and solves
 
 	cluster.allow(t, aclsOf(needed, "train", "work", "solve"))
 	for _, retention := range []bool{false, true} {
@@ -378,7 +369,7 @@ func TestKafkaACLs(t *testing.T) {
 		}
 		recorder := &eventRecorder{}
 		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, recorder)
-		noError(t, err)
+		assert.NoError(t, err)
 		assert.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
 		assert.Equal(t, report.Rows, want.Rows, "rows")
 		assert.Equal(t, noticed(recorder, "is not checked"), !retention, "a notice that the retention is not checked")
@@ -389,18 +380,16 @@ func TestKafkaACLs(t *testing.T) {
 	chain.Examples.Train = []string{rings(1500, 3, 3, 3).writeCSV(t, t.TempDir(), "later.csv")} // as wide as the rows before
 	chain.Stages = chain.Stages[:1]
 	cluster.allow(t, aclsOf(acls, "train", "run"))
-	if retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{}); err != nil || len(retrained.Updates) < 2 {
-		t.Fatalf("a chain: got %+v, error %v, expected several updates", retrained, err)
-	}
+	retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{})
+	assert.Need(t, err == nil && len(retrained.Updates) >= 2, "a chain: got %+v, error %v, expected several updates", retrained, err)
 
 	cluster.allow(t, aclsOf(acls, "solve", "forget"))
-	if done, err := source.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
-		source.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
-		t.Fatalf("forget a row: got %+v, error %v, expected that versions have learnt from it", done, err)
-	}
-	if retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{}); err != nil || len(retrained.Updates) != 1 {
-		t.Fatalf("a chain after that: got %+v, error %v, expected a full run", retrained, err)
-	}
+	done, err := source.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
+		source.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")})
+	assert.Need(t, err == nil && len(done.Learnt) > 0 && len(done.Stays) == 5,
+		"forget a row: got %+v, error %v, expected that versions have learnt from it", done, err)
+	retrained, err = Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{})
+	assert.Need(t, err == nil && len(retrained.Updates) == 1, "a chain after that: got %+v, error %v, expected a full run", retrained, err)
 
 	cluster.allow(t, aclsOf(acls, "subscribe", "subscribe"))
 	subscriber := cluster.open(t, "subscribe")
@@ -417,14 +406,13 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
 	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
-	admin := cluster.open(t, "admin")
-	deleteAfter(t, admin, topics.Topics(job)...)
+	deleteAfter(t, cluster.open(t, "admin"), topics.Topics(job)...)
 	acls := documentedACLs(t, job.Name)
 	for _, user := range []string{"train", "work", "solve"} {
 		cluster.allow(t, aclsOf(acls, user, user))
 	}
 	submitter := cluster.open(t, "train")
-	id := must(Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
+	id := assert.Must(Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
 	work, solve := cluster.open(t, "work"), cluster.open(t, "solve")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -435,7 +423,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	if err != nil && context.Cause(ctx) != nil {
 		err = context.Cause(ctx)
 	}
-	noError(t, err)
+	assert.NoError(t, err)
 	assert.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
 	assert.Equal(t, report.Rows, want.Rows, "rows")
 	// A role can write to its own topics, and to no others.
@@ -447,9 +435,8 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		log := map[string]*kafkalog.Log{"work": work, "solve": solve}[user]
 		for _, topic := range topics.Topics(job) {
 			_, err := log.Append(t.Context(), topic.Name, 0, kafkalog.Message{Key: []byte("x"), Value: []byte("x")})
-			if mine := slices.Contains(own, topic.Name); mine && err != nil || !mine && err == nil {
-				t.Errorf("user %s writes to %s: error %v, allowed is %v", user, topic.Name, err, mine)
-			}
+			mine := slices.Contains(own, topic.Name)
+			assert.True(t, mine == (err == nil), "user %s writes to %s: error %v, allowed is %v", user, topic.Name, err, mine)
 		}
 	}
 }
@@ -461,24 +448,24 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 	topicNames, admin := protocol.TopicsOf(job.Name), cluster.open(t, "admin")
 	deleteAfter(t, admin, append(topics.Topics(job), kafkalog.Topic{Name: topicNames.Predictions})...)
 	report, _, err := Train(t.Context(), admin, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	noError(t, err)
+	assert.NoError(t, err)
 	cluster.allow(t, aclsOf(documentedACLs(t, job.Name), "score", "score"))
 	log := cluster.open(t, "score")
 	partitions, err := log.Partitions(t.Context(), topicNames.Examples)
 	if err == nil {
 		err = log.Create(t.Context(), topics.PredictionsTopic(job, topicNames.Predictions, partitions))
 	}
-	noError(t, err)
+	assert.NoError(t, err)
 	client := protocol.NewClient(log, job.Name, nil)
-	m := must(client.Model(t.Context(), protocol.Latest))(t)
+	m := assert.Must(client.Model(t.Context(), protocol.Latest))(t)
 	group := log.Join(topicNames.Predictions, topicNames.Examples)
 	err = score.Run(t.Context(), client, score.Options{From: topicNames.Examples, To: topicNames.Predictions, UntilEnd: true},
 		score.Fixed(m), group, openBLAS(t), event.Ignore{})
-	noError(t, errors.Join(err, group.Leave()))
+	assert.NoError(t, errors.Join(err, group.Leave()))
 	rows := int64(0)
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, topicNames.Predictions, n, nil) {
-			noError(t, err)
+			assert.NoError(t, err)
 			rows += int64(p.Until - p.Row)
 		}
 	}
@@ -494,8 +481,7 @@ func TestKafkaFollowOfAUser(t *testing.T) {
 	job := clicksOn(t, admin, name+".clicks", 40)
 	job.Name = name
 	deleteAfter(t, admin, append(topics.Topics(job), kafkalog.Topic{Name: job.Examples.FromTopic})...)
-	acls := aclsOf(documentedACLs(t, name), "train", "train")
-	cluster.allow(t, append(acls, kafka.ACLEntry{
+	cluster.allow(t, append(aclsOf(documentedACLs(t, name), "train", "train"), kafka.ACLEntry{
 		Principal: "User:train", Host: "*", PermissionType: kafka.ACLPermissionTypeAllow, ResourcePatternType: kafka.PatternTypeLiteral,
 		ResourceType: kafka.ResourceTypeTopic, ResourceName: job.Examples.FromTopic, Operation: kafka.ACLOperationTypeRead,
 	}))

@@ -54,7 +54,7 @@ func TestMNISTErrors(t *testing.T) {
 			job.Seed = seed
 			jobs = append(jobs, job)
 		}
-		noError(t, Search(t.Context(), log, blas, jobs, 0, &eventRecorder{}, func(i int, trained *replay.Candidate) error {
+		assert.NoError(t, Search(t.Context(), log, blas, jobs, 0, &eventRecorder{}, func(i int, trained *replay.Candidate) error {
 			if trained.Err != nil {
 				return trained.Err
 			}
@@ -87,7 +87,7 @@ func TestMNISTPixels(t *testing.T) {
 		job := mnistJob(t, s)
 		job.Prepare.PCA = 0
 		report, _, err := Train(t.Context(), log, blas, job, dispatch.TrainOptions{}, &eventRecorder{})
-		noError(t, err)
+		assert.NoError(t, err)
 		t.Logf("%s: test error %.2f %%, %d passes, %.1f s", method, *report.TestError, report.Stages[0].Passes, report.Seconds)
 		return *report.TestError
 	}

@@ -29,7 +29,7 @@ func TestNumericsRevision(t *testing.T) {
 		cpu.X86 = features
 		vek32.SetAcceleration(accelerated)
 	}()
-	noError(t, kernel.UseVector("none"))
+	assert.NoError(t, kernel.UseVector("none"))
 	kind := func(kind string, s schemas.Stage) schemas.Stage {
 		s.Features.Kind = kind
 		if kind == "columns" {
@@ -66,8 +66,7 @@ func TestNumericsRevision(t *testing.T) {
 			"7fdcdd245845eeea22fe4ffb1109fc0a4d49b0c177b6e307d6e21bfb8c8831ce"},
 		"conjugate": {schemas.Prepare{Scale: "none"}, []schemas.Stage{conjugate},
 			"a25772191f8d35aa9653f9468bd5f6dd47b1516fe27d79ba2b965de9618c7a94"},
-		"patches": {schemas.Prepare{Scale: "none"}, []schemas.Stage{patches},
-			"4defa4261bf5e08686d43d27d72abbf9ece5741860ed0dcd7ca80ab0a1a67fc4"},
+		"patches": {schemas.Prepare{Scale: "none"}, []schemas.Stage{patches}, "4defa4261bf5e08686d43d27d72abbf9ece5741860ed0dcd7ca80ab0a1a67fc4"},
 		"sparse": {schemas.Prepare{Scale: "unit"}, []schemas.Stage{descent, conjugateColumns},
 			"ae14633a9b277d12b2862f83973443eddb4d8d97953695b97e192804be1946d7"},
 		"blocks": {schemas.Prepare{Scale: "unit"}, []schemas.Stage{gradient, counts},

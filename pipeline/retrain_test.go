@@ -56,7 +56,7 @@ func chainJob(t *testing.T, link schemas.Link) topics.Job {
 // digests returns the digest of each version of a pipeline, and what made it.
 func digests(t *testing.T, log *kafkalog.Log, name string) (list []string) {
 	t.Helper()
-	versions := must(topics.Open(log, name, nil).Versions(t.Context()))(t)
+	versions := assert.Must(topics.Open(log, name, nil).Versions(t.Context()))(t)
 	for _, v := range versions {
 		kind := schemas.RunFull
 		if v.Plan.Update() != nil {
@@ -76,22 +76,20 @@ func (f recorderFunc) Record(e event.Event) { f(e) }
 func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Window {
 	t.Helper()
 	p := topics.Open(log, job.Name, nil)
-	manifest := must(p.Version(t.Context(), protocol.Latest))(t)
-	last := must(protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window, nil))(t)
-	return last.Window
+	manifest := assert.Must(p.Version(t.Context(), protocol.Latest))(t)
+	return assert.Must(protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window, nil))(t).Window
 }
 
 // What a process keeps in memory does not grow with the number of updates, once its cache of records is full. A run that kept the solver of
 // the run before it in memory would take 1 MB an update here.
 func TestChainMemoryIsBounded(t *testing.T) {
 	long(t)
-	stage := rffStage("softmax", 256, 6)
-	job := newJob(t, rings(7200, 4, 3, 1), table{}, stage)
+	job := newJob(t, rings(7200, 4, 3, 1), table{}, rffStage("softmax", 256, 6))
 	job.Examples.BatchRows, job.Keep = 40, 5
 	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 40, 1, 4, topics.FullOptions{}
 	heap := map[int]uint64{}
-	must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, recorderFunc(func(e event.Event) {
+	assert.Must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, recorderFunc(func(e event.Event) {
 		if r, ok := e.(event.Retrained); ok && r.Version%60 == 0 {
 			var now runtime.MemStats
 			runtime.GC()
@@ -114,8 +112,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 		to.rows, to.labels = append(to.rows, data.rows[i]), append(to.labels, label)
 	}
 	early.rows, early.labels = append(early.rows, late.rows...), append(early.labels, late.labels...)
-	stage := rffStage("softmax", 24, 6)
-	job := newJob(t, early, table{}, stage)
+	job := newJob(t, early, table{}, rffStage("softmax", 24, 6))
 	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full, job.Keep = 128, topics.FullOptions{}, 1000
 	for _, test := range []struct {
@@ -125,19 +122,17 @@ func TestChainLearnsNewClasses(t *testing.T) {
 	}{{topics.NewClassFull, 3, 2}, {topics.NewClassQuarantine, 2, 1}} {
 		log := openEmbedded(t)
 		job.Retrain.OnNewClass, job.Retrain.NewClassRows = test.do, 100
-		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		full := 0
 		for _, u := range report.Updates {
 			if u.Kind == schemas.RunFull {
 				full++
 			}
 		}
-		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
-		if last := versions[len(versions)-1]; len(last.Labels) != test.classes || full != test.full {
-			t.Errorf("%s: classes %q after %d full runs, expected %d after %d", test.do, last.Labels, full, test.classes, test.full)
-		}
-		quarantined := readTopic(t, log, job.Name+".quarantine")
-		assert.True(t, len(quarantined) != 0, "%s: nothing is in quarantine", test.do)
+		versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
+		assert.Equal(t, len(versions[len(versions)-1].Labels), test.classes, "%s: classes", test.do)
+		assert.Equal(t, full, test.full, "%s: full runs", test.do)
+		assert.True(t, len(readTopic(t, log, job.Name+".quarantine")) != 0, "%s: nothing is in quarantine", test.do)
 	}
 	job.Retrain.OnNewClass = topics.NewClassStop
 	assert.MustFail(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t, new(*newClassError))
@@ -166,7 +161,7 @@ func TestGateJudgesTheVersion(t *testing.T) {
 		job.Retrain.Window.Increments, job.Retrain.Gate = 3, topics.GateOptions{Split: examples.Test.String(), Margin: margin}
 		log := openEmbedded(t)
 		p := topics.Open(log, job.Name, nil)
-		noError(t, topics.Create(t.Context(), p, &job))
+		assert.NoError(t, topics.Create(t.Context(), p, &job))
 		for i := range 24 {
 			data := rings(rows, 4, 3, uint64(i))
 			batch := data.exampleRows()
@@ -176,12 +171,11 @@ func TestGateJudgesTheVersion(t *testing.T) {
 			}
 			produce(t, log, job, 0, exampleMessage(t, batch))
 		}
-		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		models := map[int]*model.Model{}
-		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-		noError(t, err)
+		versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		for _, v := range versions {
-			models[v.Version] = must(p.Model(t.Context(), v.Run))(t)
+			models[v.Version] = assert.Must(p.Model(t.Context(), v.Run))(t)
 		}
 		// losses returns the log losses of a version on the test rows of a message.
 		losses := func(version int, offset int64) (list []float64) {
@@ -208,15 +202,13 @@ func TestGateJudgesTheVersion(t *testing.T) {
 					again++
 				}
 				worse, deviation := pairedDifference(before, now)
-				if judged++; u.Offered && worse-3.5*deviation > margin || !u.Offered && worse-1.5*deviation < margin {
-					t.Errorf("%d passes: version %d is worse than version %d by %v, with a standard error of %v; offered: %v", passes, u.Version,
-						offered, worse, deviation, u.Offered)
-				}
-				if g := u.Gate; g == nil || g.Weight != tested+revisited || g.Revisited != revisited ||
-					math.Abs(g.Loss-g.OfferedLoss-worse) > 1e-5 || math.Abs(*g.StandardError/deviation-1) > 0.3 {
-					t.Errorf("%d passes: version %d: the report says %+v, expected a difference of %v and a standard error of %v", passes,
-						u.Version, g, worse, deviation)
-				}
+				judged++
+				assert.True(t, (!u.Offered || worse-3.5*deviation <= margin) && (u.Offered || worse-1.5*deviation >= margin),
+					"%d passes: version %d is worse than %d by %v, standard error %v; offered %v", passes, u.Version, offered, worse, deviation, u.Offered)
+				g := u.Gate
+				assert.True(t, g != nil && g.Weight == tested+revisited && g.Revisited == revisited &&
+					math.Abs(g.Loss-g.OfferedLoss-worse) <= 1e-5 && math.Abs(*g.StandardError/deviation-1) <= 0.3,
+					"%d passes: version %d: the report says %+v, expected %v with an error of %v", passes, u.Version, g, worse, deviation)
 				if !u.Offered {
 					withheld++
 				}
@@ -226,10 +218,9 @@ func TestGateJudgesTheVersion(t *testing.T) {
 			}
 		}
 		// With trees no full run comes between the versions.
-		if withheld == 0 || withheld == judged || again == 0 || again == judged && !test.grown {
-			t.Errorf("%d passes, trees %v: %d of %d updates are withheld, %d are compared by rows that are visited again", passes, test.grown,
-				withheld, judged, again)
-		}
+		assert.True(t, withheld != 0 && withheld != judged && again != 0 && (again != judged || test.grown),
+			"%d passes, trees %v: %d of %d updates are withheld, %d are compared by rows that are visited again", passes, test.grown, withheld,
+			judged, again)
 	}
 }
 
@@ -250,7 +241,7 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Train = []string{rings(rows, 4, 3, 1).writeCSV(t, t.TempDir(), "train.csv")}
 		job.Retrain.Full, job.Keep = topics.FullOptions{}, 3
-		must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		count := map[string]int{}
 		for _, topic := range []string{"statistics", "weights", "state"} {
 			count[topic] = len(live(t, log, job.Name+"."+topic))
@@ -269,15 +260,14 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 func TestReportOfAChain(t *testing.T) {
 	log, job := openEmbedded(t), chainJob(t, "softmax")
 	r, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	noError(t, err)
+	assert.NoError(t, err)
 	var spans coverage.Spans
 	rows, wrong := int64(0), 0.0
 	for _, u := range r.Updates {
 		spans, err = spans.Union(u.Spans)
 		assert.Need(t, err == nil, "version %d has %v again: %v", u.Version, u.Spans, err)
-		if u.Rows > 0 && (u.From <= 0 || u.Until < u.From || len(u.Spans) == 0) || u.Rows == 0 && u.From != 0 {
-			t.Errorf("version %d: %d rows of %v, written from %d to %d", u.Version, u.Rows, u.Spans, u.From, u.Until)
-		}
+		assert.True(t, (u.Rows <= 0 || u.From > 0 && u.Until >= u.From && len(u.Spans) > 0) && (u.Rows != 0 || u.From == 0),
+			"version %d: %d rows of %v, written from %d to %d", u.Version, u.Rows, u.Spans, u.From, u.Until)
 		if u.PrequentialError == nil {
 			continue
 		}
@@ -286,8 +276,7 @@ func TestReportOfAChain(t *testing.T) {
 		assert.True(t, *u.PrequentialLogLoss > 0 && *u.PrequentialBrier > 0 && *u.PrequentialECE > 0 && u.Curve == nil, "%+v", *u)
 	}
 	p := topics.OpenFor(log, job, nil)
-	all := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
-	assert.Equal(t, spans.Hulls(), coverage.Spans(all), "what runs added")
+	assert.Equal(t, spans.Hulls(), coverage.Spans(assert.Must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)), "what runs added")
 	check := func(what string, gotRows int64, gotWrong float64) {
 		t.Helper()
 		assert.True(t, gotRows == rows && math.Abs(gotWrong-wrong) <= 1e-6,
@@ -385,11 +374,7 @@ func wordCounts(t *testing.T, rows int) string {
 			counts[1+r.IntN(40)]++
 			counts[100+50*class+r.IntN(10+i/20)]++
 		}
-		var words []int
-		for word := range counts {
-			words = append(words, word)
-		}
-		slices.Sort(words)
+		words := slices.Sorted(maps.Keys(counts))
 		fmt.Fprint(&text, class)
 		for _, word := range words {
 			fmt.Fprintf(&text, " %d:%d", word, counts[word])
@@ -397,7 +382,7 @@ func wordCounts(t *testing.T, rows int) string {
 		fmt.Fprintln(&text)
 	}
 	path := filepath.Join(t.TempDir(), "words.svm")
-	noError(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	assert.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	return path
 }
 
@@ -417,7 +402,7 @@ func sparseChainJob(t *testing.T, l schemas.Link) topics.Job {
 // retraining retrains until a test ends, and records what it reports. expected and standing have a value once it has.
 func retraining(t *testing.T, brokers []string) (expected <-chan event.Expecting, standing <-chan event.StoodBy) {
 	t.Helper()
-	log := must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
 	closeAfter(t, log)
 	job := chainJob(t, "softmax")
 	job.Retrain.Rows, job.Retrain.After = 10000, time.Hour
@@ -451,9 +436,8 @@ func TestRetrainingSaysWhatItWaitsFor(t *testing.T) {
 	expected, _ := retraining(t, log.Addr())
 	select {
 	case e := <-expected:
-		if e.Rows < 1400 || e.Rows > 1600 || e.Of != 10000 || e.After != time.Hour || time.Until(e.Until) < 50*time.Minute || e.Again {
-			t.Errorf("%+v", e)
-		}
+		assert.True(t, e.Rows >= 1400 && e.Rows <= 1600 && e.Of == 10000 && e.After == time.Hour && time.Until(e.Until) >= 50*time.Minute &&
+			!e.Again, "%+v", e)
 	case <-timeout:
 		t.Fatal("it does not say what it waits for")
 	}
@@ -493,7 +477,7 @@ func TestWindowOfTimeOfATopic(t *testing.T) {
 					&kgo.Record{Topic: views, Partition: int32(i % 2), Key: key, Value: fmt.Appendf(nil, `{"x": %d, "n": %d, "kind": %q}`, i%2, i, kind), Timestamp: at},
 					&kgo.Record{Topic: buys, Partition: int32(i % 2), Key: key, Value: fmt.Appendf(nil, `{"kind": %q}`, kind), Timestamp: at.Add(time.Second)})
 			}
-			noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
+			assert.NoError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
 			jobs := []topics.Job{job}
 			if !later { // its examples are those of another pipeline too
 				reader := job
@@ -601,9 +585,8 @@ func TestFullIsDue(t *testing.T) {
 func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64, rec event.Recorder) {
 	t.Helper()
 	p, blas := topics.OpenFor(log, job, nil), openBLAS(t)
-	noError(t, topics.Create(t.Context(), p, &job))
-	memory := must(visit.CacheBytes(job.Memory))(t)
-	cache := visit.NewCache(memory)
+	assert.NoError(t, topics.Create(t.Context(), p, &job))
+	cache := visit.NewCache(assert.Must(visit.CacheBytes(job.Memory))(t))
 	join := func(ctx context.Context) (execution, func(), error) {
 		members, err := dispatch.Join(ctx, p, job, cache, blas, rec)
 		if err != nil {
@@ -613,7 +596,7 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 	}
 	r := newRunner(p, job, protocol.NewSoleOwner(1), dispatch.Arithmetic(blas), join, rec)
 	r.windowBytes = bytes
-	noError(t, r.run(t.Context(), true))
+	assert.NoError(t, r.run(t.Context(), true))
 }
 
 // bytesOf returns the length of the list of so many increments of one span.
@@ -622,9 +605,8 @@ func bytesOf(increments int64) int64 {
 	return increments * (&schemas.Window{Increments: []schemas.WindowIncrement{c}}).Bytes()
 }
 
-// With decay, increments have different weights and can't be merged: the oldest leave where the list, or the state
-// topic, has no room for one more, and where they weigh nothing beside a row that comes. The versions go on, and are
-// those of a window that ends there.
+// With decay, increments have different weights and can't be merged: the oldest leave where the list, or the state topic, has no room for
+// one more, and where they weigh nothing beside a row that comes. The versions go on, and are those of a window that ends there.
 func TestDecayedWindowsEnd(t *testing.T) {
 	long(t)
 	const rows, updates, most = 8, 20, 8
@@ -663,7 +645,7 @@ func TestWindowKeepsRowsUntilOthersCome(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		made := 0
-		report := must(Retrain(ctx, log, openBLAS(t), job, true, &eventRecorder{on: func(e event.Event) {
+		report := assert.Must(Retrain(ctx, log, openBLAS(t), job, true, &eventRecorder{on: func(e event.Event) {
 			if _, ok := e.(event.Retrained); ok {
 				if made++; made > 1 {
 					cancel()
@@ -790,7 +772,7 @@ func retrainToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) (*Retraining,
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	rec := &eventRecorder{}
-	report := must(Retrain(ctx, log, openBLAS(t), job, true, rec))(t)
+	report := assert.Must(Retrain(ctx, log, openBLAS(t), job, true, rec))(t)
 	if behind := eventsOf[event.Behind](rec); len(behind) > 0 && behind[len(behind)-1].Messages > 0 {
 		t.Errorf("at the end %d messages are behind", behind[len(behind)-1].Messages)
 	}
@@ -859,8 +841,8 @@ func TestChainOutlivesLosses(t *testing.T) {
 	lostVersions := func(lost int) func(*testing.T, *kafkalog.Log, topics.Job) {
 		return func(t *testing.T, log *kafkalog.Log, job topics.Job) {
 			cutOff(t, log, job, job.Name+".versions", lost)
-			assert.Equal(t, must(topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest))(t).Manifest.Version, 4,
-				"the latest version")
+			latest := assert.Must(topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest))(t)
+			assert.Equal(t, latest.Manifest.Version, 4, "the latest version")
 			fill(t, log, job, 10, 12)
 		}
 	}
@@ -898,7 +880,7 @@ func TestChainOutlivesLosses(t *testing.T) {
 			"Looked:10 Proven:6 Rows:160", 11, nil, nil},
 		"the state": {2, 20, func(job *topics.Job) { job.Retrain.Window.Increments = 5 }, false, func(t *testing.T, log *kafkalog.Log,
 			job topics.Job) {
-			noError(t, log.Delete(t.Context(), job.Name+".state"))
+			assert.NoError(t, log.Delete(t.Context(), job.Name+".state"))
 			fill(t, log, job, 20, 23)
 		}, []string{"full 0 of 400", "update 80 of 400", "update 40 of 360"}, ".state has lost the state", 13, nil, func(t *testing.T, m *schemas.Manifest) {
 			// The plans since the last full run are gone too: the window is all that the chain has looked at.
@@ -911,8 +893,8 @@ func TestChainOutlivesLosses(t *testing.T) {
 		"the newest version": {1, 10, nil, false, lostVersions(3), []string{"full 0 of 320", "update 80 of 400", "update 80 of 480"},
 			"Version:5", 8, nil, nil},
 		"the plans": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
-			must(topics.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
-			noError(t, log.Delete(t.Context(), job.Name+".plans"))
+			assert.Must(topics.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
+			assert.NoError(t, log.Delete(t.Context(), job.Name+".plans"))
 			fill(t, log, job, 8, 10)
 		}, []string{"update 80 of 400"}, "1, 3 and 4 are complete on", 5, nil, nil},
 		"all versions, as all rows are forgotten": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
@@ -935,10 +917,9 @@ func TestChainOutlivesLosses(t *testing.T) {
 			expect(t, "after the loss", report, test.want...)
 			assert.True(t, said(rec, test.says), "nothing says %q: %+v", test.says, rec.events)
 			offered := report.Updates[len(report.Updates)-1]
-			m := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
-			if m.Version != test.latest || offered.Offered && m.WindowRows != offered.WindowRows {
-				t.Errorf("the latest version is %d, of %d rows, expected version %d", m.Version, m.WindowRows, test.latest)
-			}
+			m := assert.Must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
+			assert.True(t, m.Version == test.latest && (!offered.Offered || m.WindowRows == offered.WindowRows),
+				"the latest version is %d, of %d rows, expected version %d", m.Version, m.WindowRows, test.latest)
 			if test.check != nil {
 				test.check(t, m)
 			}
@@ -955,10 +936,10 @@ func TestChainOutlivesLosses(t *testing.T) {
 func cutOff(t *testing.T, log *kafkalog.Log, job topics.Job, name string, lost int) {
 	t.Helper()
 	all := readTopic(t, log, name)
-	noError(t, log.Delete(t.Context(), name))
+	assert.NoError(t, log.Delete(t.Context(), name))
 	for _, topic := range topics.Topics(job) {
 		if topic.Name == name {
-			noError(t, log.Create(t.Context(), topic))
+			assert.NoError(t, log.Create(t.Context(), topic))
 		}
 	}
 	client := clientOf(t, log)
@@ -967,14 +948,14 @@ func cutOff(t *testing.T, log *kafkalog.Log, job topics.Job, name string, lost i
 		for _, h := range m.Headers {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
 		}
-		noError(t, client.ProduceSync(t.Context(), r).FirstErr())
+		assert.NoError(t, client.ProduceSync(t.Context(), r).FirstErr())
 	}
 }
 
 // clientOf returns another client of the log, which produces to the partitions that records say.
 func clientOf(t *testing.T, log *kafkalog.Log) *kgo.Client {
 	t.Helper()
-	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
+	client := assert.Must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -1026,9 +1007,8 @@ func TestRunNamesSettingsThatDiffer(t *testing.T) {
 				said = append(said, e.Text)
 			}
 		}
-		if (test.want == "") != (len(said) == 0) || test.want != "" && (len(said) != 1 || !strings.Contains(said[0], test.want)) {
-			t.Errorf("run %d: said %q, expected %q", i, said, test.want)
-		}
+		assert.True(t, (test.want == "") == (len(said) == 0) && (test.want == "" || len(said) == 1 && strings.Contains(said[0], test.want)),
+			"run %d: said %q, expected %q", i, said, test.want)
 	}
 }
 
@@ -1054,14 +1034,12 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 	assert.Need(t, errors.Is(err, context.Canceled) && worked != nil, "%v: the run is not made", err)
 	assert.True(t, worked.Segment == 48 && worked.Run() == r.made && noticed(rec, "segments of 48 messages"),
 		"segments of %d messages, notices %v; expected 48", worked.Segment, eventsOf[event.Noticed](rec))
-	end := &schemas.End{Run: worked.Run(), State: schemas.Failed, Reason: "a test"}
-	noError(t, dispatch.End(t.Context(), p, end))
+	assert.NoError(t, dispatch.End(t.Context(), p, &schemas.End{Run: worked.Run(), State: schemas.Failed, Reason: "a test"}))
 	worked = nil
 	few := plan(3 * schemas.MaxSegments)
 	few.Chain.Attempt = 1
-	if err := r.submit(t.Context(), few); !errors.Is(err, context.Canceled) || worked == nil || worked.Segment != 3 {
-		t.Errorf("as many segments as a plan may have: %v, plan %+v", err, worked)
-	}
+	err = r.submit(t.Context(), few)
+	assert.True(t, errors.Is(err, context.Canceled) && worked != nil && worked.Segment == 3, "all segments there may be: %v, %+v", err, worked)
 	for what, spoil := range map[string]func(*schemas.Plan){
 		"a class twice":       func(p *schemas.Plan) { p.Classes = []string{"a", "a"} },
 		"an unknown link":     func(p *schemas.Plan) { p.Stages = []schemas.Stage{{Link: "none"}} },
@@ -1107,9 +1085,8 @@ func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
 		}
 		return nil
 	}
-	if err := r.run(t.Context(), true); !errors.Is(err, context.Canceled) || pauses != 3 || !noticed(rec, "planning the run again") {
-		t.Errorf("%v after %d pauses, expected 3", err, pauses)
-	}
+	assert.Fails(t, r.run(t.Context(), true), context.Canceled)
+	assert.True(t, pauses == 3 && noticed(rec, "planning the run again"), "%d pauses, expected 3", pauses)
 }
 
 // sorted returns messages of 40 rows each, of which the first n have rows of one label. Row 7 of the first has another
@@ -1187,13 +1164,13 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 	t.Run("after rows are forgotten", func(t *testing.T) {
 		log := openEmbedded(t)
 		produce(t, log, job, 0, sorted(t, 4, 7)[1:]...) // without the row that overflows
-		assert.Equal(t, len(must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t).Updates), 2, "versions")
+		assert.Equal(t, len(assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t).Updates), 2, "versions")
 		forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
 		// The first of two messages is of the same class.
 		made := secondClass(t, log, job, "without forgotten rows, all examples", sorted(t, 2, 2)[1], sorted(t, 0, 9)[8])
 		assert.Equal(t, made.Kind, schemas.RunFull, "the kind of the version, of what is left and the new rows")
 		assert.Equal(t, made.WindowRows, (8-3)*40, "the rows of its window")
-		last := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
+		last := assert.Must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 		assert.True(t, len(last.Labels) >= 2 && len(last.Plan.Forgotten) != 0,
 			"the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
 	})
@@ -1228,7 +1205,7 @@ func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
 				}
 				job.Examples.Classes = classes
 				recorder := &eventRecorder{}
-				report := must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
+				report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
 				for i, u := range report.Updates {
 					full := fullFirst && i == 0
 					assert.True(t, full == (u.Kind == schemas.RunFull), "with classes %q version %d is by %s", classes, u.Version, u.Kind)
@@ -1265,17 +1242,15 @@ func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
 	log := openEmbedded(t)
 	job := newStreamJob(t, 100, rffStage(link.Softmax, 20, 3))
 	job.Examples.Holdout = 0.1
-	p := topics.Open(log, job.Name, nil)
-	noError(t, topics.Create(t.Context(), p, &job))
+	assert.NoError(t, topics.Create(t.Context(), topics.Open(log, job.Name, nil), &job))
 	kinds := func(messages int) (kinds []string) {
 		for i := range messages {
 			produce(t, log, job, 0, exampleMessage(t, noisyRings(0, 100, 0, uint64(i))))
 		}
-		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		for _, u := range report.Updates {
-			if kinds = append(kinds, u.Kind); u.Kind == schemas.RunFull && u.Gate != nil && u.Gate.Revisited > 0 {
-				t.Errorf("version %d is compared by rows that were learnt: %+v", u.Version, u.Gate)
-			}
+			kinds = append(kinds, u.Kind)
+			assert.True(t, u.Kind != schemas.RunFull || u.Gate == nil || u.Gate.Revisited <= 0, "version %d revisits: %+v", u.Version, u.Gate)
 		}
 		return kinds
 	}
@@ -1316,8 +1291,8 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 				}
 				produce(t, log, job, 0, exampleMessage(t, data.exampleRows()))
 			}
-			report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-			m := must(topics.Open(log, job.Name, nil).Model(t.Context(), "latest"))(t)
+			report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+			m := assert.Must(topics.Open(log, job.Name, nil).Model(t.Context(), "latest"))(t)
 			assert.True(t, slices.Contains(m.Labels(), "late"),
 				"subscribers get version %d of %d, which knows %q", m.Manifest.Version, len(report.Updates), m.Labels())
 			withheld := 0

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -62,9 +63,8 @@ func emptyChainScenario(t testing.TB, examples *simExamples, bytes int64, o topi
 	sc := emptyScenario(t, examples, bytes, list...)
 	sc.chain = &simChain{reports: map[string]wire.Digest{}}
 	sc.job.Retrain, sc.job.Keep = o, simKeep
-	if problems := option.Check(topics.RetrainKeys(), o, topics.DefaultRetrain()); len(problems) > 0 {
-		t.Fatalf("the options of the chain are wrong: %v", problems)
-	}
+	problems := option.Check(topics.RetrainKeys(), o, topics.DefaultRetrain())
+	assert.Need(t, len(problems) == 0, "the options of the chain are wrong: %v", problems)
 	if sc.job.Topics = topics.DefaultTopics(); o.Decay == 1 {
 		sc.job.Topics.State = 1
 	}
@@ -74,15 +74,7 @@ func emptyChainScenario(t testing.TB, examples *simExamples, bytes int64, o topi
 // withChain makes the chain of a scenario without faults.
 func (sc *scenario) withChain(t testing.TB) *scenario {
 	t.Helper()
-	s := sc.simulation(0)
-	s.random = nil
-	s.log.onWrite = func(topic string, m wire.Message) {
-		if isBeside(topic) {
-			return
-		}
-		s.learn(m)
-		s.checkWrite(topic, m)
-	}
+	s := sc.withoutFaults()
 	s.startRoles(1, 1)
 	s.startRunners(1)
 	s.awaitRuns()
@@ -90,16 +82,12 @@ func (sc *scenario) withChain(t testing.TB) *scenario {
 	for _, id := range s.made {
 		sc.chain.kinds = append(sc.chain.kinds, s.chained[id])
 	}
-	if s.checkEnd(); s.violation != nil {
-		t.Fatalf("without faults: %v", s.violation)
-	}
-	if sc.chain.rows != sc.rows {
-		t.Fatalf("the chain without faults has learnt %d rows, expected %d", sc.chain.rows, sc.rows)
-	}
+	s.checkEnd()
+	assert.Need(t, s.violation == nil, "without faults: %v", s.violation)
+	assert.Need(t, sc.chain.rows == sc.rows, "the chain without faults has learnt %d rows, expected %d", sc.chain.rows, sc.rows)
 	for _, kind := range []string{schemas.RunFull, schemas.RunUpdate} {
-		if !slices.Contains(sc.chain.kinds, kind) {
-			t.Fatalf("the chain without faults has the versions %v, none of which is of the kind %s", sc.chain.kinds, kind)
-		}
+		assert.Need(t, slices.Contains(sc.chain.kinds, kind),
+			"the chain without faults has the versions %v, none of which is of the kind %s", sc.chain.kinds, kind)
 	}
 	return sc
 }
@@ -190,9 +178,8 @@ func (s *simulation) members(a *actor, p *topics.Pipeline, i int) *dispatch.Memb
 		m.Works = works
 	}
 	leave := func(member dispatch.Member) {
-		if err := member.Leave(); err != nil {
-			s.fail("%s leaves a group: %v", a.name, err)
-		}
+		err := member.Leave()
+		s.check(err == nil, "%s leaves a group: %v", a.name, err)
 	}
 	m.LeaveWorkers = func() {
 		s.log.happen(leaving, "%s leaves the group of workers", a.name)
@@ -283,9 +270,8 @@ func (s *simulation) noteMade(id string) {
 		s.made = append(s.made, id)
 		return
 	}
-	if s.made = append(s.made, id); s.numbers[id] != len(s.made) {
-		s.fail("run %s has made version %d of the chain after %d others", id, s.numbers[id], len(s.made)-1)
-	}
+	s.made = append(s.made, id)
+	s.check(s.numbers[id] == len(s.made), "run %s has made version %d of the chain after %d others", id, s.numbers[id], len(s.made)-1)
 	if s.late != nil && len(s.made) == sealedAfter {
 		s.log.happen(lateSeal, "a source is sealed, whose messages version %d has passed over", sealedAfter)
 		s.log.topics[s.topics.Plans][0].append(s.late.Message()) // in the offset before the end of the run
@@ -336,9 +322,8 @@ func (s *simulation) checkForgotten() {
 		return
 	}
 	learnt, err := source.HaveLearnt(ctx, p, f)
-	if err != nil || len(learnt) > 0 || len(f.Rows) == 0 && s.forget != nil {
-		s.fail("forgotten are %v, from which the versions %v have learnt: %v", f.Rows, learnt, err)
-	}
+	s.check(err == nil && len(learnt) == 0 && (len(f.Rows) > 0 || s.forget == nil),
+		"forgotten are %v, from which the versions %v have learnt: %v", f.Rows, learnt, err)
 }
 
 // checkChain checks that the whole backlog is learnt: the chain has all versions.
@@ -352,9 +337,8 @@ func (s *simulation) checkChain() {
 	}
 	for n, p := range s.log.topics[s.topics.Examples] {
 		for _, m := range p.messages {
-			if len((coverage.Spans{{Partition: n, From: m.Offset, To: m.Offset + 1}}).Without(added)) > 0 {
-				s.fail("no run of the chain has added the message [%d]@%d", n, m.Offset)
-			}
+			s.check(len((coverage.Spans{{Partition: n, From: m.Offset, To: m.Offset + 1}}).Without(added)) == 0,
+				"no run of the chain has added the message [%d]@%d", n, m.Offset)
 		}
 	}
 	if s.restaged && (s.holdout > 0 || s.tested || s.forget != nil) {
@@ -365,18 +349,15 @@ func (s *simulation) checkChain() {
 		for _, id := range s.made {
 			rows += s.learnt[id]
 		}
-		if want := s.rows + int64(s.fed)*simRows + s.read; rows != want {
-			s.fail("the chain has learnt %d rows of the %d that the examples have, which nobody has lost", rows, want)
-		}
+		want := s.rows + int64(s.fed)*simRows + s.read
+		s.check(rows == want, "the chain has learnt %d rows of the %d that the examples have, which nobody has lost", rows, want)
 		return
 	}
 	var kinds []string
 	for _, id := range s.made {
 		kinds = append(kinds, s.chained[id])
 	}
-	if !slices.Equal(kinds, s.chain.kinds) {
-		s.fail("the chain has versions of the kinds %v, without faults %v", kinds, s.chain.kinds)
-	}
+	s.check(slices.Equal(kinds, s.chain.kinds), "the chain has versions of the kinds %v, without faults %v", kinds, s.chain.kinds)
 }
 
 // chainExamples are several messages in each partition, one of which can't be used, and between them those of a source that is sealed late.
@@ -534,9 +515,8 @@ func (s *simulation) checkNeverLess(end *schemas.End) {
 	if end.Version.Withheld {
 		return
 	}
-	if manifest.WindowRows < s.offeredRows && !s.lessIsSaid && !s.historyLost {
-		s.fail("version %d of %d rows is offered after one of %d, and nobody has said why", manifest.Version, manifest.WindowRows, s.offeredRows)
-	}
+	s.check(manifest.WindowRows >= s.offeredRows || s.lessIsSaid || s.historyLost,
+		"version %d of %d rows is offered after one of %d, and nobody has said why", manifest.Version, manifest.WindowRows, s.offeredRows)
 	s.offeredRows, s.lessIsSaid = manifest.WindowRows, false
 }
 
@@ -548,10 +528,8 @@ func (s *simulation) checkChainRecovery() {
 		s.feed(n, 4)
 	}
 	if s.operators { // the operator decides what is forgotten
-		if _, err := source.Forget(context.Background(), s.pipeline(unattended()), s.job,
-			source.ToForget{Lost: source.RestoreLost}); err != nil && !s.said(err) {
-			s.fail("after the faults an operator can't decide what is forgotten: %v", err)
-		}
+		_, err := source.Forget(context.Background(), s.pipeline(unattended()), s.job, source.ToForget{Lost: source.RestoreLost})
+		s.check(err == nil || s.said(err), "after the faults an operator can't decide what is forgotten: %v", err)
 	}
 	before := len(s.made)
 	s.serves = false
@@ -576,9 +554,8 @@ func (s *simulation) checkChainRecovery() {
 	if s.ordered {
 		s.checkForgotten()
 	}
-	if _, err := p.Model(ctx, latest.Run); err != nil {
-		s.fail("after the faults version %d can't be read: %v", latest.Version, err)
-	}
+	_, err = p.Model(ctx, latest.Run)
+	s.check(err == nil, "after the faults version %d can't be read: %v", latest.Version, err)
 }
 
 // simNow is the time of the clock of every process, in milliseconds since 1970.
@@ -660,9 +637,8 @@ func manyExamples(messages int) *simExamples {
 	return e
 }
 
-// driftingExamples are messages whose classes a linear function separates: the label says on which side of 0 the first
-// feature is. In the second half of the messages it says the contrary, and in one before also in the rows that are not
-// for tests.
+// driftingExamples are messages whose classes a linear function separates: the label says on which side of 0 the first feature is. In the
+// second half of the messages it says the contrary, and in one before also in the rows that are not for tests.
 func driftingExamples() *simExamples {
 	const messages, rowsOfMessage = 10, 16
 	e := &simExamples{rows: simPartitions * messages * rowsOfMessage / 2, tested: true}
@@ -916,9 +892,7 @@ func (s *simulation) checkIngested() {
 				continue
 			}
 			origins, err := examples.RowOriginsOf(m.Message)
-			if err != nil {
-				s.fail("%v", err)
-			}
+			s.check(err == nil, "%v", err)
 			if origins == nil {
 				continue
 			}
@@ -948,14 +922,11 @@ func (s *simulation) checkIngested() {
 				s.fail("%s[%d]@%d counts %d times, expected once", simSource, n, m.Offset, len(got))
 				continue
 			}
-			if want := s.outcomeOf(n, m.Key, latest); s.labelsLater && got[0] != want {
-				s.fail("%s[%d]@%d has the label %s, expected %s", simSource, n, m.Offset, got[0], want)
-			}
+			want := s.outcomeOf(n, m.Key, latest)
+			s.check(!s.labelsLater || got[0] == want, "%s[%d]@%d has the label %s, expected %s", simSource, n, m.Offset, got[0], want)
 		}
 	}
-	for at := range counted {
-		s.fail("%s[%d]@%d counts, and is no row", simSource, at[0], at[1])
-	}
+	s.check(len(counted) == 0, "of %s %v count, and are no rows", simSource, counted)
 }
 
 func later(a, b time.Time) time.Time {
@@ -1139,9 +1110,8 @@ func (s *simulation) ingestTopic() {
 		}
 		return nil
 	}
-	if err := f.Run(context.Background()); err != nil {
-		s.fail("ingest the examples: %v", err)
-	}
+	err := f.Run(context.Background())
+	s.check(err == nil, "ingest the examples: %v", err)
 	s.log.calm = false
 }
 
@@ -1293,20 +1263,14 @@ func (s *simulation) noteWarm(m wire.Message) {
 	s.lineages[id] = lineage
 }
 
-// learnVersion adds the weights of a version that was made without faults to the reference.
-func (s *simulation) learnVersion(m wire.Message) {
-	s.versionsOf[s.lineages[m.Run()]] = s.content(m)
-}
-
 // checkVersion checks that the weights of a version are those that it has without faults.
 func (s *simulation) checkVersion(m wire.Message) {
 	lineage := s.lineages[m.Run()]
 	if lineage == "" || s.examplesReused || (s.dataLost || s.differs) && s.chain != nil {
 		return
 	}
-	if got, want := s.content(m), s.versionsOf[lineage]; got != want {
-		s.fail("the version of run %s (%s) has weights %s, without faults %s", m.Run(), lineage, got, want)
-	}
+	got, want := s.content(m), s.versionsOf[lineage]
+	s.check(got == want, "the version of run %s (%s) has weights %s, without faults %s", m.Run(), lineage, got, want)
 }
 
 // prune removes old versions, and checks that none of them is one that an unfinished run starts from.
@@ -1319,9 +1283,8 @@ func (s *simulation) prune(ctx context.Context, p *topics.Pipeline) error {
 	}
 	err := p.Prune(ctx, simKeep)
 	for id, version := range needed {
-		if len(s.solvers) == 1 && !s.historyLost && s.ends[id] == "" && s.removed[version] {
-			s.fail("the version of run %s was removed, from which the unfinished run %s starts", version, id)
-		}
+		s.check(len(s.solvers) != 1 || s.historyLost || s.ends[id] != "" || !s.removed[version],
+			"the version of run %s was removed, from which the unfinished run %s starts", version, id)
 	}
 	return err
 }

@@ -295,11 +295,8 @@ func (s *simulation) operate() {
 	}
 	n := s.random.IntN(len(commands))
 	s.start(fmt.Sprint("operator ", n), func() {}, func(a *actor) error {
-		p := s.pipeline(a)
-		err := commands[n](context.Background(), p)
-		if err != nil && (!s.said(err) || err.Error() == "") {
-			s.fail("an operator's command %d has failed: %v", n, err)
-		}
+		err := commands[n](context.Background(), s.pipeline(a))
+		s.check(err == nil || s.said(err) && err.Error() != "", "an operator's command %d has failed: %v", n, err)
 		return err
 	})
 	s.log.count(command)
@@ -360,9 +357,8 @@ func (s *simulation) listRuns(ctx context.Context, p *topics.Pipeline) error {
 		return err
 	}
 	rows, split, err := replay.HeldOutRows(ctx, p, model, 3, 1)
-	if len(rows) > 3 || len(rows) > 0 && split == examples.Train {
-		s.fail("version %d has %d held-out rows, which are %v rows", model.Manifest.Version, len(rows), split)
-	}
+	s.check(len(rows) <= 3 && (len(rows) == 0 || split != examples.Train),
+		"version %d has %d held-out rows, which are %v rows", model.Manifest.Version, len(rows), split)
 	return err
 }
 
@@ -382,9 +378,7 @@ func (s *simulation) countWaiting(ctx context.Context, p *topics.Pipeline) error
 		if err != nil {
 			return err
 		}
-		if partitions != sourcePartitions || messages < 0 {
-			s.fail("%d messages wait on %d partitions", messages, partitions)
-		}
+		s.check(partitions == sourcePartitions && messages >= 0, "%d messages wait on %d partitions", messages, partitions)
 	}
 	return nil
 }
@@ -462,8 +456,7 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 			n = s.random.IntN(len(partitions))
 			at = s.drawOffset(partitions[n])
 		}
-		read := coverage.Span{Partition: n, From: at, To: at + 1 + s.random.Int64N(3)}
-		what.Read = []source.SourceRows{{Topic: simSource, Span: read}}
+		what.Read = []source.SourceRows{{Topic: simSource, Span: coverage.Span{Partition: n, From: at, To: at + 1 + s.random.Int64N(3)}}}
 		if s.random.IntN(2) == 0 {
 			what.Keys = []string{"customer 1"}
 		}
@@ -689,11 +682,8 @@ func (s *simulation) verifyAfter() {
 	version := s.drawVersion()
 	s.start("auditor", func() {}, func(a *actor) error {
 		a.awaited = true
-		p := s.pipeline(a)
-		err := s.verify(context.Background(), p, s.process(a), version)
-		if !s.explained(err) {
-			s.fail("after the faults version %s can't be made again: %v", version, err)
-		}
+		err := s.verify(context.Background(), s.pipeline(a), s.process(a), version)
+		s.check(s.explained(err), "after the faults version %s can't be made again: %v", version, err)
 		return err
 	})
 	s.awaitRuns()
@@ -746,9 +736,8 @@ func (s *simulation) checkGone(spans coverage.Spans, err error) {
 			s.fail("there is no partition %d: %v", span.Partition, err)
 			continue
 		}
-		if p := partitions[span.Partition]; span.From >= p.first && span.To <= p.end && (!p.reuses || span.To <= p.reused) {
-			s.fail("the examples of %v are all there: %v", span, err)
-		}
+		p := partitions[span.Partition]
+		s.check(span.From < p.first || span.To > p.end || p.reuses && span.To > p.reused, "the examples of %v are all there: %v", span, err)
 	}
 }
 
@@ -840,7 +829,7 @@ func (s *simulation) learn(m wire.Message) {
 		}
 	}
 	if m.Kind() == schemas.KindManifest {
-		s.learnVersion(m)
+		s.versionsOf[s.lineages[m.Run()]] = s.content(m) // for checkVersion
 	}
 	if key, fixed := keyOf(m); fixed {
 		if before, known := s.reference[key]; known && before != s.content(m) {
@@ -882,9 +871,8 @@ func (s *simulation) note(m wire.Message) {
 		if again {
 			state = schemas.Cancelled
 		}
-		if state == schemas.Failed && s.chained[end.Run] != "" && !s.dataLost {
-			s.fail("run %s of the chain failed, though no data was lost: %s", end.Run, end.Reason)
-		}
+		s.check(state != schemas.Failed || s.chained[end.Run] == "" || s.dataLost,
+			"run %s of the chain failed, though no data was lost: %s", end.Run, end.Reason)
 		if state == schemas.Done && s.ends[end.Run] != state {
 			s.noteMade(end.Run)
 			if s.chain != nil && s.chain.loses && end.Version != nil {
@@ -964,16 +952,13 @@ func (s *simulation) checkReport(id string, r *schemas.Report) {
 	if s.examplesReused || !s.planned[id] && s.examplesChanged {
 		return // it is of other examples
 	}
-	if rows := r.Rows + r.Splits[examples.Holdout.String()].Rows; rows != s.rows || !maps.Equal(r.PassedOver, s.passedOver) ||
-		r.Quarantined != int64(len(s.bad)) {
-		s.fail("the report of run %s has %d rows, passed over %v and quarantined %d; expected %d, %v and %d",
-			id, rows, r.PassedOver, r.Quarantined, s.rows, s.passedOver, len(s.bad))
-	}
+	rows := r.Rows + r.Splits[examples.Holdout.String()].Rows
+	s.check(rows == s.rows && maps.Equal(r.PassedOver, s.passedOver) && r.Quarantined == int64(len(s.bad)),
+		"the report of run %s has %d rows, passed over %v and quarantined %d; expected %d, %v and %d",
+		id, rows, r.PassedOver, r.Quarantined, s.rows, s.passedOver, len(s.bad))
 	s.checkStages(id, r)
 	for _, key := range s.bad {
-		if !s.quarantined[key] {
-			s.fail("run %s is done, but %s was not put into quarantine", id, key)
-		}
+		s.check(s.quarantined[key], "run %s is done, but %s was not put into quarantine", id, key)
 	}
 }
 
@@ -1010,9 +995,7 @@ func (s *simulation) checkEnd() {
 	s.compact(s.steps)
 	s.checkLedger()
 	manifests, err := p.Versions(ctx)
-	if err != nil {
-		s.fail("%v", err)
-	}
+	s.check(err == nil, "%v", err)
 	done := 0
 	for id, state := range s.ends {
 		if state != schemas.Done {
@@ -1043,13 +1026,10 @@ func (s *simulation) checkEnd() {
 		least = 1
 		s.checkForgotten()
 	}
-	if len(manifests) < least || len(manifests) > done {
-		s.fail("%d runs are done, but there are %d versions", done, len(manifests))
-	}
-	if latest, err := p.Version(ctx, protocol.Latest); len(manifests) > 0 && !s.ordered &&
-		(err != nil || slices.ContainsFunc(manifests, func(m protocol.Finished) bool { return m.Version > latest.Version && m.Offered })) {
-		s.fail("the latest version is %+v, %v", latest, err)
-	}
+	s.check(len(manifests) >= least && len(manifests) <= done, "%d runs are done, but there are %d versions", done, len(manifests))
+	latest, err := p.Version(ctx, protocol.Latest)
+	newer := func(m protocol.Finished) bool { return m.Version > latest.Version && m.Offered }
+	s.check(len(manifests) == 0 || s.ordered || err == nil && !slices.ContainsFunc(manifests, newer), "the latest is %+v, %v", latest, err)
 	for _, m := range manifests {
 		model, err := p.Model(ctx, m.Run)
 		if s.leaving[m.Run] && protocol.IsIncomplete(err) {
@@ -1071,21 +1051,17 @@ func (s *simulation) checkLedger() {
 		return
 	}
 	damaged := &eventRecorder{}
-	if l.Report(damaged); len(damaged.events) > 0 {
-		s.fail("plans has damaged messages: %v", damaged.events)
-	}
+	l.Report(damaged)
+	s.check(len(damaged.events) == 0, "plans has damaged messages: %v", damaged.events)
 	unfinished := slices.Collect(maps.Keys(maps.Collect(l.Unfinished())))
 	for _, id := range s.runs {
-		if slices.Contains(unfinished, id) != (s.ends[id] == "") {
-			s.fail("run %s has end %q, but the ledger has the unfinished runs %v", id, s.ends[id], unfinished)
-		}
-		if end := l.End(id); end != nil && l.Plan(id) != nil && end.State != s.ends[id] {
-			s.fail("the ledger has end %+v of run %s, which is %s", end, id, s.ends[id])
-		}
+		s.check(slices.Contains(unfinished, id) == (s.ends[id] == ""),
+			"run %s has end %q, but the ledger has the unfinished runs %v", id, s.ends[id], unfinished)
+		end := l.End(id)
+		s.check(end == nil || l.Plan(id) == nil || end.State == s.ends[id], "the ledger has end %+v of run %s, which is %s", end, id, s.ends[id])
 	}
 	// If two solvers have published a version, compaction may let the other one's end be the first.
 	same := func(a, b schemas.Place) bool { return a.Version == b.Version && a.Run == b.Run && s.places[a] }
-	if !slices.EqualFunc(l.Versions(), s.versions, same) {
-		s.fail("the ledger has the versions %v, those that were made and not removed are %v", l.Versions(), s.versions)
-	}
+	s.check(slices.EqualFunc(l.Versions(), s.versions, same),
+		"the ledger has the versions %v, those that were made and not removed are %v", l.Versions(), s.versions)
 }

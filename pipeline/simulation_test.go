@@ -24,6 +24,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -93,17 +94,15 @@ var (
 //
 // A scenario averages two members: the votes of the first come with the residuals of each stage of the second.
 //
-// Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the
-// same content. Whatever happens, the chain has all versions that it has without faults, in the same order, each once,
-// with the same weights and reports. A source is sealed after the chain has passed its messages; each of its rows is
-// learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that has learnt from
-// them. Increments are joined, in one scenario 50 of them. Gaps in the offsets of the examples, and messages that say
-// they were written next year, or do not say when, change nothing of that, whether the window is of increments or of a
-// time. In one scenario the stream changes, which drops what came before, and the versions that predict test rows worse
-// are withheld. If a partition is added that gets messages, or the stages change, the chain learns every row once,
-// though its versions are others than without faults. Each row of a topic that is followed counts once (checkIngested), and
-// each row of two files that two processes ingest meanwhile.
-// Whatever operators do, the chain goes on, and no version is left that has learnt what they forgot.
+// Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the same content.
+// Whatever happens, the chain has all versions that it has without faults, in the same order, each once, with the same weights and reports.
+// A source is sealed after the chain has passed its messages; each of its rows is learnt once. Rows are forgotten, or an update takes them
+// away, and in the end no version is left that has learnt from them. Increments are joined, in one scenario 50 of them. Gaps in the offsets
+// of the examples, and messages that say they were written next year, or do not say when, change nothing of that, whether the window is of
+// increments or of a time. In one scenario the stream changes, which drops what came before, and the versions that predict test rows worse
+// are withheld. If a partition is added that gets messages, or the stages change, the chain learns every row once, though its versions are
+// others than without faults. Each row of a topic that is followed counts once (checkIngested), and each row of two files that two
+// processes ingest meanwhile. Whatever operators do, the chain goes on, and no version is left that has learnt what they forgot.
 //
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
 //
@@ -143,9 +142,8 @@ func TestSimulation(t *testing.T) {
 					again = sc.simulate(seed, nil).log.history
 				}
 				mutex.Lock()
-				if again != s.log.history {
-					t.Errorf("schedule %d has another history when it is simulated again: something but its seed decides it", seed)
-				}
+				assert.True(t, again == s.log.history,
+					"schedule %d has another history when it is simulated again: something but its seed decides it", seed)
 				steps += s.steps
 				for m, n := range s.log.moves {
 					happened[m] += n
@@ -169,13 +167,10 @@ func TestSimulation(t *testing.T) {
 	}
 	for _, m := range moves {
 		t.Logf("%7d times %s", happened[m], m)
-		if happened[m] == 0 && *schedules >= 3000 {
-			t.Errorf("in no schedule %s", m)
-		}
+		assert.True(t, happened[m] != 0 || *schedules < 3000, "in no schedule %s", m)
 	}
-	if outcomes[schemas.Done] == 0 || *schedules >= 1000 && (outcomes[schemas.Failed] == 0 || outcomes[schemas.Cancelled] == 0) {
-		t.Errorf("runs by outcome %v: expected runs that are done, and from 1000 schedules on also failed and cancelled ones", outcomes)
-	}
+	assert.True(t, outcomes[schemas.Done] != 0 && (*schedules < 1000 || outcomes[schemas.Failed] != 0 && outcomes[schemas.Cancelled] != 0),
+		"runs by outcome %v: expected runs that are done, and from 1000 schedules on also failed and cancelled ones", outcomes)
 }
 
 // simScenarios returns the scenarios: a schedule has the one that its seed says.
@@ -270,9 +265,7 @@ func replayed(t *testing.T, sc *scenario, seed uint64) {
 		t.Logf("weights@%d: %v has content %s, as without faults: %v", m.Offset, key, got, got == s.reference[key])
 	}
 	t.Logf("%d steps, %d writes, outcomes %v, history %08x", s.steps, s.log.writes, s.outcomes, s.log.history)
-	if s.violation != nil {
-		t.Error(s.violation)
-	}
+	assert.True(t, s.violation == nil, "%v", s.violation)
 }
 
 // repeatEvery is after how many schedules one is simulated again: who makes each step, and every byte that is written, must be the same.
@@ -313,7 +306,7 @@ type scenario struct {
 // emptyScenario returns a scenario without a reference. bytes is how much memory a worker may keep rows and blocks in.
 func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
 	t.Helper()
-	blas := must(kernel.Open("gonum"))(t)
+	blas := assert.Must(kernel.Open("gonum"))(t)
 	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]wire.Digest{}, planned: map[string]bool{},
 		versionsOf: map[string]wire.Digest{}, reportsOf: map[string]string{}}
 	sc.job = topics.Job{
@@ -347,15 +340,7 @@ func (sc *scenario) withReference(t testing.TB) *scenario {
 // learnFrom runs the job of a scenario without faults, with one partition in so many owned by each worker.
 func (sc *scenario) learnFrom(t testing.TB, workers int) {
 	t.Helper()
-	s := sc.simulation(0)
-	s.random = nil
-	s.log.onWrite = func(topic string, m wire.Message) {
-		if isBeside(topic) {
-			return
-		}
-		s.learn(m)
-		s.checkWrite(topic, m)
-	}
+	s := sc.withoutFaults()
 	s.startRoles(workers, 1)
 	// A run's id depends on the text that its submission draws, which in a simulation is a number. So the reference needs as many runs
 	// of either seed as a schedule can submit.
@@ -370,9 +355,21 @@ func (sc *scenario) learnFrom(t testing.TB, workers int) {
 		}
 	}
 	s.stopActors()
-	if s.checkEnd(); s.violation != nil {
-		t.Fatalf("without faults: %v", s.violation)
+	s.checkEnd()
+	assert.Need(t, s.violation == nil, "without faults: %v", s.violation)
+}
+
+// withoutFaults returns a simulation without faults: what is written in it is the reference of the scenario.
+func (sc *scenario) withoutFaults() *simulation {
+	s := sc.simulation(0)
+	s.random = nil
+	s.log.onWrite = func(topic string, m wire.Message) {
+		if !isBeside(topic) {
+			s.learn(m)
+			s.checkWrite(topic, m)
+		}
 	}
+	return s
 }
 
 // simulation is one schedule under way: the log, the actors, and what is known of the runs.
@@ -474,15 +471,12 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 	return s
 }
 
-// simulate simulates the schedule of a seed to its end: one to three workers, one or two solvers, and one or two rounds of
-// runs with up to nine faults each, besides those of single calls (actorLog). trace, which may be nil, gets a line for each of the
-// nine.
+// simulate simulates the schedule of a seed to its end: one to three workers, one or two solvers, and one or two rounds of runs with up to
+// nine faults each, besides those of single calls (actorLog). trace, which may be nil, gets a line for each of the nine.
 func (sc *scenario) simulate(seed uint64, trace func(format string, values ...any)) *simulation {
 	s := sc.simulation(seed)
 	if trace != nil {
-		s.log.trace = func(format string, values ...any) {
-			trace("step %d: "+format, append([]any{s.steps}, values...)...)
-		}
+		s.log.trace = func(format string, values ...any) { trace("step %d: "+format, append([]any{s.steps}, values...)...) }
 	}
 	s.chunk = int(seed / 5 % 4 / 3)
 	s.keepRuns = 1 + s.random.IntN(8)
@@ -606,6 +600,13 @@ func (s *simulation) choose(n int) int {
 func (s *simulation) fail(format string, values ...any) {
 	if s.violation == nil {
 		s.violation = fmt.Errorf(format, values...)
+	}
+}
+
+// check notes a violation, with the format and its values, unless a condition holds.
+func (s *simulation) check(holds bool, format string, values ...any) {
+	if !holds {
+		s.fail(format, values...)
 	}
 }
 
@@ -773,9 +774,7 @@ func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
 		switch {
 		case err == nil:
 			s.outcomes = append(s.outcomes, schemas.Done)
-			if s.ends[id] != schemas.Done && !s.historyLost {
-				s.fail("a submitter has the report of run %s, which has ended as %q", id, s.ends[id])
-			}
+			s.check(s.ends[id] == schemas.Done || s.historyLost, "a submitter has the report of run %s, which has ended as %q", id, s.ends[id])
 		case errors.As(err, &end):
 			s.outcomes = append(s.outcomes, end.State)
 			if end.State == schemas.Failed {
@@ -866,9 +865,7 @@ func (sequential) Run(ctx context.Context, s *visit.Scan) error {
 type threads []*actor
 
 // idle reports whether all go on.
-func (t threads) idle() bool {
-	return !slices.ContainsFunc(t, func(a *actor) bool { return a.ended })
-}
+func (t threads) idle() bool { return !slices.ContainsFunc(t, func(a *actor) bool { return a.ended }) }
 
 // together runs the parts of a process in threads of it, and returns when all have ended. If the process is killed, or a part has an error,
 // the other threads are killed.
@@ -1095,12 +1092,9 @@ func (s *simulation) join(a *actor, group []*simMembership, i int) dispatch.Memb
 }
 
 // assignAll assigns each partition to one worker and the plans topic to one solver, and notifies all of them.
-func (s *simulation) assignAll() {
-	s.reassign(func() bool { return true })
-}
+func (s *simulation) assignAll() { s.reassign(func() bool { return true }) }
 
-// reassign draws who owns what. An actor that is not notified keeps what it had, so a partition may have two owners for a while,
-// or none.
+// reassign draws who owns what. An actor that is not notified keeps what it had, so a partition may have two owners for a while, or none.
 func (s *simulation) reassign(notified func() bool) {
 	owned := make([][]int, len(s.workers))
 	if present := s.present(s.workers); len(present) > 0 {

@@ -48,12 +48,12 @@ func newSourcesJob(t *testing.T, rows int) (files, topic topics.Job) {
 
 func sourcesOf(t *testing.T, log *kafkalog.Log, name string) []source.SourceState {
 	t.Helper()
-	return must(source.Sources(t.Context(), topics.Open(log, name, nil)))(t)
+	return assert.Must(source.Sources(t.Context(), topics.Open(log, name, nil)))(t)
 }
 
 func removeSource(t *testing.T, log *kafkalog.Log, name, id string) {
 	t.Helper()
-	must(source.RemoveSources(t.Context(), topics.Open(log, name, nil), []string{id}))(t)
+	assert.Must(source.RemoveSources(t.Context(), topics.Open(log, name, nil), []string{id}))(t)
 }
 
 // What retention has left of a source is listed, and a removed source that is not whole any more is ingested again.
@@ -70,16 +70,14 @@ func TestExpiredSourceIsListed(t *testing.T) {
 			"%+v, expected one that is %s, with %d of 10 messages", s, state, left)
 		return s[0].ID
 	}
-	id := expect(source.Sealed, 7)
-	removeSource(t, log, files.Name, id)
+	removeSource(t, log, files.Name, expect(source.Sealed, 7))
 	expect(source.Removed, 7)
 	report, _ := train(t, log, files)
 	assert.Equal(t, report.Rows, 640, "rows of the file")
 	expect(source.Sealed, 10)
 	report, _ = train(t, log, topic)
-	if want := (coverage.PassedOver{coverage.Removed: 7}); report.Rows != 640 || !maps.Equal(report.PassedOver, want) {
-		t.Errorf("%d rows, passed over %v; expected 640 and %v", report.Rows, report.PassedOver, want)
-	}
+	assert.Equal(t, report.Rows, 640, "rows")
+	assert.Equal(t, report.PassedOver, coverage.PassedOver{coverage.Removed: 7}, "what is passed over")
 	for partition, end := range map[int32]int64{0: 10, 1: 10} {
 		deleteRecords(t, log, examples, partition, end)
 	}
@@ -93,7 +91,7 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 	trainUntilOn(t, dir, files, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
 	log := openAt(t, dir)
 	written := int64(len(readTopic(t, log, protocol.TopicsOf(files.Name).Examples)))
-	noError(t, log.Create(t.Context(), topics.Topics(files)...))
+	assert.NoError(t, log.Create(t.Context(), topics.Topics(files)...))
 	s := sourcesOf(t, log, files.Name)
 	assert.Need(t, len(s) == 1 && s[0].State == source.Unfinished && s[0].Rows == -1 && s[0].Messages == written && s[0].Left == written &&
 		time.Since(s[0].Since) <= time.Hour,
@@ -121,9 +119,8 @@ func TestContentCountsOnce(t *testing.T) {
 		assert.True(t, e.Known, "ingested again: %+v", e)
 	}
 	again.Examples.Train = nil
-	if report, _ := train(t, log, again); report.Rows != 300 || len(report.PassedOver) != 0 {
-		t.Errorf("%d rows, passed over %v; expected 300 and nothing", report.Rows, report.PassedOver)
-	}
+	report, _ = train(t, log, again)
+	assert.True(t, report.Rows == 300 && len(report.PassedOver) == 0, "%d rows, passed over %v", report.Rows, report.PassedOver)
 
 	conflict := job
 	conflict.Examples.Train, conflict.Examples.Test = nil, []string{data.writeCSV(t, t.TempDir(), "test.csv")}
@@ -144,13 +141,12 @@ func readerOf(owner topics.Job, name string) topics.Job {
 func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string]map[string]string,
 	messages map[string][]kafkalog.Message) {
 	t.Helper()
-	found, err := log.Topics(t.Context(), prefix)
-	noError(t, err)
+	found := assert.Must(log.Topics(t.Context(), prefix))(t)
 	messages = map[string][]kafkalog.Message{}
 	for _, topic := range found {
 		messages[topic.Name] = readTopic(t, log, topic.Name)
 	}
-	topics = must(log.Configs(t.Context(), replay.Names(found)...))(t)
+	topics = assert.Must(log.Configs(t.Context(), replay.Names(found)...))(t)
 	return topics, messages
 }
 
@@ -159,10 +155,10 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	long(t)
 	owner, topic := newSourcesJob(t, 640)
 	log := openEmbedded(t)
-	noError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
+	assert.NoError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
 	other := owner
 	other.Examples.Train = []string{rings(128, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
-	noError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
+	assert.NoError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
 	reader := readerOf(topic, "reader")
 	same := func(rows int64, passedOver coverage.PassedOver) {
 		t.Helper()
@@ -174,22 +170,21 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	}
 	same(768, nil)
 	states := sourcesOf(t, log, owner.Name)
-	i := slices.IndexFunc(states, func(s source.SourceState) bool { return s.Rows == 128 })
-	removeSource(t, log, owner.Name, states[i].ID)
+	removeSource(t, log, owner.Name, states[slices.IndexFunc(states, func(s source.SourceState) bool { return s.Rows == 128 })].ID)
 	same(640, coverage.PassedOver{coverage.Removed: 2})
 	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
 	same(576, coverage.PassedOver{coverage.Removed: 2, coverage.ForgottenRow: 64})
 	versions, err := topics.Open(log, reader.Name, nil).Versions(t.Context())
 	assert.True(t, err == nil && len(versions) == 1,
 		"%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
-	must(replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}))(t)
+	assert.Must(replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}))(t)
 	own := reader
 	own.Examples.Topic = ""
 	assert.MustFail(replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}))(t,
 		"reads the examples of")
 	own.Examples.Topic = "pictures"
 	assert.Fails(t, trainError(t, log, own), "topic pictures does not exist")
-	assert.Equal(t, must(log.Exists(t.Context(), "pictures"))(t), false, "the topic exists")
+	assert.Equal(t, assert.Must(log.Exists(t.Context(), "pictures"))(t), false, "the topic exists")
 }
 
 // A bound by offsets leaves out what retention would have deleted: the weights are the same. The report counts it, and
@@ -198,7 +193,7 @@ func TestBoundsByOffsets(t *testing.T) {
 	owner, topic := newSourcesJob(t, 640) // five messages in each of two partitions
 	log, shorter := openEmbedded(t), openEmbedded(t)
 	for _, l := range []*kafkalog.Log{log, shorter} {
-		noError(t, source.Ingest(t.Context(), l, owner, event.Ignore{}))
+		assert.NoError(t, source.Ingest(t.Context(), l, owner, event.Ignore{}))
 	}
 	deleteRecords(t, shorter, protocol.TopicsOf(owner.Name).Examples, 0, 3)
 	deleteRecords(t, shorter, protocol.TopicsOf(owner.Name).Examples, 1, 1)
@@ -253,16 +248,14 @@ func TestBoundsByTime(t *testing.T) {
 					h := schemas.TimeHeader(at(i).UnixMilli())
 					record.Headers = []kgo.RecordHeader{{Key: h.Key, Value: []byte(h.Value)}}
 				}
-				noError(t, client.ProduceSync(t.Context(), record).FirstErr())
+				assert.NoError(t, client.ProduceSync(t.Context(), record).FirstErr())
 			}
 			job.Examples.From, job.Examples.To = []string{at(2).Format(time.RFC3339Nano)}, []string{at(6).Format(time.RFC3339Nano)}
 			report, m := train(t, log, job)
-			if got := m.Manifest.Plan.Spans; fmt.Sprint(got) != "[[0]@2–6]" || report.Rows != 120 || report.PassedOver[coverage.Outside] != 4 {
-				t.Errorf("spans %v, %d rows, passed over %v", got, report.Rows, report.PassedOver)
-			}
+			assert.Equal(t, fmt.Sprint(m.Manifest.Plan.Spans), "[[0]@2–6]", "spans")
+			assert.True(t, report.Rows == 120 && report.PassedOver[coverage.Outside] == 4, "%d rows, passed over %v", report.Rows, report.PassedOver)
 			job.Examples.From, job.Examples.To = []string{at(6).Add(time.Minute).Format(time.RFC3339)}, nil
-			err := trainError(t, log, job)
-			assert.Fails(t, err, "it has [0]@0–8")
+			assert.Fails(t, trainError(t, log, job), "it has [0]@0–8")
 		})
 	}
 }
@@ -274,7 +267,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	topic.Keep, topic.Retrain = 1000, topics.DefaultRetrain()
 	topic.Retrain.Rows, topic.Retrain.After, topic.Retrain.Full = 200, 0, topics.FullOptions{}
 	log := openEmbedded(t)
-	noError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
+	assert.NoError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
 	reader := readerOf(topic, "reader")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -300,7 +293,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	next(512)
 	other := owner
 	other.Examples.Train = []string{rings(192, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
-	noError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
+	assert.NoError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
 	next(640, 768) // without the messages of the source, if an update was made of them before the seal was there
 	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
 	next(639, 767) // without the forgotten one
@@ -309,7 +302,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	chains := map[string][]string{}
 	settings, before := topicsOf(t, log, owner.Name+".")
 	for _, job := range []topics.Job{readerOf(topic, "second"), topic} {
-		must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		if chains[job.Name] = digests(t, log, job.Name); job.Name == "second" {
 			settingsAfter, after := topicsOf(t, log, owner.Name+".")
 			assert.True(t, len(after) == len(before) && maps.EqualFunc(settings, settingsAfter, maps.Equal),
@@ -349,7 +342,7 @@ func clicksOn(t *testing.T, log *kafkalog.Log, topic string, rows int) topics.Jo
 	job := newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	job.Examples.Train, job.Examples.FromTopic, job.Examples.Format = nil, topic, "csv"
 	job.Examples.Partitions, job.Examples.BatchRows = 2, 8
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 5}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 5}))
 	clickOn(t, log, topic, 0, rows)
 	return job
 }
@@ -363,7 +356,7 @@ func clickOn(t *testing.T, log *kafkalog.Log, topic string, from, to int) {
 			fmt.Fprintf(&value, "%c,%d,%d\n", 'a'+rune(from%2), from%2, from)
 			from++
 		}
-		must(log.Append(t.Context(), topic, partition%5, kafkalog.Message{Value: []byte(value.String())}))(t)
+		assert.Must(log.Append(t.Context(), topic, partition%5, kafkalog.Message{Value: []byte(value.String())}))(t)
 	}
 }
 
@@ -388,7 +381,7 @@ func eachCounted(t *testing.T, log *kafkalog.Log, job topics.Job, do func(row in
 		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
 			continue
 		}
-		batch := must(examples.Decode(m.Value, mem))(t)
+		batch := assert.Must(examples.Decode(m.Value, mem))(t)
 		features := make([]float32, batch.Rows*batch.Cols)
 		batch.Features(features, batch.Cols)
 		for i := range batch.Rows {
@@ -409,7 +402,7 @@ func checkCounted(t *testing.T, log *kafkalog.Log, job topics.Job, rows int) {
 func followToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) *eventRecorder {
 	t.Helper()
 	recorder := &eventRecorder{}
-	noError(t, source.Follow(t.Context(), log, job, true, recorder))
+	assert.NoError(t, source.Follow(t.Context(), log, job, true, recorder))
 	return recorder
 }
 
@@ -421,15 +414,14 @@ func TestFollowQuarantines(t *testing.T) {
 	traced := func(value string) []kafkalog.Header {
 		return []kafkalog.Header{{Key: "traceparent", Value: []byte(value)}}
 	}
-	must(log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x"), Headers: traced(trace)},
+	assert.Must(log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x"), Headers: traced(trace)},
 		kafkalog.Message{Headers: traced("none")}))(t)
 	clickOn(t, log, "clicks", 30, 60)
 	strict := job
 	strict.OnBadMessage = schemas.StopOnBadMessage
-	if err := source.Follow(t.Context(), log, strict, true, &eventRecorder{}); err == nil || !strings.HasPrefix(err.Error(),
-		"clicks[3]@") || !strings.Contains(err.Error(), `: column 2: … is not a number: `) {
-		t.Errorf("got error %v, expected one about the value", err)
-	}
+	err := source.Follow(t.Context(), log, strict, true, &eventRecorder{})
+	assert.True(t, strings.HasPrefix(fmt.Sprint(err), "clicks[3]@"), "%v", err)
+	assert.Fails(t, err, `: column 2: … is not a number: `)
 	recorder := followToEnd(t, log, job)
 	checkCounted(t, log, job, 60)
 	var reasons []string
@@ -460,8 +452,8 @@ func upTo(from, to int) (list []int) {
 // has a time of its own.
 func clicksAt(t *testing.T, log *kafkalog.Log, before, from, to int) {
 	t.Helper()
-	noError(t, log.Delete(t.Context(), "clicks"))
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: 1}))
+	assert.NoError(t, log.Delete(t.Context(), "clicks"))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: 1}))
 	var records []*kgo.Record
 	for _, i := range append(upTo(0, before), upTo(from, to)...) {
 		at := time.UnixMilli(1_700_000_000_000)
@@ -471,7 +463,7 @@ func clicksAt(t *testing.T, log *kafkalog.Log, before, from, to int) {
 		records = append(records, &kgo.Record{Topic: "clicks", Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i),
 			Timestamp: at.Add(time.Duration(i) * time.Second)})
 	}
-	noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
+	assert.NoError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
 }
 
 // If a topic no longer has what was read last, ingest stops until the operator has said whether to go on behind that or
@@ -503,12 +495,9 @@ func TestFollowTopicThatHasChanged(t *testing.T) {
 				clicksAt(t, log, test.before, test.from, test.to)
 				err := source.Follow(t.Context(), log, job, true, event.Ignore{})
 				changed, ok := errors.AsType[*source.ChangedTopicError](err)
-				if ok != (test.why != "") || err != nil && !ok {
-					t.Fatalf("got error %v, expected one because of %q", err, test.why)
-				}
-				if ok && (changed.Why != test.why || changed.Last != 99 || !strings.Contains(err.Error(), "examples.on_changed_topic to behind")) {
-					t.Errorf("got error %v, expected %s", err, test.why)
-				}
+				assert.Need(t, ok == (test.why != "") && (err == nil || ok), "got error %v, expected one because of %q", err, test.why)
+				assert.True(t, !ok || changed.Why == test.why && changed.Last == 99 &&
+					strings.Contains(err.Error(), "examples.on_changed_topic to behind"), "got error %v, expected %s", err, test.why)
 				job.Examples.OnChangedTopic = choice
 				want := upTo(0, 100)
 				switch {
@@ -539,7 +528,7 @@ func TestFollowTopicThatForgets(t *testing.T) {
 		clicksAt(t, log, 100, 0, 0)
 		followToEnd(t, log, job)
 		for i := range 30 {
-			must(log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 100+i)}))(t)
+			assert.Must(log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 100+i)}))(t)
 		}
 		deleteRecords(t, log, "clicks", 0, first)
 		rec := followToEnd(t, log, job)
@@ -564,7 +553,7 @@ func sizes(t *testing.T, log *kafkalog.Log, format string) (job topics.Job, writ
 	}
 	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full = 50, topics.FullOptions{}
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}))
 	return job, func(from, to int) {
 		for i := from; i < to; i++ {
 			value := fmt.Sprintf("%c,%d,%d,%d", 'a'+rune(i%2), 10*(i%2)+i%7, i%5, i)
@@ -572,7 +561,7 @@ func sizes(t *testing.T, log *kafkalog.Log, format string) (job topics.Job, writ
 				value = fmt.Sprintf(`{"kind": "%c", "length": %d, "width": %d, "height": %d, "colour": "%c", "code": 1}`, 'a'+rune(i%2),
 					10*(i%2)+i%7, i%5, i, 'r'+rune(i%3))
 			}
-			must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}))(t)
+			assert.Must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}))(t)
 		}
 	}
 }
@@ -613,7 +602,7 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			}
 			learn := func(l *kafkalog.Log) {
 				t.Helper()
-				must(Retrain(t.Context(), l, openBLAS(t), job, true, event.Ignore{}))(t)
+				assert.Must(Retrain(t.Context(), l, openBLAS(t), job, true, event.Ignore{}))(t)
 			}
 			write(0, 150)
 			followToEnd(t, log, job)
@@ -651,16 +640,15 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 	registry.SeedSchema("clicks-value", 1, 1, sr.Schema{Schema: schema})
 	job.Examples.Format, job.Examples.Registry.URL, job.Examples.Columns.Use = "avro", registry.URL(), []string{"side", "at"}
 	for i := range 40 {
-		content := must(avro.MustParse(schema).Encode(map[string]any{"label": string(rune('a' + i%2)), "side": i % 2, "at": i}))(t)
-		m := kafkalog.Message{Value: append([]byte{0, 0, 0, 0, 1}, content...)}
-		must(log.Append(t.Context(), "clicks", i%5, m))(t)
+		content := assert.Must(avro.MustParse(schema).Encode(map[string]any{"label": string(rune('a' + i%2)), "side": i % 2, "at": i}))(t)
+		assert.Must(log.Append(t.Context(), "clicks", i%5, kafkalog.Message{Value: append([]byte{0, 0, 0, 0, 1}, content...)}))(t)
 	}
 	registry.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "starting", http.StatusServiceUnavailable)
 		return true
 	})
 	p := topics.Open(log, job.Name, nil)
-	noError(t, topics.Create(t.Context(), p, &job))
+	assert.NoError(t, topics.Create(t.Context(), p, &job))
 	recorder := &eventRecorder{}
 	f := source.NewFollow(p, job, true, event.Serialised(recorder))
 	var mutex sync.Mutex
@@ -673,7 +661,7 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 		}
 		return nil
 	}
-	noError(t, f.Run(t.Context()))
+	assert.NoError(t, f.Run(t.Context()))
 	checkCounted(t, log, job, 40)
 	assert.Equal(t, eventsOf[event.Quarantined](recorder), nil, "what is in quarantine")
 	assert.True(t, noticed(recorder, "waits for the schema registry; no message is skipped") && noticed(recorder, "answers 503") &&
@@ -691,19 +679,19 @@ func TestFollowWithCategories(t *testing.T) {
 	assert.Fails(t, follow(), "no message has a word in the column 1 of examples.categorical yet")
 	named := job
 	named.Examples.Format, named.Examples.Label, named.Examples.Categorical = "json", "cliked", []string{"colour"}
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}))
 	send(t, log, timed{topic: "misspelt", value: `{"clicked": "a", "colour": "red"}`})
 	named.Examples.FromTopic = "misspelt"
 	assert.Fails(t, source.Follow(t.Context(), log, named, true, &eventRecorder{}), `no column "cliked"`)
 	for _, values := range [][]string{{"a,red,1", "b,blue,2\na,red,3"}, {"b,green,4"}} {
 		for partition, value := range values {
-			must(log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}))(t)
+			assert.Must(log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}))(t)
 		}
-		noError(t, follow())
+		assert.NoError(t, follow())
 	}
 	got := map[float32][]float32{} // by the last feature
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		batch := must(examples.Decode(m.Value, mem))(t)
+		batch := assert.Must(examples.Decode(m.Value, mem))(t)
 		columns, err := examples.ParseColumns(batch.ColumnsText())
 		assert.True(t, err == nil && strings.Join(columns[0].Categories, " ") == "blue red", "the columns %+v, error %v", columns, err)
 		features := make([]float32, batch.Rows*batch.Cols)
@@ -780,12 +768,12 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			}
 			job.Retrain = topics.DefaultRetrain()
 			job.Retrain.Rows = 100
-			noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}))
+			assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}))
 			random, rec, report := rand.New(rand.NewPCG(1, 2)), &eventRecorder{}, &Retraining{}
 			lost, bad, drifts, lacking := map[string]int64{}, map[string]bool{}, 0, 0
 			retrain := func() {
 				t.Helper()
-				report = must(Retrain(t.Context(), log, openBLAS(t), job, true, rec))(t)
+				report = assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, rec))(t)
 				for column, rows := range report.LostColumns {
 					lost[column] += rows
 				}
@@ -808,7 +796,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 				}
 				length, width := float64(kind)*2+random.Float64(), random.Float64()
 				value := fmt.Appendf(nil, formats[i%len(formats)], length, width, string('r'+rune(kind)), string('x'+rune(kind)))
-				must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: value}))(t)
+				assert.Must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: value}))(t)
 				if test.each > 0 && i >= 300 && i%test.each == test.each-1 {
 					retrain()
 				}
@@ -817,27 +805,23 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			var names []string
 			for _, name := range []string{"length", "width", "colour"} {
 				if rows := lost[name]; rows > 0 {
-					if names = append(names, name); rows != int64(test.bad) && !slices.Contains(test.optional, name) {
-						t.Errorf("%d rows lack the column %s, expected %d", rows, name, test.bad)
-					}
+					names = append(names, name)
+					assert.True(t, rows == int64(test.bad) || slices.Contains(test.optional, name), "%d rows lack %s, expected %d", rows, name, test.bad)
 				}
 			}
-			if got := strings.Join(names, " "); got != test.lost || (got != "") != slices.ContainsFunc(eventsOf[event.ColumnLost](rec),
-				func(e event.ColumnLost) bool { return e.Rows > 0 }) {
-				t.Errorf("lost are the columns %q, expected %q", got, test.lost)
-			}
+			got := strings.Join(names, " ")
+			some := slices.ContainsFunc(eventsOf[event.ColumnLost](rec), func(e event.ColumnLost) bool { return e.Rows > 0 })
+			assert.True(t, got == test.lost && (got != "") == some, "lost are the columns %q, expected %q", got, test.lost)
 			for _, m := range readTopic(t, log, job.Name+".quarantine") {
 				q, err := schemas.QuarantinedOf(protocol.FromKafka(m))
 				bad[string(m.Key)] = true // messages after the last usable one are read again by the next process
-				if err != nil || !strings.Contains(q.Reason, "no value in column") ||
-					strings.Contains(string(q.Value), "Length") && !strings.Contains(q.Reason, `the message has "`) {
-					t.Errorf("in quarantine is %+v, %v", q, err)
-				}
+				assert.True(t, err == nil && strings.Contains(q.Reason, "no value in column") &&
+					(!strings.Contains(string(q.Value), "Length") || strings.Contains(q.Reason, `the message has "`)),
+					"in quarantine is %+v, %v", q, err)
 			}
 			assert.True(t, len(test.optional) == 0 || test.bad != 0 || lacking != 0, "no version reports the column")
-			if len(bad) != test.bad || drifts > 0 && test.lost != "" {
-				t.Errorf("%d messages are in quarantine, expected %d; %d alarms", len(bad), test.bad, drifts)
-			}
+			assert.True(t, len(bad) == test.bad && (drifts <= 0 || test.lost == ""),
+				"%d messages are in quarantine, expected %d; %d alarms", len(bad), test.bad, drifts)
 		})
 	}
 }
@@ -880,7 +864,7 @@ func viewJobOf(t *testing.T, log *kafkalog.Log, prefix string, rowPartitions, ou
 	problems := o.Check()
 	assert.Need(t, len(problems) == 0, "%v", problems)
 	for topic, partitions := range map[string]int{prefix + views: rowPartitions, prefix + buys: outcomePartitions} {
-		noError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: partitions}))
+		assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: partitions}))
 	}
 	return job
 }
@@ -910,7 +894,7 @@ func send(t *testing.T, log *kafkalog.Log, messages ...timed) {
 		}
 		records = append(records, r)
 	}
-	noError(t, client.ProduceSync(t.Context(), records...).FirstErr())
+	assert.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 }
 
 // While a row waits, an outcome that can't be used says nothing of the rows. If none of the outcomes can be used, that is an error of their
@@ -920,7 +904,7 @@ func TestOutcomesThatCannotBeUsed(t *testing.T) {
 	job := viewJob(t, log, 1, 1)
 	send(t, log, view(0, "a", 1, 1000), timed{buys, 0, "", `{"kind": "book"}`, 1500})
 	p := topics.Open(log, job.Name, nil)
-	noError(t, topics.Create(t.Context(), p, &job))
+	assert.NoError(t, topics.Create(t.Context(), p, &job))
 	err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{})
 	nothing, ok := errors.AsType[*source.NothingUsableError](err)
 	assert.True(t, ok && nothing.Topic == buys && nothing.Messages == 1, "no outcome can be used: got error %v", err)
@@ -975,7 +959,7 @@ func TestKeysOfOutcomes(t *testing.T) {
 					records = slices.Insert(records, 0, &early)
 				}
 			}
-			noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
+			assert.NoError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
 			report, rec := retrainToEnd(t, log, job)
 			last := report.Updates[len(report.Updates)-1]
 			o := last.Outcomes
@@ -989,13 +973,11 @@ func TestKeysOfOutcomes(t *testing.T) {
 				t.Errorf("the disorder is not shown: %s", text)
 			}
 			said := slices.DeleteFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return !strings.Contains(n.Text, "have no row") })
-			if len(said) != min(1, int(test.alone)) || len(said) > 0 && strings.Count(said[0].Text, ", read as ") != 2 ||
-				name == "mixed" && !strings.Contains(said[0].Text, `read as "K`) {
-				t.Errorf("%d outcomes have no row, and the notices are %q", test.alone, said)
-			}
-			if why := last.Outcomes.Why(); !last.Offered && !strings.Contains(why, `its key has the bytes 31 33 39 39, read as "1399"`) {
-				t.Errorf("the keys are not shown: %s", why)
-			}
+			assert.True(t, len(said) == min(1, int(test.alone)) && (len(said) == 0 || strings.Count(said[0].Text, ", read as ") == 2) &&
+				(name != "mixed" || strings.Contains(said[0].Text, `read as "K`)),
+				"%d outcomes have no row, and the notices are %q", test.alone, said)
+			why := last.Outcomes.Why()
+			assert.True(t, last.Offered || strings.Contains(why, `its key has the bytes 31 33 39 39, read as "1399"`), "keys are not shown: %s", why)
 		})
 	}
 }
@@ -1027,12 +1009,9 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 		assert.True(t, topic.Replication == 2 && topic.Config["segment.bytes"] == "8388608" && topic.Config["segment.ms"] == "120000",
 			"%s: %+v", name, topic)
 		if topic.Compact {
-			if lag := topic.Config["min.compaction.lag.ms"]; name == "plans" && lag != "25200000" || name != "plans" && lag != "" {
-				t.Errorf("%s: messages are compacted after %q ms", name, lag)
-			}
-			if topic.Config["delete.retention.ms"] != "25200000" || topic.Config["max.compaction.lag.ms"] != "25200000" || want[name] != "" {
-				t.Errorf("%s: %+v", name, topic)
-			}
+			assert.Equal(t, topic.Config["min.compaction.lag.ms"], map[bool]string{true: "25200000"}[name == "plans"], "ms of %s", name)
+			assert.True(t, topic.Config["delete.retention.ms"] == "25200000" && topic.Config["max.compaction.lag.ms"] == "25200000" &&
+				want[name] == "", "%s: %+v", name, topic)
 			continue
 		}
 		assert.True(t, topic.Config["cleanup.policy"] == "delete" && topic.Config["retention.ms"] == want[name] && want[name] != "",
@@ -1040,9 +1019,9 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 	}
 	log := openEmbedded(t)
 	zero := newMultiStageJob(t)
-	noError(t, log.Create(t.Context(), topics.Topics(zero)...))
+	assert.NoError(t, log.Create(t.Context(), topics.Topics(zero)...))
 	for _, topic := range topics.Topics(zero) {
-		configs := must(log.Configs(t.Context(), topic.Name))(t)
+		configs := assert.Must(log.Configs(t.Context(), topic.Name))(t)
 		for key, value := range topic.Config {
 			assert.Equal(t, configs[topic.Name][key], value, "%s: %s", topic.Name, key)
 		}
@@ -1058,9 +1037,8 @@ func TestShortRetention(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), newMultiStageJob(t)
 			topic.Name = job.Name + "." + name
-			noError(t, log.Create(t.Context(), topic))
-			err := trainError(t, log, job)
-			assert.Fails(t, err, topic.Name+" retains messages for only")
+			assert.NoError(t, log.Create(t.Context(), topic))
+			assert.Fails(t, trainError(t, log, job), topic.Name+" retains messages for only")
 		})
 	}
 }

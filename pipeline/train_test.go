@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,9 +54,7 @@ func TestRunLearns(t *testing.T) {
 		change(&s)
 		return s
 	}
-	kind := func(kind string) func(*schemas.Stage) {
-		return func(s *schemas.Stage) { s.Features.Kind = kind }
-	}
+	kind := func(kind string) func(*schemas.Stage) { return func(s *schemas.Stage) { s.Features.Kind = kind } }
 	for name, c := range map[string]struct {
 		prepare  schemas.Prepare
 		stages   []schemas.Stage
@@ -122,8 +121,7 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 		for _, to := range links {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
 				recorder := &eventRecorder{}
-				job := newJob(t, rings(600, 2, 3, 1), table{}, rffStage(from, 64, 8), rffStage(to, 8, 2))
-				trainRecorded(t, openEmbedded(t), job, recorder)
+				trainRecorded(t, openEmbedded(t), newJob(t, rings(600, 2, 3, 1), table{}, rffStage(from, 64, 8), rffStage(to, 8, 2)), recorder)
 				before := eventsOf[event.StageEnded](recorder)[0].TrainError
 				untrained := 1.0 / 3 // half the squared distance between a label and a third for each class
 				if to == link.Softmax {
@@ -133,10 +131,9 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 					if p.Stage != 1 || p.Visit != 0 {
 						continue
 					}
-					if first := p.Metrics[examples.Train]; first.Error > before+2 || first.Loss > untrained/2 {
-						t.Errorf("stage 0 ends with error %.2f %%; stage 1 begins with error %.2f %% and loss %g, expected at most 2 %% more and %g",
-							before, first.Error, first.Loss, untrained/2)
-					}
+					first := p.Metrics[examples.Train]
+					assert.True(t, first.Error <= before+2 && first.Loss <= untrained/2,
+						"stage 0 ends with error %.2f %%; stage 1 begins with %.2f %% and loss %g, untrained %g", before, first.Error, first.Loss, untrained)
 				}
 			})
 		}
@@ -151,9 +148,8 @@ func TestMatricesTakeMemory(t *testing.T) {
 		job.Memory = memory
 		trainRecorded(t, openEmbedded(t), job, recorder)
 		texts := eventsOf[event.Noticed](recorder)
-		if len(texts) != noticed || noticed > 0 && !strings.Contains(texts[0].Text, "no rows stay in memory") {
-			t.Errorf("memory %d: %v, expected %d lines", memory, texts, noticed)
-		}
+		assert.True(t, len(texts) == noticed && (noticed <= 0 || strings.Contains(texts[0].Text, "no rows stay in memory")),
+			"memory %d: %v, expected %d lines", memory, texts, noticed)
 	}
 }
 
@@ -226,8 +222,7 @@ func TestOddData(t *testing.T) {
 	t.Run("singular without a ridge", func(t *testing.T) {
 		s := rffStage(link.Identity, 50, 1)
 		s.Ridge = 0
-		err := trainError(t, openEmbedded(t), newJob(t, few, table{}, s))
-		assert.Fails(t, err, "larger ridge")
+		assert.Fails(t, trainError(t, openEmbedded(t), newJob(t, few, table{}, s)), "larger ridge")
 	})
 	t.Run("more components than features", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
@@ -267,8 +262,7 @@ func TestConstantFeatures(t *testing.T) {
 							share += 1. / 200
 						}
 					}
-					assert.Near(t, float64(probabilities(t, m, constant).Row(0)[c]), share, 0.01,
-						"the probability of %s, and its share", label)
+					assert.Near(t, float64(probabilities(t, m, constant).Row(0)[c]), share, 0.01, "the probability of %s, and its share", label)
 				}
 				job.Retrain = topics.DefaultRetrain()
 				job.Retrain.Rows = 200
@@ -304,7 +298,7 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			trainAndPredict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
 				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{Allocator: assert.Allocator(t)},
 					&eventRecorder{})
-				noError(t, err)
+				assert.NoError(t, err)
 				return report, predict(blas, model, test)
 			}
 			report, p := trainAndPredict(fast)
@@ -313,7 +307,7 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 				cpu.X86 = features
 				vek32.SetAcceleration(accelerated)
 			}()
-			noError(t, kernel.UseVector("none"))
+			assert.NoError(t, kernel.UseVector("none"))
 			slow, q := trainAndPredict(kernel.Gonum())
 			assert.Equal(t, *slow.TestError, *report.TestError, "the test error, and with a BLAS")
 			assert.Equal(t, slow.TrainError, report.TrainError, "the train error, and with a BLAS")
@@ -345,7 +339,7 @@ func newWideJob(t *testing.T, columns int) topics.Job {
 		}
 		lines.WriteByte('\n')
 	}
-	noError(t, os.WriteFile(path, []byte(lines.String()), 0o600))
+	assert.NoError(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	stage := solve.Defaults()
 	stage.Features, stage.Link, stage.Method, stage.Passes = stages.DefaultsOf(stages.Columns), link.Identity, solve.MethodCG, 4
 	job := newJob(t, rings(1, 3, 3, 1), table{}, stage)
@@ -374,7 +368,7 @@ func newSparseJob(t *testing.T, list ...schemas.Stage) topics.Job {
 		}
 		lines.WriteByte('\n')
 	}
-	noError(t, os.WriteFile(path, []byte(lines.String()), 0o600))
+	assert.NoError(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	job := newJob(t, rings(1, 3, 3, 1), table{}, list...)
 	job.Examples.Train, job.Examples.Partitions = []string{path}, 3
 	return job
@@ -388,9 +382,9 @@ func named(t *testing.T, job topics.Job, columns int) topics.Job {
 		header += "," + string(rune('a'+j))
 	}
 	path := job.Examples.Train[0]
-	rows := must(os.ReadFile(path))(t)
+	rows := assert.Must(os.ReadFile(path))(t)
 	job.Examples.Train = []string{filepath.Join(filepath.Dir(path), "named.csv")}
-	noError(t, os.WriteFile(job.Examples.Train[0], []byte(header+"\n"+string(rows)), 0o600))
+	assert.NoError(t, os.WriteFile(job.Examples.Train[0], []byte(header+"\n"+string(rows)), 0o600))
 	job.Examples.Label = "label"
 	return job
 }
@@ -419,9 +413,8 @@ func TestTrainChoosesStages(t *testing.T) {
 			told := &eventRecorder{}
 			report, m := trainRecorded(t, openEmbedded(t), job, told)
 			plan := m.Manifest.Plan
-			if first := plan.Stages[0].Features.Kind; !slices.Contains(test.kinds, first) || !slices.Contains(test.prepare, plan.Prepare.Scale) {
-				t.Errorf("chose %s and scale %s, expected one of %v and %v", first, plan.Prepare.Scale, test.kinds, test.prepare)
-			}
+			assert.True(t, slices.Contains(test.kinds, plan.Stages[0].Features.Kind) && slices.Contains(test.prepare, plan.Prepare.Scale),
+				"chose %s and scale %s, expected one of %v and %v", plan.Stages[0].Features.Kind, plan.Prepare.Scale, test.kinds, test.prepare)
 			assert.Equal(t, report.Rows, int64(test.rows), "rows that the version learnt")
 			assert.Equal(t, plan.Holdout, 0, "the share that it holds out")
 			few := len(plan.Stages) == 1
@@ -471,14 +464,12 @@ func TestStopEndsStages(t *testing.T) {
 	for losses[last] > 1.02*slices.Min(losses) {
 		last--
 	}
-	assert.Need(t, last+1 == len(plan.Stages),
-		"%d stages, expected %d by the losses of held-out rows: %v", len(plan.Stages), last+1, losses)
+	assert.Need(t, last+1 == len(plan.Stages), "%d stages, expected %d by the losses of held-out rows: %v", len(plan.Stages), last+1, losses)
 	want := held.Stages[last].Tempered
 	assert.True(t, want.Temperature > 1 && report.Temperature == want.Temperature && plan.Stages[last].Temperature == want.Temperature,
 		"temperature %g, in the plan %g, expected %+v, above 1", report.Temperature, plan.Stages[last].Temperature, want)
-	if slices.ContainsFunc(plan.Stages[:last], func(s schemas.Stage) bool { return s.Temperature != 0 }) || report.Stages[last].Tempered != nil {
-		t.Errorf("stages %+v, tempered %+v", plan.Stages, report.Stages[last].Tempered)
-	}
+	scaled := func(s schemas.Stage) bool { return s.Temperature != 0 }
+	assert.True(t, !slices.ContainsFunc(plan.Stages[:last], scaled) && report.Stages[last].Tempered == nil, "stages %+v", plan.Stages)
 	for i := range job.Stages {
 		job.Stages[i].Stop, job.Stages[i].Temperature = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}, 1.25
 	}
@@ -539,8 +530,7 @@ func TestOtherSourcesDoNotChoose(t *testing.T) {
 	assert.Equal(t, m.Manifest.Plan.Prepare.Scale, stages.ScaleStandard, "the scale with stages")
 }
 
-// A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. So has
-// a search.
+// A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. So has a search.
 func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 	long(t)
 	stage, data := overfittingTrees()
@@ -561,7 +551,7 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
 			id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-			noError(t, err)
+			assert.NoError(t, err)
 			report, m := train(t, log, job)
 			assert.Equal(t, report.Run, id, "the run that is trained, and the one that was submitted")
 			assert.Equal(t, report.Version, 1, "its version")
@@ -602,16 +592,14 @@ func TestChainChoosesPreparation(t *testing.T) {
 	assert.Need(t, err == nil && len(report.Updates) >= 4, "%v, updates %+v", err, report)
 	assert.Equal(t, tried(told), 3, "preparations that were tried")
 	p := topics.Open(log, job.Name, nil)
-	first := must(p.Version(t.Context(), "1"))(t)
-	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == stages.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
-		first.Plan.Holdout != 0 || first.Plan.Chain == nil {
-		t.Errorf("the first version has prepare %+v, stage %+v, and holds out %g", first.Plan.Prepare, s, first.Plan.Holdout)
-	}
+	first := assert.Must(p.Version(t.Context(), "1"))(t)
+	s := first.Plan.Stages[0]
+	assert.True(t, first.Plan.Prepare.Scale != stages.ScaleAuto && s.Stop == nil && s.Link == link.Softmax && first.Plan.Holdout == 0 &&
+		first.Plan.Chain != nil, "the first version has prepare %+v, stage %+v, and holds out %g", first.Plan.Prepare, s, first.Plan.Holdout)
 	later := &eventRecorder{}
 	job.Examples.Train = append(job.Examples.Train, wordCounts(t, 900))
-	if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, later); err != nil || len(report.Updates) == 0 || tried(later) > 0 {
-		t.Fatalf("%v, updates %+v, %d preparations were tried", err, report, tried(later))
-	}
+	report, err = Retrain(t.Context(), log, openBLAS(t), job, true, later)
+	assert.Need(t, err == nil && len(report.Updates) > 0 && tried(later) <= 0, "%v, updates %+v, %d were tried", err, report, tried(later))
 	last, err := p.Version(t.Context(), protocol.Latest)
 	assert.True(t, err == nil && reflect.DeepEqual(last.Plan.Stages, first.Plan.Stages) && last.Plan.Prepare == first.Plan.Prepare,
 		"%v: the first version has %+v, %+v, the last %+v, %+v", err, first.Plan.Stages, first.Plan.Prepare, last.Plan.Stages, last.Plan.Prepare)
@@ -636,8 +624,7 @@ func TestRidgeOfSparseRows(t *testing.T) {
 		listed.Stages = slices.Clone(job.Stages)
 		listed.Stages[0].Ridge = report.Stages[0].Ridge
 		again, _ := train(t, openEmbedded(t), listed)
-		assert.Equal(t, again.WeightsDigest, report.WeightsDigest,
-			"the digest of a job with the chosen ridge %v", report.Stages[0].Ridge)
+		assert.Equal(t, again.WeightsDigest, report.WeightsDigest, "the digest of a job with the chosen ridge %v", report.Stages[0].Ridge)
 	}
 }
 
@@ -681,11 +668,10 @@ func TestTemperatureOfVersion(t *testing.T) {
 			plain, loss := run(0, 0)
 			tempered, temperedLoss := run(0, 3)
 			_, unchanged := run(3, 0)
-			if tempered.WeightsDigest != plain.WeightsDigest || *tempered.TestError != *plain.TestError ||
-				c.members == 1 && tempered.Splits["test"].Loss != plain.Splits["test"].Loss {
-				t.Errorf("digest %s, error %g, loss %g; without a temperature %s, %g, %g", tempered.WeightsDigest, *tempered.TestError,
-					tempered.Splits["test"].Loss, plain.WeightsDigest, *plain.TestError, plain.Splits["test"].Loss)
-			}
+			assert.True(t, tempered.WeightsDigest == plain.WeightsDigest && *tempered.TestError == *plain.TestError &&
+				(c.members != 1 || tempered.Splits["test"].Loss == plain.Splits["test"].Loss),
+				"digest %s, error %g, loss %g; without a temperature %s, %g, %g", tempered.WeightsDigest, *tempered.TestError,
+				tempered.Splits["test"].Loss, plain.WeightsDigest, *plain.TestError, plain.Splits["test"].Loss)
 			assert.True(t, math.Abs(temperedLoss-loss) >= 1e-3 && unchanged == loss,
 				"log loss %g at temperature 1, %g at 3, %g with 3 in the first stage", loss, temperedLoss, unchanged)
 		})
@@ -702,7 +688,7 @@ func TestTemperatureInChain(t *testing.T) {
 		job.Retrain.Gate = topics.GateOptions{Split: examples.Test.String(), Margin: 0.01}
 		log := openEmbedded(t)
 		p := topics.Open(log, job.Name, nil)
-		noError(t, topics.Create(t.Context(), p, &job))
+		assert.NoError(t, topics.Create(t.Context(), p, &job))
 		for i := range 4 {
 			batch := rings(160, 4, 3, uint64(i)).exampleRows()
 			batch.Splits = append(slices.Repeat([]examples.Split{examples.Test}, 60), make([]examples.Split, 100)...)
@@ -711,8 +697,8 @@ func TestTemperatureInChain(t *testing.T) {
 			}
 			produce(t, log, job, 0, exampleMessage(t, batch))
 		}
-		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-		versions := must(p.Versions(t.Context()))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		versions := assert.Must(p.Versions(t.Context()))(t)
 		for _, v := range versions {
 			digests = append(digests, v.WeightsDigest)
 		}
@@ -727,9 +713,8 @@ func TestTemperatureInChain(t *testing.T) {
 		"%d versions %v, with a temperature %d %v", len(plain), digests, len(tempered), same)
 	for i, u := range tempered {
 		want := plain[i]
-		if (u.PrequentialError == nil) != (want.PrequentialError == nil) || !reflect.DeepEqual(u.Gate, want.Gate) || u.Offered != want.Offered {
-			t.Errorf("version %d: gate %+v, without a temperature %+v", u.Version, u.Gate, want.Gate)
-		}
+		assert.Equal(t, u.Gate, want.Gate, "version %d: the gate, and without a temperature", u.Version)
+		assert.True(t, (u.PrequentialError == nil) == (want.PrequentialError == nil) && u.Offered == want.Offered, "version %d: %v", u.Version, u)
 		if u.PrequentialError == nil {
 			continue
 		}
@@ -808,7 +793,7 @@ func sentBySurvey(t *testing.T, log *kafkalog.Log, name, id string) map[string]b
 		if sent[string(m.Kind())] = true; m.Kind() != statistics.KindVisit {
 			continue
 		}
-		r := must(collector.Add(m, assert.Allocator(t)))(t)
+		r := assert.Must(collector.Add(m, assert.Allocator(t)))(t)
 		if r != nil {
 			for _, tensor := range r.Tensors {
 				sent[tensor.Name] = true
@@ -844,9 +829,8 @@ func TestWarmStartKeepsRidges(t *testing.T) {
 	}
 }
 
-// Members begin at score 0, each with an intercept. So members of the same features, which no configuration allows, are
-// the run without them, to the bit, one after the other. So is their mean, of whatever is predicted, with whatever
-// links.
+// Members begin at score 0, each with an intercept. So members of the same features, which no configuration allows, are the run without
+// them, to the bit, one after the other. So is their mean, of whatever is predicted, with whatever links.
 func TestMembersAreModelsByThemselves(t *testing.T) {
 	long(t)
 	stage := func(l schemas.Link, passes int, scores bool) schemas.Stage {
@@ -857,7 +841,7 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 	file := func(name, text string) func(*topics.Job) {
 		return func(j *topics.Job) {
 			path := filepath.Join(t.TempDir(), name)
-			noError(t, os.WriteFile(path, []byte(text), 0o600))
+			assert.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			j.Examples.Train, j.Examples.Test = []string{path}, nil
 		}
 	}
@@ -977,12 +961,12 @@ func TestWarmStartOfMembers(t *testing.T) {
 // ends returns where the partitions of all topics end.
 func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 	t.Helper()
-	topics := must(log.Topics(t.Context(), ""))(t)
+	topics := assert.Must(log.Topics(t.Context(), ""))(t)
 	list := map[string]int64{}
 	for _, topic := range topics {
 		for n := range topic.Partitions {
 			_, end, err := log.Bounds(t.Context(), topic.Name, n)
-			noError(t, err)
+			assert.NoError(t, err)
 			list[fmt.Sprintf("%s[%d]", topic.Name, n)] = end
 		}
 	}
@@ -994,7 +978,7 @@ func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) *eventRecorder {
 	t.Helper()
 	before, rec := ends(t, log), &eventRecorder{}
-	same := must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, rec))(t)
+	same := assert.Must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, rec))(t)
 	var got []int
 	for _, v := range same {
 		got = append(got, v.Version)
@@ -1037,8 +1021,8 @@ func TestVerify(t *testing.T) {
 	t.Run("chain", func(t *testing.T) {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Holdout = 0.2 // there is a gate
-		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		fulls := 0
 		for i, v := range versions {
 			want := []int{v.Version}
@@ -1049,8 +1033,7 @@ func TestVerify(t *testing.T) {
 				fulls++
 			}
 			if i >= 6 {
-				rec := checkVerified(t, log, job, fmt.Sprint(v.Version), want...)
-				checkReported(t, report, rec)
+				checkReported(t, report, checkVerified(t, log, job, fmt.Sprint(v.Version), want...))
 			}
 		}
 		assert.True(t, fulls >= 2, "%d full runs, expected several", fulls)
@@ -1059,7 +1042,7 @@ func TestVerify(t *testing.T) {
 		log, job := openAlone(t), chainJob(t, "identity")
 		job.Keep, job.Retrain.Full = 2, topics.FullOptions{Every: 1000}
 		job.Retrain.Rows, job.Examples.BatchRows = 30, 10
-		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		last := len(report.Updates)
 		live := map[string]bool{}
 		for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Plans) {
@@ -1076,8 +1059,7 @@ func TestVerify(t *testing.T) {
 
 // What is missing, or differs, is named.
 func TestVerifyNamesWhatIsMissing(t *testing.T) {
-	stage := rffStage(link.Softmax, 20, 3)
-	job := newJob(t, rings(640, 2, 2, 1), table{}, stage)
+	job := newJob(t, rings(640, 2, 2, 1), table{}, rffStage(link.Softmax, 20, 3))
 	job.Examples.Partitions = 2
 	verify := func(log *kafkalog.Log) error {
 		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, event.Ignore{})
@@ -1085,7 +1067,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	}
 	t.Run("no version", func(t *testing.T) {
 		log := openEmbedded(t)
-		noError(t, log.Create(t.Context(), topics.Topics(job)...))
+		assert.NoError(t, log.Create(t.Context(), topics.Topics(job)...))
 		assert.Fails(t, verify(log), new(*protocol.NoVersionError))
 	})
 	t.Run("expired examples", func(t *testing.T) {
@@ -1103,8 +1085,8 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		train(t, log, job)
 		examples := protocol.TopicsOf(job.Name).Examples
 		messages := readTopic(t, log, examples)
-		noError(t, log.Delete(t.Context(), examples))
-		noError(t, log.Create(t.Context(), topics.Topics(job)[0]))
+		assert.NoError(t, log.Delete(t.Context(), examples))
+		assert.NoError(t, log.Create(t.Context(), topics.Topics(job)[0]))
 		other := exampleMessage(t, rings(64, 2, 2, 7).exampleRows())
 		for _, m := range messages {
 			if m.Partition == 1 && m.Offset == 2 {
@@ -1223,7 +1205,7 @@ func TestSearchWithFolds(t *testing.T) {
 	digests := map[examples.Fold][]wire.Digest{}
 	search := func(jobs ...topics.Job) (made [][]*replay.Candidate) {
 		made = make([][]*replay.Candidate, len(jobs))
-		noError(t, Search(t.Context(), log, openBLAS(t), jobs, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
+		assert.NoError(t, Search(t.Context(), log, openBLAS(t), jobs, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
 			if c.Err != nil {
 				return c.Err
 			}
@@ -1255,8 +1237,7 @@ func TestSearchWithFolds(t *testing.T) {
 	}
 }
 
-// FuzzLedger checks that any message of the plans topic is either damaged or harmless: a plan that the ledger accepts can be
-// followed.
+// FuzzLedger checks that any message of the plans topic is either damaged or harmless: a plan that the ledger accepts can be followed.
 func FuzzLedger(f *testing.F) {
 	plan := func(p schemas.Plan) *schemas.Plan { return &p }
 	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{rffStage(link.Softmax, 20, 3)},
@@ -1266,8 +1247,7 @@ func FuzzLedger(f *testing.F) {
 	twice := sound
 	twice.Classes = []string{"a", "a"}
 	for _, p := range []*schemas.Plan{plan(sound), plan(wide), plan(twice), {Segment: 1}} {
-		messages := must(p.Messages())(f)
-		f.Add(string(schemas.KindPlan), messages[0].Value)
+		f.Add(string(schemas.KindPlan), assert.Must(p.Messages())(f)[0].Value)
 	}
 	f.Add(string(schemas.KindEnd), (&schemas.End{Run: "run", State: schemas.Done}).Message().Value)
 	f.Add(string(schemas.KindSource), (&schemas.SourceSeal{ID: "a", Partitions: 2, Messages: 1 << 62,
@@ -1277,7 +1257,7 @@ func FuzzLedger(f *testing.F) {
 		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
 		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Memory: memory.DefaultAllocator}
 		l, err := client.ReadLedger(t.Context())
-		noError(t, err)
+		assert.NoError(t, err)
 		digest := sha256.Sum256(value)
 		headers := []wire.Header{{Key: "kind", Value: kind}, {Key: "chunks", Value: "1"}, {Key: "digest", Value: hex.EncodeToString(digest[:])}}
 		for _, number := range []string{"stage", "visit", "partition", "chunk"} {
@@ -1325,17 +1305,14 @@ func TestCheckFeatures(t *testing.T) {
 	} {
 		earlier := plan()
 		change(earlier)
-		switch err := dispatch.CheckFeatures(plan(), earlier); {
-		case want == "" && err != nil, want != "" && (err == nil || err.Error() != want):
-			t.Errorf("%v, expected %s", err, want)
-		}
+		assert.Equal(t, fmt.Sprint(dispatch.CheckFeatures(plan(), earlier)), cmp.Or(want, "<nil>"), "")
 	}
 	// A version has what features of patches have learnt for its own stages, and for no others.
 	members := func(n int) *schemas.Plan {
 		stage := schemas.Stage{Features: stages.DefaultsOf(stages.Patches)}
 		return &schemas.Plan{Stages: slices.Repeat([]schemas.Stage{stage}, n), Average: n}
 	}
-	noError(t, dispatch.CheckFeatures(members(2), members(2)))
+	assert.NoError(t, dispatch.CheckFeatures(members(2), members(2)))
 	want := "stage 2: features of kind patches need a survey, but a warm start"
 	assert.Fails(t, dispatch.CheckFeatures(members(3), members(2)), want)
 }
@@ -1345,14 +1322,14 @@ func TestCheckFeatures(t *testing.T) {
 func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	p := topics.Open(log, job.Name, assert.Allocator(t))
-	noError(t, topics.Create(t.Context(), p, &job))
-	files := must(source.IngestFiles(t.Context(), p, job, event.Ignore{}))(t)
+	assert.NoError(t, topics.Create(t.Context(), p, &job))
+	files := assert.Must(source.IngestFiles(t.Context(), p, job, event.Ignore{}))(t)
 	var submitted []string
 	for i, trigger := range []bool{true, true, false, true, true} {
 		job.Seed = uint64(i)
 		l := readLedger(t, p)
 		plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, files.Retention)
-		noError(t, err)
+		assert.NoError(t, err)
 		plan.Trigger = trigger
 		plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, event.Ignore{})
 		assert.NoError(t, err)
@@ -1364,9 +1341,8 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 		unfinished = append(unfinished, id)
 	}
 	assert.Equal(t, unfinished, []string{submitted[0], submitted[2], submitted[4]}, "unfinished of %v", submitted)
-	if end := l.End(submitted[1]); end == nil || end.State != schemas.Cancelled || !strings.Contains(end.Reason, submitted[3]) {
-		t.Errorf("the second run ended with %+v, expected that the fourth replaces it", end)
-	}
+	end := l.End(submitted[1])
+	assert.True(t, end != nil && end.State == schemas.Cancelled && strings.Contains(end.Reason, submitted[3]), "the second run has %+v", end)
 }
 
 // A process with another arithmetic than the run's leaves its group, so that others get its partitions, and says so.
@@ -1393,7 +1369,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 		})
 	}()
 	<-left
-	must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)))(t)
+	assert.Must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)))(t)
 	<-over
 	cancel()
 	assert.Fails(t, <-ended, context.Canceled)
@@ -1429,7 +1405,7 @@ func TestAnyArithmetic(t *testing.T) {
 	for range 2 {
 		assert.Fails(t, <-halves, context.Canceled)
 	}
-	assert.Equal(t, must(p.Version(t.Context(), protocol.Latest))(t).Plan.Arithmetic.Any, true,
+	assert.Equal(t, assert.Must(p.Version(t.Context(), protocol.Latest))(t).Plan.Arithmetic.Any, true,
 		"the version says that any machine worked on the run")
 }
 
@@ -1454,7 +1430,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), standingJob(t, 1)
 			if fill(t, log, job, 0, 4); versions > 0 {
-				must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+				assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 				fill(t, log, job, 4, 8)
 			}
 			p, here := topics.OpenFor(log, job, nil), dispatch.Arithmetic(openBLAS(t))
@@ -1479,7 +1455,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 			assert.True(t, end != nil && end.State == schemas.Cancelled, "the run of another arithmetic has the end %+v", end)
 			want := "run " + plan.Run() + " is cancelled: its arithmetic differs: blas another"
 			assert.True(t, noticed(recorder, want), "there is no notice %q: %+v", want, eventsOf[event.Noticed](recorder))
-			made := must(p.Versions(t.Context()))(t)
+			made := assert.Must(p.Versions(t.Context()))(t)
 			for _, m := range made {
 				assert.Equal(t, m.Plan.Arithmetic, here, "the arithmetic of version %d", m.Version)
 			}
@@ -1497,7 +1473,7 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 	var versions []protocol.Finished
 	for round := range 5 {
 		if round == 1 {
-			noError(t, log.AddPartitions(t.Context(), job.Name+".examples", 9))
+			assert.NoError(t, log.AddPartitions(t.Context(), job.Name+".examples", 9))
 		}
 		for partition := range 8 {
 			produce(t, log, job, (partition+round)%(8+min(round, 1)), exampleMessage(t, rings(5, 12, 3, uint64(100*round+partition)).exampleRows()))
@@ -1506,7 +1482,7 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 		if err == nil {
 			versions, err = topics.Open(log, job.Name, nil).Versions(t.Context())
 		}
-		noError(t, err)
+		assert.NoError(t, err)
 	}
 	group, updates := 0, map[int]int{} // updates by size of their shares
 	for _, v := range versions {
@@ -1514,9 +1490,8 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 			group = v.Plan.Group
 			continue
 		}
-		if updates[group]++; v.Plan.Group != group {
-			t.Errorf("version %d: shares of %d partitions, expected %d", v.Version, v.Plan.Group, group)
-		}
+		updates[group]++
+		assert.True(t, v.Plan.Group == group, "version %d: shares of %d partitions, expected %d", v.Version, v.Plan.Group, group)
 	}
 	assert.True(t, updates[1] != 0 && updates[2] != 0, "updates by size of their shares: %v, expected some of 1 and of 2", updates)
 }

@@ -38,23 +38,20 @@ func TestDue(t *testing.T) {
 		if v.Stage < len(plan.Stages) {
 			visits := c.Visits(v.Stage)
 			assert.True(t, visits[len(visits)-1] == v && len(visits) == v.Number+1, "after %d records: visits %+v, due is %+v", i, visits, v)
-			if w, initial := c.WeightsFor(v); (w == nil) != (v.Number == 0) || initial != nil {
-				t.Errorf("after %d records: visit %d is made with %v, %v", i, v.Number, w, initial)
-			}
+			w, initial := c.WeightsFor(v)
+			assert.True(t, (w == nil) == (v.Number == 0) && initial == nil, "after %d records: visit %d made with %v, %v", i, v.Number, w, initial)
 		}
 		if i == len(records) {
 			break
 		}
 		assert.Need(t, add(t, c, records[i]), "record %d is not accepted", i)
 	}
-	if w, digest := c.Final(0); w.Tensors[0].Data[0] != 2 || digest != records[2].Digest() || len(c.weightsOf(1)) != 2 {
-		t.Errorf("stage 0 ends with %v, %s", w, digest)
-	}
+	w, digest := c.Final(0)
+	assert.True(t, w.Tensors[0].Data[0] == 2 && digest == records[2].Digest() && len(c.weightsOf(1)) == 2, "stage 0: %v, %s", w, digest)
 	surveyed := c.Surveyed(0)
 	assert.True(t, surveyed.Rows[examples.Train] == 10 && surveyed.Classes == 2 && surveyed.Features == 2, "%+v", surveyed)
-	if w, digest := c.Final(2); w != nil || digest != "" {
-		t.Errorf("a stage that is not there ends with %v", w)
-	}
+	w, digest = c.Final(2)
+	assert.True(t, w == nil && digest == "", "a stage that is not there ends with %v", w)
 }
 
 // The chain does not depend on the order of records, on duplicates, or on interleaving with other runs.
@@ -79,8 +76,7 @@ func TestChainDependsOnNoOrder(t *testing.T) {
 	}
 }
 
-// Damaged records, and records whose parent has the wrong kind, are skipped. The chain continues with the next valid
-// record.
+// Damaged records, and records whose parent has the wrong kind, are skipped. The chain continues with the next valid record.
 func TestChainSkips(t *testing.T) {
 	plan := testPlan(1)
 	r := newTestRun(plan)
@@ -145,8 +141,7 @@ func TestChainRead(t *testing.T) {
 	}
 }
 
-// A topic differs from a chain if it does not have the head of the chain. If it has more of the same chain, the chain
-// accepts that.
+// A topic differs from a chain if it does not have the head of the chain. If it has more of the same chain, the chain accepts that.
 func TestDiffers(t *testing.T) {
 	plan := testPlan(1)
 	r, client := newTestRun(plan), newTestClient()
@@ -213,25 +208,22 @@ func TestExpiredWeights(t *testing.T) {
 	for first := range len(records) + 1 {
 		client.Log = expiring{client.Log.(memoryLog), int64(first)}
 		_, err := NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client)
-		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
-			t.Errorf("the first %d records are gone: %v", first, err)
+		expired := func(err error, wanted bool) bool {
+			return errors.As(err, new(*ExpiredError)) == wanted && (wanted || err == nil)
 		}
-		if differs, err := c.Renew(t.Context(), client); differs || err != nil || c.Head() != head {
-			t.Errorf("the first %d records are gone: for who has read them, the topic differs: %v, %v", first, differs, err)
-		}
+		assert.True(t, expired(err, first > 0), "the first %d records are gone: %v", first, err)
+		differs, err := c.Renew(t.Context(), client)
+		assert.True(t, !differs && err == nil && c.Head() == head, "the first %d records are gone: for who has read them, the topic differs: %v", first, err)
 		_, err = NewChain(plan, client.Memory, event.Ignore{}).Renew(t.Context(), client)
-		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
-			t.Errorf("the first %d records are gone before who waits for them has read any: %v", first, err)
-		}
+		assert.True(t, expired(err, first > 0), "the first %d records are gone before who waits for them has read any: %v", first, err)
 		for read := range len(records) + 1 { // the others may have arrived unread, including the last expired one
 			c := NewChain(plan, client.Memory, event.Ignore{})
 			for i, m := range client.Log.(expiring).memoryLog[client.Topics.Weights][:read] {
 				assert.Must(c.Follow(Message{Message: m, Offset: int64(i)}))(t)
 			}
 			_, err := c.RenewUnread(t.Context(), client)
-			if expired := errors.As(err, new(*ExpiredError)); expired != (first > read) || !expired && (err != nil || c.Head() != head) {
-				t.Errorf("the first %d records are gone, of which %d were read: %v", first, read, err)
-			}
+			assert.True(t, expired(err, first > read) && (first > read || c.Head() == head),
+				"the first %d records are gone, of which %d were read: %v", first, read, err)
 		}
 		client.Log = client.Log.(expiring).memoryLog
 	}
@@ -264,16 +256,14 @@ func TestPreserve(t *testing.T) {
 		assert.NoError(t, client.Preserve(t.Context(), c, time.Hour))
 		written := map[string]int{}
 		for _, m := range log[topic][before:] {
-			if written[m.Key]++; m.Run() != c.Run || written[m.Key] > 1 {
-				t.Errorf("%s of run %s is written again, %d times", m.Key, m.Run(), written[m.Key])
-			}
+			written[m.Key]++
+			assert.True(t, m.Run() == c.Run && written[m.Key] <= 1, "%s of run %s is written again, %d times", m.Key, m.Run(), written[m.Key])
 		}
 		assert.True(t, len(written) != 0, "after %d records nothing is written again", i+1)
 		client.Log = expiring{log, before - 1} // all except the last have expired
 		taken := NewChain(plan, client.Memory, event.Ignore{})
-		if _, err := taken.Read(t.Context(), client); err != nil || taken.Head() != c.Head() {
-			t.Errorf("after %d records: who takes up the run reads %s, %v; expected %s", i+1, taken.Head().Short(), err, c.Head().Short())
-		}
+		assert.Must(taken.Read(t.Context(), client))(t)
+		assert.Equal(t, taken.Head(), c.Head(), "after %d records: the head of who takes up the run", i+1)
 		client.Log = log
 	}
 }
@@ -305,9 +295,8 @@ func TestForget(t *testing.T) {
 		if w.Tensors == nil {
 			forgotten++
 		}
-		if (w.Final != nil || learnt) && (w.Tensors == nil || !slices.Equal(w.Tensors[0].Data, whole.weights[i].Tensors[0].Data)) {
-			t.Errorf("weights %d, final %v, of a learnt link %v, are %v", i, w.Final != nil, learnt, w.Tensors)
-		}
+		assert.True(t, w.Final == nil && !learnt || w.Tensors != nil && slices.Equal(w.Tensors[0].Data, whole.weights[i].Tensors[0].Data),
+			"weights %d, final %v, of a learnt link %v, are %v", i, w.Final != nil, learnt, w.Tensors)
 	}
 	assert.True(t, forgotten != 0, "nothing is forgotten")
 	assert.Equal(t, len(c.Records(nil)), len(whole.Records(nil)), "records of the version")
@@ -356,16 +345,14 @@ func TestChanges(t *testing.T) {
 		assert.True(t, step.changes == 0 || changes.Names[step.changes-1] == c.Head(), "record %d: the last change is not the newest record", i)
 	}
 	for i, w := range c.weights[:5] {
-		forgotten := w.Tensors == nil
-		assert.True(t, forgotten, "weights %d are still there", i)
+		assert.True(t, w.Tensors == nil, "weights %d are still there", i)
 	}
 }
 
 // documents returns the messages of a document.
 func documents(t *testing.T, messages func() ([]wire.Message, error)) []wire.Message {
 	t.Helper()
-	list := assert.Must(messages())(t)
-	return list
+	return assert.Must(messages())(t)
 }
 
 // finished puts a run and its version on the topics, and returns the manifest.
@@ -383,8 +370,7 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 		_, digest := c.Final(stage)
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Digest: digest})
 	}
-	m := assert.Must(c.Model(manifest))(t)
-	manifest.WeightsDigest = m.Digest()
+	manifest.WeightsDigest = assert.Must(c.Model(manifest))(t).Digest()
 	place := assert.Must(client.PublishVersion(t.Context(), manifest, c.Records(nil), nil))(t)
 	end := &schemas.End{Run: c.Run, State: schemas.Done, Version: place}
 	assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, end.Message()))(t)
@@ -419,14 +405,12 @@ func TestVersions(t *testing.T) {
 	var missing *NoVersionError
 	_, err := client.Version(ctx, "3")
 	assert.True(t, errors.As(err, &missing) && missing.Have == 2, "version 3: %v", err)
-	// A solver that did not know that its run was cancelled may have made a version with a number that another run has: the
-	// first counts.
+	// A solver that did not know that its run was cancelled may have made a version with a number that another run has: the first counts.
 	late := &schemas.End{Run: "late", State: schemas.Done, Version: &schemas.Place{Run: "late", Version: 2}}
 	assert.Must(client.Log.Append(ctx, topics.Plans, 0, late.Message()))(t)
 	assert.Equal(t, assert.Must(client.Version(ctx, Latest))(t).Run, second.Run, "the run of the latest version after a late end")
-	if l, err := client.ReadLedger(ctx); err != nil || l.End("late").State != schemas.Cancelled || l.NextVersion() != 3 {
-		t.Errorf("the late run has end %+v, %v", l.End("late"), err)
-	}
+	l := assert.Must(client.ReadLedger(ctx))(t)
+	assert.True(t, l.End("late").State == schemas.Cancelled && l.NextVersion() == 3, "the late run has end %+v", l.End("late"))
 }
 
 // A withheld version can be read by number and run, and is the latest only while it is pinned.
@@ -444,8 +428,7 @@ func TestWithheldVersion(t *testing.T) {
 	}
 	assert.Fails(t, latest(), new(*NoVersionError), "none of the pipeline's 1 versions is offered")
 	for _, want := range []string{"1", manifest.Run} {
-		assert.Equal(t, assert.Must(client.Model(t.Context(), want))(t).Digest(), manifest.WeightsDigest,
-			"the digest of version %s", want)
+		assert.Equal(t, assert.Must(client.Model(t.Context(), want))(t).Digest(), manifest.WeightsDigest, "the digest of version %s", want)
 	}
 	offered := func(want, pinned bool) {
 		t.Helper()
@@ -516,13 +499,11 @@ func TestPlansRoundTrip(t *testing.T) {
 	} {
 		plan := testPlan(1)
 		change(plan)
-		if p, _, err := DecodePlan(documents(t, plan.Messages)[0]); !errors.Is(err, wire.ErrDamaged) || p != nil {
-			t.Errorf("%s: plan %v, %v", name, p, err)
-		}
+		p, _, err := DecodePlan(documents(t, plan.Messages)[0])
+		assert.True(t, errors.Is(err, wire.ErrDamaged) && p == nil, "%s: plan %v, %v", name, p, err)
 		manifest := schemas.Manifest{Run: "run", Plan: plan}
-		if _, err := DecodeManifest(documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: manifest: %v", name, err)
-		}
+		_, err = DecodeManifest(documents(t, manifest.Messages)[0])
+		assert.True(t, errors.Is(err, wire.ErrDamaged), "%s: manifest: %v", name, err)
 	}
 	manifest := schemas.Manifest{Run: "run"}
 	assert.MustFail(DecodeManifest(documents(t, manifest.Messages)[0]))(t, wire.ErrDamaged)
@@ -573,18 +554,15 @@ func TestReadJoined(t *testing.T) {
 				for i, c := range all {
 					rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
 					origin := schemas.Origin{Source: schemas.TopicSource("views"), Attempt: "1", Sequence: int64(i), Partitions: len(test.partitions)}
-					m, err := origin.TopicMessage([]schemas.TopicPosition{{Partition: p, Next: int64(i) + 1}}, rows, memory.DefaultAllocator)
-					assert.NoError(t, err)
+					m := assert.Must(origin.TopicMessage([]schemas.TopicPosition{{Partition: p, Next: int64(i) + 1}}, rows, memory.DefaultAllocator))(t)
 					joined := &examples.Joined{Joins: []examples.JoinCursor{{Partition: min(test.partition, p),
 						Counts: examples.JoinCounts{Rows: 2 * c.matched, Outcomes: c.outcomes, Matched: c.matched}}}}
 					m.Headers = append(m.Headers, joined.Header())
 					log.partitions[p].write(m)
 				}
 			}
-			joined := assert.Must(ReadJoined(t.Context(), &Client{Log: log, Topics: TopicsOf("test")}, test.spans))(t)
-			if c, _ := joined.Counts(); c.Outcomes != test.outcomes || c.Alone() != test.alone {
-				t.Errorf("%+v, %d without a row; expected %d outcomes, %d without a row", c, c.Alone(), test.outcomes, test.alone)
-			}
+			c, _ := assert.Must(ReadJoined(t.Context(), &Client{Log: log, Topics: TopicsOf("test")}, test.spans))(t).Counts()
+			assert.True(t, c.Outcomes == test.outcomes && c.Alone() == test.alone, "%+v, %d without a row; expected %+v", c, c.Alone(), test)
 		})
 	}
 }

@@ -142,8 +142,7 @@ func FuzzReplayCountsOnce(f *testing.F) {
 		total := coverage.PassedOver{}
 		counted, there := int64(0), int64(0)
 		for p := range seal.Partitions {
-			n := seal.In(p)
-			seal.Spans = append(seal.Spans, coverage.Span{Partition: p, To: n})
+			seal.Spans = append(seal.Spans, coverage.Span{Partition: p, To: seal.In(p)})
 		}
 		plan := schemas.Plan{Sources: []schemas.SourceSeal{seal}, Foreign: true}
 		for p, span := range seal.Spans {

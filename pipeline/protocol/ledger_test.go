@@ -38,13 +38,11 @@ func TestLedger(t *testing.T) {
 	}
 	l, err := client.ReadLedger(t.Context())
 	assert.Need(t, err == nil && l.Next == 10, "next is %d, %v", l.Next, err)
-	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0: damaged") || !strings.Contains(told[1], "passes") {
-		t.Errorf("skipped: %q", told)
-	}
+	l.Report(&told)
+	assert.True(t, len(told) == 2 && strings.Contains(told[0], "test.plans[0]@0: damaged") && strings.Contains(told[1], "passes"), "%q", told)
 	assert.Equal(t, unfinished(l), []string{first.Run(), second.Run()}, "unfinished runs")
-	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"r", "s"}) || len(l.Seals("s")) != 1 || len(l.Seals("r")) != 1 {
-		t.Errorf("sources %q with %d and %d seals", got, len(l.Seals("s")), len(l.Seals("r")))
-	}
+	got := slices.Collect(l.Sources())
+	assert.True(t, slices.Equal(got, []string{"r", "s"}) && len(l.Seals("s")) == 1 && len(l.Seals("r")) == 1, "sources %q", got)
 	assert.True(t, l.Plan(second.Run()).Digest() == second.Digest() && l.Plan("unknown") == nil && l.End(first.Run()) == nil,
 		"a plan is not found by its run, or one that is not there is")
 	end := &schemas.End{Run: first.Run(), State: schemas.Done, Since: schemas.Since{Weights: 9}}
@@ -151,8 +149,7 @@ func TestDivisionOfATopic(t *testing.T) {
 	})
 }
 
-// The latest version is the pinned one, or else the newest that is not withheld, also after a sweep and after
-// compaction.
+// The latest version is the pinned one, or else the newest that is not withheld, also after a sweep and after compaction.
 func TestLatest(t *testing.T) {
 	end := func(version int, withheld bool) wire.Message {
 		run := fmt.Sprint("run", version)
@@ -296,9 +293,8 @@ func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 		reader := newTestClient()
 		reader.Log = log
 		l := assert.Must(reader.ReadLedger(t.Context()))(t)
-		if end := l.End(first.Run()); end == nil || end.State != schemas.Done || len(l.Overtaken()) > 0 {
-			t.Errorf("%s: the first run has ended as %+v, overtaken are %v", what, end, l.Overtaken())
-		}
+		end := l.End(first.Run())
+		assert.True(t, end != nil && end.State == schemas.Done && len(l.Overtaken()) == 0, "%s: %+v, overtaken are %v", what, end, l.Overtaken())
 		chained := l.Chained()
 		assert.True(t, chained != nil && chained.Run == second.Run(), "%s: the newest run is %+v", what, chained)
 		compact(log, client.Topics.Plans)
@@ -320,8 +316,7 @@ func TestRunThatIsPlannedTwice(t *testing.T) {
 	assert.Equal(t, len(l.planned), 1, "planned runs")
 }
 
-// Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not
-// failed.
+// Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not failed.
 func TestEndThatCounts(t *testing.T) {
 	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1}, {1, 0}} {
@@ -347,9 +342,8 @@ func TestNumberOfARemovedVersion(t *testing.T) {
 	for at, m := range []wire.Message{failed.Message(), done("quick"), removal.Message(), done("slow"), done("quick")} {
 		assert.NoError(t, l.Add(Message{Message: m, Offset: int64(at)}))
 	}
-	if versions, end := l.Versions(), l.End("slow"); len(versions) > 0 || end.State != schemas.Cancelled || l.End("quick").State != schemas.Done {
-		t.Errorf("versions %v, the slow run is %s, the other %s", versions, end.State, l.End("quick").State)
-	}
+	assert.Equal(t, len(l.Versions()), 0, "versions")
+	assert.True(t, l.End("slow").State == schemas.Cancelled && l.End("quick").State == schemas.Done, "%+v, %+v", l.End("slow"), l.End("quick"))
 }
 
 // What waits are the offsets behind what was read, but for a tail without a message, as a transaction leaves it: that
@@ -384,9 +378,8 @@ func TestMerge(t *testing.T) {
 		{Attempt: 2, Partitions: 2, Positions: []schemas.TopicPosition{at(0, 5)}},
 		{},
 	})
-	if all.Attempt != 2 || all.Partitions != 2 || all.Position(0).Next != 5 || all.Position(1).Next != 7 || all.Position(2).Next != 0 {
-		t.Errorf("%+v", all)
-	}
+	assert.True(t, all.Attempt == 2 && all.Partitions == 2 && all.Position(0).Next == 5 && all.Position(1).Next == 7 &&
+		all.Position(2).Next == 0, "%+v", all)
 	none := MergeTopicProgress(make([]TopicProgress, 3))
 	assert.True(t, none.Attempt == 1 && len(none.Positions) == 0, "nothing was read: %+v", none)
 }

@@ -160,9 +160,7 @@ type testRun struct {
 	parent wire.Digest
 }
 
-func newTestRun(plan *schemas.Plan) *testRun {
-	return &testRun{plan, plan.Run(), plan.Digest()}
-}
+func newTestRun(plan *schemas.Plan) *testRun { return &testRun{plan, plan.Run(), plan.Digest()} }
 
 func (r *testRun) next(record *wire.Record[float32]) *wire.Record[float32] {
 	r.parent = record.Digest()
@@ -208,8 +206,7 @@ func (r *testRun) all() []*wire.Record[float32] {
 // messages returns the messages of a record.
 func messages(t testing.TB, chunk int, r *wire.Record[float32]) []wire.Message {
 	t.Helper()
-	list := assert.Must(r.EncodeWithin(chunk, memory.DefaultAllocator))(t)
-	return list
+	return assert.Must(r.EncodeWithin(chunk, memory.DefaultAllocator))(t)
 }
 
 // add adds all messages of a record to a chain, and reports whether the last one extended it.
@@ -254,9 +251,8 @@ func TestBetween(t *testing.T) {
 	cancel()
 	n = 0
 	for _, err := range client.Between(ended, "topic", 0, 0, 4) {
-		if n++; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
-		}
+		n++
+		assert.True(t, errors.Is(err, context.Canceled), "error %v", err)
 	}
 	assert.Equal(t, n, 1, "times, with one error and no more")
 }

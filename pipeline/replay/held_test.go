@@ -17,13 +17,10 @@ func TestHeldOutRows(t *testing.T) {
 	for _, test := range []struct {
 		rows          int64
 		holdout, want float64
-	}{
-		{0, 0, 0.1}, {100, 0, 0.25}, {4000, 0, 0.25}, {5000, 0, 0.2}, {10_000, 0, 0.1}, {1_000_000, 0, 0.1}, {100, 0.3, 0.3}, {0, 0.3, 0.3},
-	} {
+	}{{0, 0, 0.1}, {100, 0, 0.25}, {4000, 0, 0.25}, {5000, 0, 0.2}, {10_000, 0, 0.1}, {1_000_000, 0, 0.1}, {100, 0.3, 0.3}, {0, 0.3, 0.3}} {
 		var job topics.Job
 		job.Examples.Holdout = test.holdout
-		assert.Equal(t, heldOut(job, test.rows), test.want,
-			"the share that is held out of %d rows, if the job says %g", test.rows, test.holdout)
+		assert.Equal(t, heldOut(job, test.rows), test.want, "the share that is held out of %d rows, if the job says %g", test.rows, test.holdout)
 	}
 }
 
@@ -64,9 +61,8 @@ func TestStagesToUse(t *testing.T) {
 			f.stages = append(f.stages, stageOf(topics.Job{}, map[rune]string{'f': stages.RFF, 't': stages.Trees}[kind]))
 		}
 		plain := f
-		if lowest := f.judge(report, true); lowest != test.lowest || f.end != test.end {
-			t.Errorf("%s: %d stages, the lowest loss after %d; expected %d and %d", name, f.end, lowest, test.end, test.lowest)
-		}
+		lowest := f.judge(report, true)
+		assert.True(t, lowest == test.lowest && f.end == test.end, "%s: %d stages, lowest after %d; expected %+v", name, f.end, lowest, test)
 		assert.True(t, test.want == nil || slices.Equal(f.losses, test.want), "%s: losses %v, expected %v", name, f.losses, test.want)
 		if test.tempered == nil {
 			continue

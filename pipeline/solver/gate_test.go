@@ -9,8 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// predictions is a version for two classes: its logits are the true ones plus a linear function of the row with the given
-// length.
+// predictions is a version for two classes: its logits are the true ones plus a linear function of the row with the given length.
 type gatePredictions struct {
 	direction [8]float64
 }
@@ -66,9 +65,8 @@ func predicted(r *rand.Rand, rows int, offered, made gatePredictions) []gateGrou
 	return newestGroups(before[:], after[:])
 }
 
-// The gate withholds by chance at most one of 50 versions that are as good as the offered one, with any number of rows,
-// and at least 45 of 50 that are worse by a tenth of their loss, with 1,000 rows: of the newest increment, or also of
-// revisited ones.
+// The gate withholds by chance at most one of 50 versions that are as good as the offered one, with any number of rows, and at least 45 of
+// 50 that are worse by a tenth of their loss, with 1,000 rows: of the newest increment, or also of revisited ones.
 func TestGateWithholdsBeyondChance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: with -short, shorter tests start the same goroutines")

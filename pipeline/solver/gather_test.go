@@ -284,8 +284,7 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 	}
 }
 
-// A solver writes the weights of a long run again before they expire, and checks the retention no more often than
-// necessary.
+// A solver writes the weights of a long run again before they expire, and checks the retention no more often than necessary.
 func TestSolverPreservesWeights(t *testing.T) {
 	for name, test := range map[string]struct {
 		retention time.Duration
@@ -345,12 +344,9 @@ func TestSolverFindsWhatItHasMissed(t *testing.T) {
 		s.send(s.Topics.Statistics, messages(test.come)...)
 		s.topics[s.Topics.Statistics], s.script.late = messages(test.topic), 4
 		sum, err := s.gatherVisit(s.surveyVisit())
-		if found := err == nil; found != test.found || found && len(sum.Spans) != 2 || !found && !errors.Is(err, errOver) {
-			t.Errorf("%s: gather returns %+v, %v", name, sum, err)
-		}
-		if s.said > 1+4 { // a skipped message, and each wait
-			t.Errorf("%s: %d notices", name, s.said)
-		}
+		found := err == nil
+		assert.True(t, found == test.found && (!found || len(sum.Spans) == 2) && (found || errors.Is(err, errOver)), "%s: %v, %v", name, sum, err)
+		assert.True(t, s.said <= 1+4, "%s: %d notices", name, s.said) // of a skipped message, and each wait
 	}
 }
 
@@ -386,9 +382,8 @@ func TestSolverGivesUp(t *testing.T) {
 	}
 }
 
-// The brokers have lost a visit, but not the final weights made from it. No worker makes the visit again, so a solver of a
-// chain that takes over the run does not wait forever: the run fails, unless the visit is on the topic. It waits for the
-// due visit.
+// The brokers have lost a visit, but not the final weights made from it. No worker makes the visit again, so a solver of a chain that takes
+// over the run does not wait forever: the run fails, unless the visit is on the topic. It waits for the due visit.
 func TestVisitThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct{ final, there bool }{
 		"lost": {final: true}, "there": {final: true, there: true}, "due": {},
@@ -415,9 +410,8 @@ func TestVisitThatIsGone(t *testing.T) {
 	}
 }
 
-// Another solver has published the survey's result while this one waits for the survey. This one drops the survey's visits
-// that arrive from then on, and does not consider them deleted, whether it learns of the result from the subscription or
-// from a check after a timeout.
+// Another solver has published the survey's result while this one waits for the survey. This one drops the survey's visits that arrive from
+// then on, and does not consider them deleted, whether it learns of the result from the subscription or from a check after a timeout.
 func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 	for _, subscribed := range []bool{true, false} {
 		s := newTrial(t, 1, false, nil)
@@ -500,8 +494,7 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	assert.True(t, !s.inbox.holds(visit(0, 0)), "a record of stage 0 is kept while stage 1 is solved")
 }
 
-// After the seal of a later stage, missing records of earlier stages are considered deleted, even if no later visit is
-// left.
+// After the seal of a later stage, missing records of earlier stages are considered deleted, even if no later visit is left.
 func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 	s := &Solver{inbox: newInbox(), plan: &schemas.Plan{}}
 	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}
@@ -562,10 +555,9 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 		found.sum = assert.Must(s.gather(t.Context(), s.gathering(s.surveyVisit(), s.surveySum(found, &accumulate.Sample{})...)))(t)
 		found.divide(s.plan)
 		for n := range arrivals {
-			if found.Skipped[n].Partition != n || found.Parts[n].Spans[0].Partition != n || found.increments[0].Covered[n].Spans[0].Partition != n ||
-				found.increments[0].Skipped[n].Partition != n || found.Progress[n].Source != fmt.Sprint("source ", n) {
-				t.Errorf("after arrivals %v: %+v", arrivals, found)
-			}
+			assert.True(t, found.Skipped[n].Partition == n && found.Parts[n].Spans[0].Partition == n &&
+				found.increments[0].Covered[n].Spans[0].Partition == n && found.increments[0].Skipped[n].Partition == n &&
+				found.Progress[n].Source == fmt.Sprint("source ", n), "after arrivals %v: %+v", arrivals, found)
 		}
 	}
 }
@@ -600,7 +592,6 @@ func TestStateIsReleasedByItsKeys(t *testing.T) {
 	written := log.messages
 	log.messages = nil
 	assert.NoError(t, protocol.ReleaseState(t.Context(), client, &protocol.StateWindow{Window: &w}))
-	if len(written) < 4 || !slices.EqualFunc(log.messages, written, func(m, of wire.Message) bool { return m.Value == nil && m.Key == of.Key }) {
-		t.Errorf("%d tombstones of %d messages", len(log.messages), len(written))
-	}
+	erased := func(m, of wire.Message) bool { return m.Value == nil && m.Key == of.Key }
+	assert.True(t, len(written) >= 4 && slices.EqualFunc(log.messages, written, erased), "%d tombstones, %d", len(log.messages), len(written))
 }

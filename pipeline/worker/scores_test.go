@@ -220,15 +220,12 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	return all
 }
 
-// Residuals that turn out to be wrong while their scores are read have no lasting effect: the republished residuals, and
-// the initial scores of the next stage, are identical to the first ones. This does not depend on the error, or on what is
-// in memory.
+// Residuals that turn out to be wrong while their scores are read have no lasting effect: the republished residuals, and the initial scores
+// of the next stage, are identical to the first ones. This does not depend on the error, or on what is in memory.
 func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	plan, client := finalWeights(t)
 	first := newTestWorker(t, plan, client, 1<<30)
-	if err := first.loadScores(t.Context(), 2, first.shares); err != nil { // publishes stages 0 and 1
-		t.Fatal(err)
-	}
+	assert.NoError(t, first.loadScores(t.Context(), 2, first.shares)) // publishes stages 0 and 1
 	want := scoresBeforeStage2(t, first)
 	assert.Need(t, len(want) == testPartitions*testMessages*testRows*testClasses, "%d scores", len(want))
 	// residuals returns a partition's residuals of a stage on the log.
@@ -243,12 +240,10 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		return of
 	}
 	for name, damage := range map[string]func(w *Worker, number int){
-		"nothing": func(*Worker, int) {},
-		"the digest of the seals": func(w *Worker, number int) {
-			w.seals.of(number, 1).Parts[0].Scores = "wrong"
-		},
-		"the rows of the seals": func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].Rows-- },
-		"seals that end early":  func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].To -= 2 },
+		"nothing":                 func(*Worker, int) {},
+		"the digest of the seals": func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].Scores = "wrong" },
+		"the rows of the seals":   func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].Rows-- },
+		"seals that end early":    func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].To -= 2 },
 		"another score in the last message": func(w *Worker, number int) {
 			m := residuals(number, 1)[testMessages-1]
 			r, err := schemas.DecodeResiduals(*m, testClasses, client.Memory)
@@ -274,9 +269,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 				saved[p] = slices.Clone(messages)
 			}
 			w := newTestWorker(t, plan, client, bytes)
-			if err := w.visit(t.Context(), w.chain.Visits(1)[0], w.shares); err != nil { // loads batches into memory
-				t.Fatalf("%s: %v", name, err)
-			}
+			assert.NoError(t, w.visit(t.Context(), w.chain.Visits(1)[0], w.shares)) // loads batches into memory
 			damage(w, 1)
 			if err := w.withScores(t.Context(), 2, w.shares, func() error { return nil }); err != nil {
 				t.Errorf("%s, %d bytes: %v", name, bytes, err)
@@ -285,15 +278,13 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 			for _, p := range w.shares {
 				number := w.first(p)
 				got, before := w.seals.of(number, 1), first.seals.of(number, 1)
-				if got.Parts[0].Scores != before.Parts[0].Scores || got.Parts[0].Rows != before.Parts[0].Rows || got.Covered.Checksum != before.Covered.Checksum {
-					t.Errorf("%s, %d bytes: partition %d is sealed with %+v, first with %+v", name, bytes, number, got, before)
-				}
+				assert.True(t, got.Parts[0].Scores == before.Parts[0].Scores && got.Parts[0].Rows == before.Parts[0].Rows &&
+					got.Covered.Checksum == before.Covered.Checksum, "%s, %d bytes: partition %d has %+v, first %+v", name, bytes, number, got, before)
 				assert.Equal(t, got.Attempt != before.Attempt, name != "nothing" && number == 1,
 					"%s, %d bytes: partition %d is published again", name, bytes, number)
 				assert.Equal(t, p.Scores, 2, "%s, %d bytes: the stages in the scores of partition %d", name, bytes, number)
 			}
-			got := scoresBeforeStage2(t, w)
-			assert.True(t, slices.Equal(got, want), "%s, %d bytes: stage 2 begins at other scores", name, bytes)
+			assert.True(t, slices.Equal(scoresBeforeStage2(t, w), want), "%s, %d bytes: stage 2 begins at other scores", name, bytes)
 			log.partitions, log.first = saved, map[topicPartition]int64{}
 		}
 	}
@@ -307,8 +298,7 @@ func TestSealOfNoResiduals(t *testing.T) {
 	at := topicPartition{client.Topics.Residuals, w.first(p)}
 	log.partitions[at], log.first[at] = make([]wire.Message, 7), 3 // of other runs
 	_, parent := w.chain.Final(1)
-	open := w.openSeal(protocol.Visit{Stage: 1, Parent: parent}, p, "attempt")
-	assert.NoError(t, w.seal(t.Context(), p, open, &accumulate.Sum{}))
+	assert.NoError(t, w.seal(t.Context(), p, w.openSeal(protocol.Visit{Stage: 1, Parent: parent}, p, "attempt"), &accumulate.Sum{}))
 	err := w.scoresBefore(2).Restore(t.Context(), p)
 	assert.True(t, err == nil, "%v, expected no residuals", err)
 }

@@ -38,9 +38,8 @@ func TestCacheBytes(t *testing.T) {
 			for range 1000 {
 				if b.tryReserve(n + 1) {
 					mutex.Lock()
-					if taken += n + 1; taken > bytes {
-						t.Errorf("%d bytes of %d are taken", taken, bytes)
-					}
+					taken += n + 1
+					assert.True(t, taken <= bytes, "%d bytes of %d are taken", taken, bytes)
 					mutex.Unlock()
 				}
 			}
@@ -116,8 +115,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 	}
 }
 
-// A block stays in memory for its stage if its batch does and the budget allows. Otherwise it is computed in shared
-// memory.
+// A block stays in memory for its stage if its batch does and the budget allows. Otherwise it is computed in shared memory.
 func TestBlock(t *testing.T) {
 	const n, columns = 65, 4
 	row := rowBytes(3, 2*2)
@@ -217,9 +215,7 @@ func TestIdleGoes(t *testing.T) {
 	for offset := range int64(n) {
 		leave(cache, offset)
 	}
-	if !comesBack(cache, 0) { // so offset 1 was used first
-		t.Error("what no run needed the memory of is gone")
-	}
+	assert.True(t, comesBack(cache, 0), "what no run needed the memory of is gone") // so offset 1 was used first
 	assert.True(t, cache.Has(n*bytes) && !cache.Has(n*bytes+1) && cache.tryReserve(1), "the memory of what is idle is not given")
 	for offset, want := range []bool{true, false, true, true} {
 		assert.Equal(t, comesBack(cache, int64(offset)), want, "the batch at offset %d is stored", offset)
