@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -76,15 +77,13 @@ func TestFollowVersions(t *testing.T) {
 	f := follow(t, p.options(cluster))
 	<-f.Ready()
 	await(t, f, 1)
-	if s := f.Status(); s.Run != p.places[1].Run || s.Kind != schemas.RunFull || s.Parent != "" || s.Err != nil || s.Age <= 0 ||
-		s.Silence > time.Minute {
-		t.Errorf("the status is %+v", s)
-	}
+	s := f.Status()
+	assert.True(t, s.Run == p.places[1].Run && s.Kind == schemas.RunFull && s.Parent == "" && s.Err == nil && s.Age > 0 &&
+		s.Silence <= time.Minute, "the status is %+v", s)
 	p.publish()
 	await(t, f, 2)
-	if s := f.Status(); s.Kind != schemas.RunUpdate || s.Parent != p.places[1].Run {
-		t.Errorf("the status is %+v, expected an update of %s", s, p.places[1].Run)
-	}
+	s = f.Status()
+	assert.True(t, s.Kind == schemas.RunUpdate && s.Parent == p.places[1].Run, "the status is %+v, not an update of %s", s, p.places[1].Run)
 	p.withhold()
 	p.publish()
 	await(t, f, 4)
@@ -101,9 +100,8 @@ func TestFollowVersions(t *testing.T) {
 		p.remove(version)
 	}
 	await(t, f, 0)
-	if s := f.Status(); s.Version != 0 || f.Stale() == nil {
-		t.Errorf("without a version the status is %+v, stale: %v", s, f.Stale())
-	}
+	s = f.Status()
+	assert.True(t, s.Version == 0 && f.Stale() != nil, "without a version the status is %+v, stale: %v", s, f.Stale())
 	p.publish()
 	await(t, f, 6)
 	err := f.Stale()
@@ -238,9 +236,8 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 	f := assert.Must(FollowOn(t.Context(), log, Options{Name: "p", MaxSilence: 40 * time.Millisecond}))(t)
 	defer f.Close()
 	s := awaitStatus(t, f, func(s Status) bool { return errors.As(s.Err, new(*protocol.NoPipelineError)) })
-	if s.Version != 0 || f.Stale() == nil || !strings.HasPrefix(f.Stale().Error(), "there is no version: read p.plans: unknown topic") {
-		t.Errorf("the status is %+v, stale: %v", s, f.Stale())
-	}
+	assert.Equal(t, s.Version, 0, "the version")
+	assert.True(t, strings.HasPrefix(fmt.Sprint(f.Stale()), "there is no version: read p.plans: unknown topic"), "stale: %v", f.Stale())
 	for range 2 {
 		p := newPublisher(t, kafkalogOptions(cluster))
 		p.publish()
@@ -296,9 +293,8 @@ func TestStale(t *testing.T) {
 		await(t, f, 1)
 		awaitStatus(t, f, func(s Status) bool { return s.Silence < time.Minute })
 		ahead.Store(int64(c.elapsed))
-		if err := f.Stale(); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
-			t.Errorf("after %v: %v, expected %q", c.elapsed, err, c.want)
-		}
+		stale := fmt.Sprint(f.Stale())
+		assert.True(t, strings.HasPrefix(stale, cmp.Or(c.want, "<nil>")), "after %v: %s, expected %q", c.elapsed, stale, c.want)
 		assert.NoError(t, f.Close())
 	}
 }

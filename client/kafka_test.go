@@ -20,9 +20,7 @@ func TestKafkaOffersSoon(t *testing.T) {
 	assert.Need(t, addresses != "", "STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
 	o := Options{Name: fmt.Sprintf("test-%d", time.Now().UnixNano()), Brokers: strings.Split(addresses, ",")}
 	p := largeVersions(newPublisherOf(t, kafkalog.Options{Brokers: o.Brokers}, o.Name))
-	defer func() {
-		assert.NoError(t, p.delete())
-	}()
+	defer func() { assert.NoError(t, p.delete()) }()
 	f := follow(t, o)
 	var took []time.Duration
 	for range 21 {

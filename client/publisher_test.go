@@ -56,10 +56,8 @@ func newPublisherOf(t testing.TB, o kafkalog.Options, name string) *publisher {
 	log := assert.Must(kafkalog.Open(t.Context(), o))(t)
 	t.Cleanup(func() { assert.NoError(t, log.Close()) })
 	topics := protocol.TopicsOf(name)
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: topics.Plans, Partitions: 1}, kafkalog.Topic{Name: topics.Versions, Partitions: 1},
-		kafkalog.Topic{Name: topics.Examples, Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topics.Plans, Partitions: 1},
+		kafkalog.Topic{Name: topics.Versions, Partitions: 1}, kafkalog.Topic{Name: topics.Examples, Partitions: 1}))
 	return &publisher{TB: t, Client: protocol.NewClient(log, name, nil), log: log, stages: 2, features: 4, inputs: 3,
 		classes: []string{"no", "yes"}, places: map[int]schemas.Place{}}
 }
@@ -115,9 +113,8 @@ func (p *publisher) publishAs(withheld bool) int {
 func (p *publisher) write() *schemas.Place {
 	p.Helper()
 	plan, err := p.plan(), error(nil)
-	if _, plan.Since.Plans, err = p.Client.Log.Bounds(p.Context(), p.Topics.Plans, 0); err != nil {
-		p.Fatal(err)
-	}
+	_, plan.Since.Plans, err = p.Client.Log.Bounds(p.Context(), p.Topics.Plans, 0)
+	assert.NoError(p.TB, err)
 	p.number++
 	p.last = plan.Run()
 	messages := assert.Must(plan.Messages())(p.TB)
@@ -183,8 +180,7 @@ func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*wire.Reco
 		records, weights = append(records, record), append(weights, []*schemas.Weights{w})
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Visit: 1, Digest: record.Digest()})
 	}
-	m := assert.Must(model.New(manifest, survey.Preparation, weights))(p.TB)
-	manifest.WeightsDigest = m.Digest()
+	manifest.WeightsDigest = assert.Must(model.New(manifest, survey.Preparation, weights))(p.TB).Digest()
 	return manifest, records
 }
 

@@ -55,7 +55,7 @@ func tab(t *testing.T) context.Context {
 				"the browser complains: %s %s", e.Entry.Text, e.Entry.URL)
 		}
 	})
-	noError(t, err)
+	assert.NoError(t, err)
 	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
@@ -64,13 +64,13 @@ func tab(t *testing.T) context.Context {
 // do runs actions in a tab.
 func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	noError(t, chromedp.Do(ctx, actions...))
+	assert.NoError(t, chromedp.Do(ctx, actions...))
 }
 
 // value returns what JavaScript says in a tab.
 func value[T any](t *testing.T, ctx context.Context, script string) T {
 	t.Helper()
-	return must(chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise)))(t)
+	return assert.Must(chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise)))(t)
 }
 
 // awaitVersion waits until the page shows that a version is the newest, and the browser has drawn that.
@@ -84,13 +84,13 @@ func awaitVersion(t *testing.T, ctx context.Context, version int) {
 func prefer(t *testing.T, ctx context.Context, scheme string) {
 	t.Helper()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-	must(chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}))(t)
+	assert.Must(chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}))(t)
 }
 
 // busy returns how many milliseconds of a processor the main thread of a tab has taken for its tasks.
 func busy(t *testing.T, ctx context.Context) float64 {
 	t.Helper()
-	found := must(chromedp.Call(ctx, performance.GetMetrics, cdp.Empty{}))(t)
+	found := assert.Must(chromedp.Call(ctx, performance.GetMetrics, cdp.Empty{}))(t)
 	for _, m := range found.Metrics {
 		if m.Name == "TaskDuration" {
 			return 1000 * m.Value
@@ -107,8 +107,7 @@ func TestPageIsQuick(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(t, 1000, 100, 0))
 	url, ctx := serving(t, board), tab(t)
-	must(chromedp.Call(ctx, performance.Enable,
-		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}))(t)
+	assert.Must(chromedp.Call(ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}))(t)
 	paint, drawn := math.Inf(1), math.Inf(1)
 	for range 3 {
 		do(t, ctx, chromedp.EmulateViewport(1280, 1600), chromedp.Navigate(url))
@@ -193,8 +192,8 @@ func TestPageFits(t *testing.T) {
 			if *shots == "" {
 				return
 			}
-			png := must(chromedp.Run(ctx, chromedp.FullScreenshot(100)))(t)
-			noError(t, os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644))
+			png := assert.Must(chromedp.Run(ctx, chromedp.FullScreenshot(100)))(t)
+			assert.NoError(t, os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644))
 		})
 	}
 }
@@ -264,7 +263,7 @@ func TestPageFollowsARun(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(url),
 		chromedp.Poll[chromedp.Void](`document.getElementById("needs").textContent.includes("has no topics yet")`))
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
-	noError(t, err)
+	assert.NoError(t, err)
 	awaitVersion(t, ctx, 1)
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent === "All is well."`),
 		chromedp.Poll[chromedp.Void](`document.querySelectorAll("#stages tr").length === 2 && document.querySelectorAll("#confusion tbody tr").length === 10`))
@@ -278,7 +277,7 @@ func TestPageFollowsARun(t *testing.T) {
 func TestPageSaysThatItIsOld(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(t, 10, 1, 0))
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := assert.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	serve := func() (stop func()) {
 		server := httptest.NewUnstartedServer(NewServer(board))
 		server.Listener = listener
@@ -293,7 +292,7 @@ func TestPageSaysThatItIsOld(t *testing.T) {
 	awaitVersion(t, ctx, 10)
 	stop()
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent.startsWith("No connection.")`))
-	listener = must(net.Listen("tcp", address))(t)
+	listener = assert.Must(net.Listen("tcp", address))(t)
 	board.Put(simulated(t, 10, 1, 1))
 	defer serve()()
 	awaitVersion(t, ctx, 11)
@@ -323,10 +322,10 @@ func TestPageOfRunsFits(t *testing.T) {
 			r.Report.Splits["test"] = test
 			runs = append(runs, r)
 		}
-		page := must(os.Create(filepath.Join(folder, name+".html")))(t)
-		noError(t, WritePage(page, About{Title: "Search over stages.0.ridge and stages.0.features.bandwidth_scale", Pipeline: "digits",
+		page := assert.Must(os.Create(filepath.Join(folder, name+".html")))(t)
+		assert.NoError(t, WritePage(page, About{Title: "Search over stages.0.ridge and stages.0.features.bandwidth_scale", Pipeline: "digits",
 			Date: "2026-01-02T03:04:05Z"}, runs))
-		noError(t, page.Close())
+		assert.NoError(t, page.Close())
 	}
 	ctx := tab(t)
 	for _, name := range []string{"one", "two", "many", "keys", "twenty"} {
@@ -351,8 +350,8 @@ func TestPageOfRunsFits(t *testing.T) {
 				if *shots == "" {
 					continue
 				}
-				png := must(chromedp.Run(ctx, chromedp.FullScreenshot(100)))(t)
-				noError(t, os.WriteFile(filepath.Join(*shots, fmt.Sprintf("runs-%s-%s-%d.png", name, scheme, width)), png, 0o644))
+				png := assert.Must(chromedp.Run(ctx, chromedp.FullScreenshot(100)))(t)
+				assert.NoError(t, os.WriteFile(filepath.Join(*shots, fmt.Sprintf("runs-%s-%s-%d.png", name, scheme, width)), png, 0o644))
 			}
 		}
 	}

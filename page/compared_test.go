@@ -104,7 +104,7 @@ func TestPage(t *testing.T) {
 	first := made("a", 0.001, 2)
 	first.Galleries = []Gallery{{"filters", []Picture{{Shape: examples.Image{1, 1, 3}, Values: []float32{0, 127.5, 255}}}}}
 	first.Bars = []Table{{Title: "importance", Caption: "of columns", Head: []string{"column"}, Rows: []Bar{{Cells: []string{"<b>"}, Length: 0.5}}}}
-	noError(t, WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Compared{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}))
+	assert.NoError(t, WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Compared{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}))
 	text := page.String()
 	for _, outside := range []string{"http://", "https://", "src=", "href=", "url(", "@import", "ZgotmplZ", "<b>"} {
 		assert.True(t, !strings.Contains(strings.ReplaceAll(text, svgSpace, ""), outside), "the page has %s", outside)
@@ -123,7 +123,7 @@ func TestPageOfManyClasses(t *testing.T) {
 	s := run.Report.Splits["test"]
 	s.Confusion = make([][]int64, mostClasses+1)
 	run.Report.Splits["test"] = s
-	noError(t, WritePage(&page, About{}, []Compared{run}))
+	assert.NoError(t, WritePage(&page, About{}, []Compared{run}))
 	assert.True(t, !strings.Contains(page.String(), `"confusion":[`) && run.Report.Splits["test"].Confusion != nil,
 		"the page has the matrix, or the report has lost it")
 }
@@ -174,9 +174,7 @@ func TestTableOfRuns(t *testing.T) {
 		!slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "train error" }),
 		"a measure that all share is a column: %+v", table)
 	assert.Equal(t, (Order{By: "loss"}).Words(runs), "log loss of the test rows", "")
-	if best := (Order{Split: "holdout"}).Best(runs); best != -1 {
-		t.Errorf("run %d is the best by rows that none has", best)
-	}
+	assert.Equal(t, (Order{Split: "holdout"}).Best(runs), -1, "the best run by rows that none has")
 }
 
 // Runs are sorted by each measure, the best first, whether that is the least or the greatest, and those that lack it last.
@@ -226,7 +224,7 @@ func produce(t *testing.T, log *kafkalog.Log, rows, bad int) {
 		if i >= rows {
 			value = []byte("no row")
 		}
-		must(log.Append(t.Context(), "events", i%3, kafkalog.Message{Value: value}))(t)
+		assert.Must(log.Append(t.Context(), "events", i%3, kafkalog.Message{Value: value}))(t)
 	}
 }
 
@@ -242,12 +240,12 @@ func lagOf(s *State, role string) int64 {
 // The page begins at the topic whose messages become examples: what waits there counts as behind, also what nobody
 // ingests. It shows who ingests, predicts and answers, and that they are gone.
 func TestSourceTopicIsShown(t *testing.T) {
-	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	cluster := assert.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	log := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
 	produce(t, log, 60, 4)
-	noError(t, source.Follow(t.Context(), log, clicks(), true, event.Ignore{}))
+	assert.NoError(t, source.Follow(t.Context(), log, clicks(), true, event.Ignore{}))
 	board := readingOptions(t, cluster.ListenAddrs(), Options{Name: "clicks", Source: "events"})
 	s := await(t, board, "a topic that is ingested", func(s *State) bool { return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) > 0 })
 	assert.True(t, s.Topics[0].Name == "events" && s.Topics[0].Partitions == 3, "the flow begins with %+v", s.Topics[0])
@@ -277,7 +275,7 @@ func TestSourceTopicIsShown(t *testing.T) {
 	stop()
 	err := <-ended
 	assert.Need(t, errors.Is(err, context.Canceled), "%v", err)
-	noError(t, member.Leave())
+	assert.NoError(t, member.Leave())
 	await(t, board, "that they are gone", func(s *State) bool {
 		return need(s, "No process runs stagewise run: the last one") && need(s, "No process runs stagewise serve: the last one")
 	})
@@ -328,7 +326,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 		kfake.User("PLAIN", "no-weights", password, may(kmsg.ACLOperationRead, kmsg.ACLResourcePatternTypePrefixed, "clicks.p"),
 			may(kmsg.ACLOperationRead, kmsg.ACLResourcePatternTypePrefixed, "clicks.examples"), events),
 		kfake.User("PLAIN", "nothing", password))
-	noError(t, err)
+	assert.NoError(t, err)
 	t.Cleanup(cluster.Close)
 	as := func(user string) *kafkalog.Log {
 		o := kafkalog.Options{Brokers: cluster.ListenAddrs()}
@@ -336,9 +334,9 @@ func TestMissingRightIsNamed(t *testing.T) {
 		return openOn(t, o)
 	}
 	admin := as("admin")
-	noError(t, admin.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
+	assert.NoError(t, admin.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
 	produce(t, admin, 60, 0)
-	noError(t, source.Follow(t.Context(), admin, clicks(), true, event.Ignore{}))
+	assert.NoError(t, source.Follow(t.Context(), admin, clicks(), true, event.Ignore{}))
 	for user, want := range map[string][]string{
 		"no-events":   {"Part of this page is empty: the right Describe on the topic events is missing: check the ACLs of User:no-events"},
 		"no-examples": {"Part of this page is empty: the right Read on the topic clicks.examples is missing: check the ACLs of User:no-examples"},
@@ -365,8 +363,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 		if user == "nothing" {
 			level = Trouble
 		}
-		if need(s, "have not answered") || s.Summary.Level != level || user == "no-events" && (lagOf(s, roleExamples) <= 0 || lagOf(s, roleSource) != -1) {
-			t.Errorf("%s: summary %+v, topics %+v", user, s.Summary, s.Topics)
-		}
+		assert.True(t, !need(s, "have not answered") && s.Summary.Level == level &&
+			(user != "no-events" || lagOf(s, roleExamples) > 0 && lagOf(s, roleSource) == -1), "%s: summary %+v, %+v", user, s.Summary, s.Topics)
 	}
 }

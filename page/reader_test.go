@@ -40,16 +40,14 @@ func openLog(t *testing.T) *kafkalog.Log {
 
 func openOn(t *testing.T, o kafkalog.Options) *kafkalog.Log {
 	t.Helper()
-	log := must(kafkalog.Open(t.Context(), o))(t)
-	t.Cleanup(func() {
-		assert.Fails(t, log.Close(), nil)
-	})
+	log := assert.Must(kafkalog.Open(t.Context(), o))(t)
+	t.Cleanup(func() { assert.Fails(t, log.Close(), nil) })
 	return log
 }
 
 func openBLAS(t *testing.T) *kernel.BLAS {
 	t.Helper()
-	return must(kernel.Open(os.Getenv("STAGEWISE_BLAS")))(t)
+	return assert.Must(kernel.Open(os.Getenv("STAGEWISE_BLAS")))(t)
 }
 
 // digits is a job on the digits that the repository carries: two stages of 64 random Fourier features.
@@ -121,7 +119,7 @@ func TestRunIsShown(t *testing.T) {
 	before := reading(t, log, "digits")
 	await(t, before, "a notice that there are no topics", func(s *State) bool { return need(s, "has no topics yet") })
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
-	noError(t, err)
+	assert.NoError(t, err)
 	for when, board := range map[string]*Board{"before": before, "after": reading(t, log, "digits")} {
 		s := await(t, board, "a finished run, and an embedded broker", func(s *State) bool {
 			return s.Run != nil && s.Run.State == schemas.Done && s.Quality != nil && len(s.Topics) > 0 && s.Topics[0].Lag != nil &&
@@ -152,13 +150,13 @@ func TestPassesAreShown(t *testing.T) {
 	log, job := openLog(t), digits()
 	job.Examples.BatchRows = 64 // so that each partition has some
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	noError(t, err)
+	assert.NoError(t, err)
 	client := protocol.NewClient(log, "digits", nil)
-	f := newFollowed(must(client.ReadLedger(t.Context()))(t).Plan(report.Run), client)
+	f := newFollowed(assert.Must(client.ReadLedger(t.Context()))(t).Plan(report.Run), client)
 	for range 2 { // messages may come twice
-		for _, s := range must(client.Log.Spans(t.Context(), client.Topics.Statistics))(t) {
+		for _, s := range assert.Must(client.Log.Spans(t.Context(), client.Topics.Statistics))(t) {
 			for m, err := range client.Remaining(t.Context(), client.Topics.Statistics, s.Partition, 0, math.MaxInt64) {
-				noError(t, err)
+				assert.NoError(t, err)
 				f.add(false, m)
 			}
 		}
@@ -168,7 +166,7 @@ func TestPassesAreShown(t *testing.T) {
 	assert.True(t, s.State == stateRunning && s.Have == 4 && len(f.of) == 4 && maps.Equal(f.parts[sealed], f.of),
 		"of the partitions %v, %d are surveyed, and %v sealed", f.of, s.Have, f.parts[sealed])
 	for m, err := range client.Remaining(t.Context(), client.Topics.Weights, 0, 0, math.MaxInt64) {
-		noError(t, err)
+		assert.NoError(t, err)
 		f.add(true, m)
 	}
 	for i, stage := range f.state().Stages {
@@ -189,7 +187,7 @@ func TestChainIsShown(t *testing.T) {
 	job.Examples.Test, job.Examples.BatchRows, job.Retrain = nil, 64, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full.Growth, job.Keep = 256, 2, 0, 20
 	board := reading(t, log, "digits")
-	result := must(pipeline.Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	result := assert.Must(pipeline.Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	n := len(result.Updates)
 	s := await(t, board, "all versions", func(s *State) bool {
 		return len(s.Versions) == n && s.Quality != nil && s.Quality.Version == n && *s.Topics[0].Lag == 0 && s.Run != nil && s.Run.Version == n
@@ -206,7 +204,7 @@ func TestChainIsShown(t *testing.T) {
 	assert.True(t, s.Run.Version == n, "the last run %+v, expected that of version %d", s.Run, n)
 	q := s.Quality
 	assert.True(t, q.Before && q.Split == "train" && len(q.Curve) != 0 && q.Rows == result.Updates[n-1].Rows, "quality %+v", s.Quality)
-	must(topics.Pin(t.Context(), topics.Open(log, "digits", nil), "2"))(t)
+	assert.Must(topics.Pin(t.Context(), topics.Open(log, "digits", nil), "2"))(t)
 	s = await(t, board, "a pin", func(s *State) bool { return need(s, "Version 2 is pinned") && s.Quality.Version == 2 })
 	v := s.Versions[1]
 	assert.True(t, v.Pinned && v.Latest && !s.Versions[n-1].Latest && s.Summary.Level == Notice,
@@ -218,9 +216,9 @@ func TestNeedsAreShown(t *testing.T) {
 	log, job := openLog(t), digits()
 	board := reading(t, log, "digits")
 	other := openOn(t, kafkalog.Options{Brokers: log.Addr()})
-	submitted := must(pipeline.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
+	submitted := assert.Must(pipeline.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
 	bad := schemas.Quarantined{Topic: "digits.examples", Partition: 2, Offset: 7, Reason: "no label", Bytes: 12}
-	must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()))(t)
+	assert.Must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()))(t)
 	s := await(t, board, "a run that waits, and a bad message", func(s *State) bool {
 		return s.Run != nil && s.Run.ID == submitted && s.Quarantine.Held == 1 && len(s.Quarantine.Recent) == 1
 	})
@@ -236,7 +234,7 @@ func TestNeedsAreShown(t *testing.T) {
 	for bad.Offset = range 2*maxBad + 9 {
 		more = append(more, bad.Message())
 	}
-	must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, more...))(t)
+	assert.Must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, more...))(t)
 	const all = 2*maxBad + 10
 	for _, board := range []*Board{board, reading(t, log, "digits")} { // one has seen them come
 		s = await(t, board, "all bad messages", func(s *State) bool {
@@ -255,7 +253,7 @@ func TestManyVersionsAreRead(t *testing.T) {
 		client.Topics.Examples} {
 		topics = append(topics, kafkalog.Topic{Name: name, Partitions: 1})
 	}
-	noError(t, log.Create(t.Context(), topics...))
+	assert.NoError(t, log.Create(t.Context(), topics...))
 	const versions = 200
 	job := digits()
 	var ends []wire.Message
@@ -272,16 +270,15 @@ func TestManyVersionsAreRead(t *testing.T) {
 				Served: []schemas.ServedReport{{Version: n - 1, Rows: 4, Error: 50}, {Version: n - 2, Rows: 12, Error: 10}}},
 		}
 		manifest := &schemas.Manifest{Name: "many", Version: n, Run: plan.Run(), Plan: plan, Metrics: map[string]float64{"train_error": rate}}
-		place := must(client.PublishVersion(t.Context(), manifest, nil, func() *schemas.Report { return report }))(t)
+		place := assert.Must(client.PublishVersion(t.Context(), manifest, nil, func() *schemas.Report { return report }))(t)
 		ends = append(ends, (&schemas.End{Run: plan.Run(), State: schemas.Done, Version: place, Attempt: "x"}).Message())
 	}
-	must(client.Log.Append(t.Context(), client.Topics.Plans, 0, ends...))(t)
+	assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, ends...))(t)
 	r := newReader(log, Options{Name: "many"}, NewBoard())
-	ledger := must(client.ReadLedger(t.Context()))(t)
-	noError(t, r.apply(t.Context(), ledger))
+	assert.NoError(t, r.apply(t.Context(), assert.Must(client.ReadLedger(t.Context()))(t)))
 	began := time.Now()
 	for any := true; any; {
-		any = must(r.describeNext(t.Context()))(t)
+		any = assert.Must(r.describeNext(t.Context()))(t)
 	}
 	t.Logf("%d versions are read in %v", versions, time.Since(began))
 	list, quality := r.versions()
@@ -339,15 +336,9 @@ func TestSilenceIsShown(t *testing.T) {
 // TestMain fails if a goroutine is left when all tests have ended.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noError ends the test if err is not nil.
-var noError = assert.NoError
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
-
 // A page beside a worker and a solver in other processes shows them, what they own, and what was missing before they came.
 func TestProcessesAreShown(t *testing.T) {
-	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	cluster := assert.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	processesAreShown(t, cluster.ListenAddrs(), "digits")
 }
@@ -357,7 +348,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	job.Name = name
 	board := readingAt(t, brokers, name)
 	id, err := pipeline.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, dispatch.TrainOptions{}, event.Ignore{})
-	noError(t, err)
+	assert.NoError(t, err)
 	s := await(t, board, "a run that nobody works on", func(s *State) bool {
 		return need(s, "no process runs stagewise work") && need(s, "no process runs stagewise solve")
 	})
@@ -414,10 +405,9 @@ func TestRunnerIsMissed(t *testing.T) {
 func TestWhatProcessesWaitFor(t *testing.T) {
 	log := openLog(t)
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
-	noError(t, err)
+	assert.NoError(t, err)
 	r := newReader(log, Options{Name: "digits"}, NewBoard())
-	ledger := must(r.client.ReadLedger(t.Context()))(t)
-	f := newFollowed(ledger.Plan(report.Run), r.client)
+	f := newFollowed(assert.Must(r.client.ReadLedger(t.Context()))(t).Plan(report.Run), r.client)
 	r.follows.now = f
 	r.staff = Staff{Members: map[string][]Worker{"work": {{Host: "a", Partitions: []int{0, 2}}, {Host: "b", Partitions: []int{1, 3}},
 		{Host: "c"}}, "solve": {{Host: "d", Partitions: []int{0}}, {Host: "e"}}}}

@@ -80,7 +80,7 @@ func TestPolicy(t *testing.T) {
 		}
 		return err
 	})
-	noError(t, err)
+	assert.NoError(t, err)
 }
 
 // The page says what matters before its program has run, escaped.
@@ -113,16 +113,16 @@ func stream(t *testing.T, url string) (next func() (event, data string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	request := must(http.NewRequestWithContext(ctx, http.MethodGet, url+"events", nil))(t)
+	request := assert.Must(http.NewRequestWithContext(ctx, http.MethodGet, url+"events", nil))(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
-	response := must(client.Do(request))(t)
+	response := assert.Must(client.Do(request))(t)
 	t.Cleanup(func() { _ = response.Body.Close() })
 	assert.Need(t, response.StatusCode == http.StatusOK, "%v", response.Status)
 	lines := bufio.NewReader(response.Body)
 	return func() (event, data string) {
 		for {
-			line := must(lines.ReadString('\n'))(t)
+			line := assert.Must(lines.ReadString('\n'))(t)
 			switch name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); {
 			case name == "event":
 				event = value
@@ -138,7 +138,7 @@ func stream(t *testing.T, url string) (next func() (event, data string)) {
 // serving serves a board until the test ends, and returns the URL of its page.
 func serving(t *testing.T, board *Board) string {
 	t.Helper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := assert.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- NewServer(board).Serve(ctx, listener) }()
@@ -175,12 +175,11 @@ func TestEvents(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	board := NewBoard()
-	url := serving(t, board)
+	url := serving(t, NewBoard())
 	for range maxStreams {
 		stream(t, url)
 	}
-	response := must(http.Get(url + "events"))(t)
+	response := assert.Must(http.Get(url + "events"))(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body)
@@ -189,8 +188,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 // Texts and marks stand out from what is behind them, in light and dark, as WCAG 2.2 asks: 4.5 for text (AA), 3 for marks.
 func TestContrast(t *testing.T) {
-	css := must(fs.ReadFile(browser, "browser/page.css"))(t)
-	light, dark, found := strings.Cut(string(css), "@media (prefers-color-scheme: dark)")
+	light, dark, found := strings.Cut(string(assert.Must(fs.ReadFile(browser, "browser/page.css"))(t)), "@media (prefers-color-scheme: dark)")
 	assert.Need(t, found, "the style sheet has no dark scheme")
 	for scheme, text := range map[string]string{"light": light, "dark": dark} {
 		colours, hex := map[string]float64{}, map[string]string{}
@@ -249,7 +247,7 @@ func luminance(parts [3]float64) (sum float64) {
 func simulated(t testing.TB, versions, workers, number int) *State {
 	t.Helper()
 	s := &State{}
-	noError(t, json.Unmarshal(must(os.ReadFile("testdata/state.json"))(t), s))
+	assert.NoError(t, json.Unmarshal(assert.Must(os.ReadFile("testdata/state.json"))(t), s))
 	random := rand.New(rand.NewPCG(1, 2))
 	now := time.Now()
 	ago := func(seconds int) int64 { return now.Add(-time.Duration(seconds) * time.Second).UnixMilli() }

@@ -79,7 +79,7 @@ func someRows(t testing.TB, n int) (rows [][]float32, body []byte) {
 	for i := range n {
 		rows = append(rows, []float32{float32(i), float32(i % 7)})
 	}
-	body = must(json.Marshal(map[string]any{"rows": rows}))(t)
+	body = assert.Must(json.Marshal(map[string]any{"rows": rows}))(t)
 	return rows, body
 }
 
@@ -115,7 +115,7 @@ func near(a, b []float32) bool {
 // readArrow decodes an answer in Arrow.
 func readArrow(t *testing.T, content io.Reader) (got answered) {
 	t.Helper()
-	r := must(ipc.NewReader(content))(t)
+	r := assert.Must(ipc.NewReader(content))(t)
 	defer r.Release()
 	version, _ := r.Schema().Metadata().GetValue(metadataVersion)
 	_, _ = fmt.Sscan(version, &got.Version) // otherwise it is 0
@@ -127,7 +127,7 @@ func readArrow(t *testing.T, content io.Reader) (got answered) {
 			got.Probabilities = append(got.Probabilities, slices.Clone(all[i*len(all)/k:(i+1)*len(all)/k]))
 		}
 	}
-	noError(t, r.Err())
+	assert.NoError(t, r.Err())
 	return got
 }
 
@@ -247,8 +247,7 @@ func TestHandlerThatPanics(t *testing.T) {
 
 // An answer whose client has disconnected, or that fails after its start, is incomplete, and releases everything.
 func TestAnswersThatBreak(t *testing.T) {
-	m := newModelOf(t, manyClasses(700), 3, 2, nil, layout.MissingError)
-	s := newServer(t, Defaults(), Fixed(m))
+	s := newServer(t, Defaults(), Fixed(newModelOf(t, manyClasses(700), 3, 2, nil, layout.MissingError)))
 	_, body := someRows(t, 400)
 	r := httptest.NewRequestWithContext(context.Background(), "POST", "/predict", bytes.NewReader(body))
 	r.Header.Set("Content-Type", typeJSON)
@@ -285,19 +284,19 @@ func TestContributions(t *testing.T) {
 		for i := range 2*tileRows + 1 {
 			rows = append(rows, []float32{float32(i) / 64, 1})
 		}
-		noError(t, m.Contributions(denseOf(rows...), 1, func(_ int, scores []model.Contributions) {
+		assert.NoError(t, m.Contributions(denseOf(rows...), 1, func(_ int, scores []model.Contributions) {
 			var row []contributed
 			for out, score := range scores {
 				row = append(row, contributed{m.LabelType().Values(m.Labels())[out], score})
 			}
 			want = append(want, wire.JSON(row))
 		}))
-		body := must(json.Marshal(map[string]any{"rows": rows, "contributions": 1}))(t)
+		body := assert.Must(json.Marshal(map[string]any{"rows": rows, "contributions": 1}))(t)
 		var got struct{ Contributions []json.RawMessage }
 		w := ask(s, "POST", "/predict", typeJSON, body)
 		err := json.Unmarshal(w.Body.Bytes(), &got)
 		assert.True(t, err == nil && reflect.DeepEqual(got.Contributions, want), "%d: %.300s (%v), expected %s", w.Code, w.Body, err, want[0])
-		r := must(ipc.NewReader(ask(s, "POST", "/predict", typeJSON, body, "Accept", typeArrow, headerContributions, "1").Body))(t)
+		r := assert.Must(ipc.NewReader(ask(s, "POST", "/predict", typeJSON, body, "Accept", typeArrow, headerContributions, "1").Body))(t)
 		defer r.Release()
 		n := 0
 		for r.Next() {
@@ -433,11 +432,11 @@ func checkNumbers(t *testing.T, got, want []float64) {
 // arrowNumbers returns the predicted targets of an answer in Arrow.
 func arrowNumbers(t *testing.T, content io.Reader) (numbers []float64) {
 	t.Helper()
-	r := must(ipc.NewReader(content))(t)
+	r := assert.Must(ipc.NewReader(content))(t)
 	defer r.Release()
 	for r.Next() {
 		numbers = append(numbers, r.Record().Column(0).(*array.FixedSizeList).ListValues().(*array.Float64).Float64Values()...)
 	}
-	noError(t, r.Err())
+	assert.NoError(t, r.Err())
 	return numbers
 }

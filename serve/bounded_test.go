@@ -50,8 +50,7 @@ func http2Requests(n int, body []byte) []byte {
 	return out
 }
 
-// Clients that do not read their answers hold nothing that others compute with: HTTP/2 streams without a window, and
-// pipelined requests.
+// Clients that do not read their answers hold nothing that others compute with: HTTP/2 streams without a window, and pipelined requests.
 func TestClientsThatReadNothing(t *testing.T) {
 	o := Defaults()
 	o.Timeout = 3 * time.Second
@@ -83,7 +82,7 @@ func dictionaryOf(t *testing.T, column, text string, n, batches int, o ...ipc.Op
 	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: column, Type: kind}}, nil))
 	defer b.Release()
 	rows := b.Field(0).(*array.BinaryDictionaryBuilder)
-	noError(t, rows.AppendString(text))
+	assert.NoError(t, rows.AppendString(text))
 	rows.AppendIndices(make([]int, n-1), nil)
 	return streamOf(t, slices.Repeat([]arrow.Record{b.NewRecord()}, batches), o...)
 }
@@ -141,7 +140,7 @@ func TestAnswersThatTakeTooLong(t *testing.T) {
 			"%s: %d: %s", kind, w.Code, got)
 	}
 	for range cap(s.cores) {
-		noError(t, s.enter(t.Context()))
+		assert.NoError(t, s.enter(t.Context()))
 	}
 	assert.Equal(t, reason(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))), "no core was free for 1ms: send it again", "")
 	for range cap(s.cores) {
@@ -210,7 +209,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 		"pairs":   {sparse, typeArrow, streamOf(t, []arrow.Record{pairs.NewRecord()})},
 	} {
 		s := newServer(t, o, Fixed(c.m))
-		v := must(s.newest())(t)
+		v := assert.Must(s.newest())(t)
 		reserved := int64(len(c.body)) + ofValues(v, 16*20_000)
 		if c.kind == typeJSON {
 			m, _ := (&body{text: c.body}).measure(0)
@@ -238,11 +237,11 @@ func TestMemoryOfTensors(t *testing.T) {
 	o.MaxRows = n
 	s := newServer(t, o, Fixed(newModel(t, 3, 5, people, layout.MissingMean)))
 	r := httptest.NewRequest("POST", inferPath, strings.NewReader(`{"inputs":[`+strings.Join(inputs, ",")+`]}`))
-	b := must(s.read(httptest.NewRecorder(), r))(t)
+	b := assert.Must(s.read(httptest.NewRecorder(), r))(t)
 	defer b.release()
-	m := must(b.measure(int64(o.MaxBody)))(t)
+	m := assert.Must(b.measure(int64(o.MaxBody)))(t)
 	p := &prediction{Server: s, request: r, header: http.Header{}, sent: openInference, kind: openInference}
-	noError(t, p.compute(t.Context(), b))
+	assert.NoError(t, p.compute(t.Context(), b))
 	defer p.held.release()
 	needed := p.rowBytes
 	p.needs(m, false)
@@ -275,7 +274,7 @@ func TestMemoryWhileAnswersAreSent(t *testing.T) {
 	o.Answers.Topic = "answers"
 	for name, body := range map[string]string{"members": `{"id": "%s", "rows": ["a"]}`, "texts": `{"rows": ["%s"]}`} {
 		s := newServer(t, o, Fixed(sparseModel(t, 64, "message")))
-		noError(t, s.WriteAnswers(t.Context(), &topic{partitions: 1}))
+		assert.NoError(t, s.WriteAnswers(t.Context(), &topic{partitions: 1}))
 		sent := fmt.Sprintf(body, strings.Repeat("a word ", 1<<20))
 		ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": ["a"]}`)) // what is made once
 		before := heldBytes()
@@ -354,8 +353,8 @@ func packed(t testing.TB, text []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	must(w.Write(text))(t)
-	noError(t, w.Close())
+	assert.Must(w.Write(text))(t)
+	assert.NoError(t, w.Close())
 	return b.Bytes()
 }
 
@@ -414,8 +413,7 @@ func TestMemoryOfCompressedBodies(t *testing.T) {
 	checkAnswer(t, ask(s, "POST", "/predict", typeJSON, sent, "Content-Encoding", "gzip"), m, rows...)
 }
 
-// FuzzRows compares the reader of rows with encoding/json: it only accepts valid JSON, and reads the same values of each
-// list of numbers.
+// FuzzRows compares the reader of rows with encoding/json: it only accepts valid JSON, and reads the same values of each list of numbers.
 func FuzzRows(f *testing.F) {
 	for _, seed := range []string{
 		`{"rows":[[1,-2.5],[0,1e3]]}`, `{"rows":[]}`, ` { "rows" : [ [ 1 , 0.5 ] ] } `, `{"rows":[[01,1]]}`, `{"rows":[[1.,1]]}`,
@@ -426,7 +424,7 @@ func FuzzRows(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	request, err := layout.NewRequest(layout.TrainedAs(newModel(f, 1, 2, nil, layout.MissingMean).Manifest.Plan), layout.Features{Width: 2})
-	noError(f, err)
+	assert.NoError(f, err)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, err := allRows(body, request)
 		var want struct {

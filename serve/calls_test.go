@@ -159,7 +159,7 @@ func TestCallsPredictTheSame(t *testing.T) {
 func TestCallRefusals(t *testing.T) {
 	o := Defaults()
 	o.MaxBody, o.MaxRows, o.TokenFile = 4096, 3, filepath.Join(t.TempDir(), "token")
-	noError(t, os.WriteFile(o.TokenFile, []byte("0123456789abcdef"), 0o600))
+	assert.NoError(t, os.WriteFile(o.TokenFile, []byte("0123456789abcdef"), 0o600))
 	token := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	o.TokenFile = ""
 	plain, none := newServer(t, o, Fixed(token.versions.Model())), newServer(t, o, &switched{})
@@ -236,10 +236,11 @@ func TestCallsOverHTTP2(t *testing.T) {
 		client := &http.Client{Transport: &http.Transport{Protocols: protocols, TLSClientConfig: &tls.Config{RootCAs: trusted}}}
 		r := newCall("ModelReady", []byte("\x0a\x01p"))
 		r.RequestURI = ""
-		r.URL = must(url.Parse(scheme + "://" + listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError))) + service + "ModelReady"))(t)
+		r.URL = assert.Must(url.Parse(scheme + "://" + listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError))) +
+			service + "ModelReady"))(t)
 		r.Host = ""
-		answer := must(client.Do(r))(t)
-		content := must(io.ReadAll(answer.Body))(t)
+		answer := assert.Must(client.Do(r))(t)
+		content := assert.Must(io.ReadAll(answer.Body))(t)
 		status, reason := endOf(t, answer)
 		assert.True(t, status == "0" && string(content) == "\x00\x00\x00\x00\x02\x08\x01", "%s: %q, %s %s", scheme, content, status, reason)
 		answer.Body.Close()

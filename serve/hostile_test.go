@@ -29,9 +29,9 @@ import (
 // dial opens a connection and sends a text.
 func dial(t testing.TB, address, text string) net.Conn {
 	t.Helper()
-	conn := must(net.Dial("tcp", address))(t)
+	conn := assert.Must(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { conn.Close() })
-	must(io.WriteString(conn, text))(t)
+	assert.Must(io.WriteString(conn, text))(t)
 	return conn
 }
 
@@ -45,7 +45,7 @@ func raw(body []byte) []byte {
 func served(t *testing.T, address string) {
 	t.Helper()
 	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
-	response := must(asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`)))(t)
+	response := assert.Must(asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`)))(t)
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
 	assert.True(t, err == nil && response.StatusCode == http.StatusOK, "%d: %s, %v", response.StatusCode, content, err)
@@ -63,7 +63,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 	served(t, address)
 	for _, conn := range slow {
-		response := must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		response := assert.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		content, _ := io.ReadAll(response.Body)
 		assert.True(t, response.StatusCode == http.StatusRequestTimeout &&
 			strings.Contains(string(content), "the body did not arrive within 300ms"), "%d: %s", response.StatusCode, content)
@@ -79,7 +79,7 @@ func TestManyConnections(t *testing.T) {
 		o.Connections = 50
 		if required {
 			o.TokenFile = filepath.Join(t.TempDir(), "token")
-			noError(t, os.WriteFile(o.TokenFile, []byte(token), 0o600))
+			assert.NoError(t, os.WriteFile(o.TokenFile, []byte(token), 0o600))
 		}
 		address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 		before := runtime.NumGoroutine()
@@ -90,7 +90,7 @@ func TestManyConnections(t *testing.T) {
 			_, err := io.WriteString(asks, "POST /predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+
 				"\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"rows\":[[1,2]]}")
 			response, readErr := http.ReadResponse(answers, nil)
-			noError(t, errors.Join(err, readErr))
+			assert.NoError(t, errors.Join(err, readErr))
 			_, err = io.Copy(io.Discard, response.Body)
 			assert.Need(t, err == nil && response.StatusCode == http.StatusOK, "%v %v", response.Status, err)
 		}
@@ -101,7 +101,7 @@ func TestManyConnections(t *testing.T) {
 		}
 		ask()
 		for i := range 600 {
-			conn := must(net.Dial("tcp", address))(t)
+			conn := assert.Must(net.Dial("tcp", address))(t)
 			t.Cleanup(func() { conn.Close() })
 			_, _ = io.WriteString(conn, []string{"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "POST /predict HTTP/1.1\r\nHost",
 				"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -117,15 +117,14 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// A page of a stranger whose name has the address of this machine reads nothing, unless a token or a proxy protects the
-// server.
+// A page of a stranger whose name has the address of this machine reads nothing, unless a token or a proxy protects the server.
 func TestRequestsForOtherMachines(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		o := Defaults()
 		o.Open = open
 		address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 		for _, request := range []string{"GET /model HTTP/1.1\r\nHost: evil.example\r\n\r\n", "GET /metrics HTTP/1.0\r\n\r\n"} {
-			response := must(http.ReadResponse(bufio.NewReader(dial(t, address, request)), nil))(t)
+			response := assert.Must(http.ReadResponse(bufio.NewReader(dial(t, address, request)), nil))(t)
 			refused := response.StatusCode == http.StatusMisdirectedRequest
 			assert.True(t, refused != open, "%q: %s with serve.open: %v", request, response.Status, open)
 		}
@@ -150,15 +149,15 @@ func TestManyBodies(t *testing.T) {
 // certified writes a certificate for 127.0.0.1 and its key, and returns their files and the trusted pool.
 func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.CertPool) {
 	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	key := assert.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	certificate := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
-	private := must(x509.MarshalPKCS8PrivateKey(key))(t)
+	certificate := assert.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	private := assert.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	certificateFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	for file, block := range map[string]*pem.Block{certificateFile: {Type: "CERTIFICATE", Bytes: certificate},
 		keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
-		noError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+		assert.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	trusted = x509.NewCertPool()
 	trusted.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
@@ -175,14 +174,14 @@ func TestReplacedCredentials(t *testing.T) {
 	replace := func(file string, content []byte) {
 		t.Helper()
 		written := filepath.Join(t.TempDir(), "written")
-		noError(t, errors.Join(os.WriteFile(written, content, 0o600), os.Rename(written, file)))
+		assert.NoError(t, errors.Join(os.WriteFile(written, content, 0o600), os.Rename(written, file)))
 	}
 	replace(o.TokenFile, []byte("the first of two tokens"))
 	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	asked := func(trusted *x509.CertPool, token string) (status int, metrics string, err error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
 		defer transport.CloseIdleConnections()
-		r := must(http.NewRequestWithContext(t.Context(), "GET", "https://"+address+"/metrics", nil))(t)
+		r := assert.Must(http.NewRequestWithContext(t.Context(), "GET", "https://"+address+"/metrics", nil))(t)
 		r.Header.Set("Authorization", "Bearer "+token)
 		response, err := transport.RoundTrip(r)
 		if err != nil {
@@ -210,15 +209,14 @@ func TestReplacedCredentials(t *testing.T) {
 		trusted    *x509.CertPool
 		unreadable int
 	}{{key, o.Key, trusted, 1}, {certificate, o.Certificate, then, 0}} {
-		content := must(os.ReadFile(c.from))(t)
-		replace(c.to, content)
+		replace(c.to, assert.Must(os.ReadFile(c.from))(t))
 		works(c.trusted, "the second of two tokens", c.unreadable)
 	}
 	_, _, err = asked(trusted, "the second of two tokens")
 	assert.True(t, err != nil, "the server still has the certificate before")
 	replace(o.TokenFile, []byte("short"))
 	works(then, "the second of two tokens", 1)
-	noError(t, os.Remove(o.TokenFile))
+	assert.NoError(t, os.Remove(o.TokenFile))
 	works(then, "the second of two tokens", 1)
 }
 
@@ -228,13 +226,13 @@ func TestNoticesOfCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
 		t.Helper()
-		noError(t, os.WriteFile(file, []byte(text), 0o600))
+		assert.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("a token of many characters")
 	var notices []string
 	reads := 0
 	now := time.Now()
-	c := must(newCredential(func() (time.Time, error) {
+	c := assert.Must(newCredential(func() (time.Time, error) {
 		reads++
 		content, err := os.ReadFile(file)
 		if err == nil && string(content) == "short" {
@@ -282,7 +280,7 @@ func TestTokensOfRandomBytes(t *testing.T) {
 		"\x8f\x03\xd2\xaa\x10\x99 random bytes of a file": false, "a tökén of many characters": false, "\ufeffa token of many characters": false,
 		"a token\x00of many characters": false, "short\n0123456789abcdef": false,
 	} {
-		noError(t, os.WriteFile(o.TokenFile, []byte(content), 0o600))
+		assert.NoError(t, os.WriteFile(o.TokenFile, []byte(content), 0o600))
 		_, err := o.token()
 		assert.True(t, (err == nil) == valid, "%q: %v", content, err)
 	}
@@ -295,7 +293,7 @@ func TestTLSAndToken(t *testing.T) {
 	var trusted *x509.CertPool
 	o.Certificate, o.Key, trusted = certified(t)
 	o.TokenFile = filepath.Join(t.TempDir(), "token")
-	noError(t, os.WriteFile(o.TokenFile, []byte(token+"\nand more\n"), 0o600))
+	assert.NoError(t, os.WriteFile(o.TokenFile, []byte(token+"\nand more\n"), 0o600))
 	versions := &switched{stale: fmt.Errorf("the brokers are at secret:9092")}
 	address := listening(t, o, versions)
 	versions.Store(newModel(t, 3, 2, nil, layout.MissingError))
@@ -322,17 +320,16 @@ func TestTLSAndToken(t *testing.T) {
 			method = http.MethodPost
 		}
 		r, err := http.NewRequestWithContext(context.Background(), method, "https://"+address+c.path, strings.NewReader(`{"rows":[[1,2]]}`))
-		noError(t, err)
+		assert.NoError(t, err)
 		r.Header.Set("Content-Type", typeJSON)
 		if c.authorization != "" {
 			r.Header.Set("Authorization", c.authorization)
 		}
-		response := must(asking.Do(r))(t)
+		response := assert.Must(asking.Do(r))(t)
 		content, _ := io.ReadAll(response.Body)
 		response.Body.Close()
-		if response.StatusCode != c.status || !strings.Contains(string(content), c.contains) || response.ProtoMajor != 2 {
-			t.Errorf("%s with %q: %s %d: %.200s, expected %d: %s", c.path, c.authorization, response.Proto, response.StatusCode, content,
-				c.status, c.contains)
-		}
+		assert.True(t, response.StatusCode == c.status && strings.Contains(string(content), c.contains) && response.ProtoMajor == 2,
+			"%s with %q: %s %d: %.200s, expected %d: %s", c.path, c.authorization, response.Proto, response.StatusCode, content, c.status,
+			c.contains)
 	}
 }

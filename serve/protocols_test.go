@@ -191,9 +191,8 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 	o.MaxRows = 1 << 20
 	w := infer(newServer(t, o, Fixed(plain)), `{"inputs":[{"name":"x","shape":[40000,2],"datatype":"INT8","data":[1`+
 		strings.Repeat(",1", 79_999)+`]}],"outputs":[{"name":"label"}]}`)
-	if got := outputsOf(t, w); len(got["label"].([]any)) != 40_000 || strings.Count(w.Body.String(), `"datatype"`) != 1 {
-		t.Errorf("%d: %.200s", w.Code, w.Body)
-	}
+	assert.Equal(t, len(outputsOf(t, w)["label"].([]any)), 40_000, "labels")
+	assert.Equal(t, strings.Count(w.Body.String(), `"datatype"`), 1, "outputs")
 	const most = 5000 // more named columns than an Arrow stream may have
 	var many examples.Columns
 	for i := range most {

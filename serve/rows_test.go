@@ -98,9 +98,9 @@ func TestNestedArrow(t *testing.T) {
 	o.Missing.Mode, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", layout.WordOptions{Columns: 32, Phrases: 1}, []string{"user.address.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "n"}}
 	var got examples.SparseRows
-	want := must(sparseRowsOf([]byte(`{"rows": `+rows+`}`), o, names))(t)
+	want := assert.Must(sparseRowsOf([]byte(`{"rows": `+rows+`}`), o, names))(t)
 	for batch, err := range (formatarrow.Sent{Stream: stream}).Batches(t.Context(), "the request", nil, o, layout.Features{Columns: names, Sparse: true}) {
-		noError(t, err)
+		assert.NoError(t, err)
 		for i := range batch.Rows {
 			indices, values := batch.Sparse.Row(i)
 			for j, index := range indices {
@@ -112,8 +112,7 @@ func TestNestedArrow(t *testing.T) {
 	assert.True(t, len(got.Ends) == 4 && fmt.Sprint(got) == fmt.Sprint(want), "%v, expected %v", got, want) // NaN is equal as text
 }
 
-// sparseModel returns a model with random weights over d sparse columns, the second of which is dropped; for texts if text
-// is a column.
+// sparseModel returns a model with random weights over d sparse columns, the second of which is dropped; for texts if text is a column.
 func sparseModel(t testing.TB, d int, text string) *model.Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -133,7 +132,7 @@ func sparseModel(t testing.TB, d int, text string) *model.Model {
 		plan.Input.Text, plan.Input.WordColumns, plan.Input.WordPhrases = text, d, 2
 	}
 	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run", Plan: plan, Labels: labels, Blocks: []schemas.BlockDigest{{}}}
-	m := must(model.New(manifest, wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, factors),
+	m := assert.Must(model.New(manifest, wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, factors),
 		wire.Words[float32](statistics.TensorLabels, labels)},
 		[][]*schemas.Weights{{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
 			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, d-1, len(labels), weights)}}}}))(t)
@@ -163,8 +162,7 @@ func TestSparseRowsOfJSON(t *testing.T) {
 	}
 }
 
-// FuzzSparseRows compares the reader of sparse rows with encoding/json: it only accepts JSON, its rows are ordered, and
-// values are finite.
+// FuzzSparseRows compares the reader of sparse rows with encoding/json: it only accepts JSON, its rows are ordered, and values are finite.
 func FuzzSparseRows(f *testing.F) {
 	for _, seed := range []string{
 		`{"rows":[{"indices":[0,3],"values":[1,-2.5]},[0,1]]}`, `{"rows":[]}`, `{"rows":["a text",{"message":"b"}]}`,
@@ -203,9 +201,9 @@ func streamOf(t testing.TB, records []arrow.Record, options ...ipc.Option) []byt
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, append(options, ipc.WithSchema(records[0].Schema()))...)
 	for _, record := range records {
-		noError(t, w.Write(record))
+		assert.NoError(t, w.Write(record))
 	}
-	noError(t, w.Close())
+	assert.NoError(t, w.Close())
 	return stream.Bytes()
 }
 
@@ -213,7 +211,7 @@ func streamOf(t testing.TB, records []arrow.Record, options ...ipc.Option) []byt
 func recordStream(t *testing.T, fields []arrow.Field, rows string) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
-	noError(t, err)
+	assert.NoError(t, err)
 	return streamOf(t, []arrow.Record{record.NewSlice(0, 1), record.NewSlice(1, record.NumRows())})
 }
 
@@ -312,8 +310,7 @@ func TestRefusalsOfArrow(t *testing.T) {
 
 // FuzzArrow predicts rows in Arrow, or rejects them with a reason.
 func FuzzArrow(f *testing.F) {
-	named := newModel(f, 4, 5, people, layout.MissingMean)
-	server := newServer(f, Defaults(), Fixed(named))
+	server := newServer(f, Defaults(), Fixed(newModel(f, 4, 5, people, layout.MissingMean)))
 	whole := listsOf(f, [][]float32{{30, 0, 1, 0, 1.5}, {31, 1, 0, 0, 1}}, 1)
 	f.Add(whole)
 	for i := range 40 {
@@ -323,8 +320,7 @@ func FuzzArrow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := ask(server, "POST", "/predict", typeArrow, body)
-		if w.Code != http.StatusOK && (w.Code != http.StatusBadRequest && w.Code != http.StatusRequestEntityTooLarge || reason(t, w) == "") {
-			t.Errorf("%d: %s", w.Code, w.Body)
-		}
+		assert.True(t, w.Code == http.StatusOK || (w.Code == http.StatusBadRequest || w.Code == http.StatusRequestEntityTooLarge) &&
+			reason(t, w) != "", "%d: %s", w.Code, w.Body)
 	})
 }

@@ -78,7 +78,7 @@ func newModelOf(t testing.TB, labels []string, version, d int, columns examples.
 		preparation = append(preparation, wire.Vector(statistics.TensorTargetCenter, slices.Repeat([]float32{1.7e9}, len(labels))),
 			wire.Vector(statistics.TensorTargetScale, scale))
 	}
-	m := must(model.New(manifest, preparation, [][]*schemas.Weights{{{
+	m := assert.Must(model.New(manifest, preparation, [][]*schemas.Weights{{{
 		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
 		Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 8, len(labels), draw(8*len(labels)))},
 	}}}))(t)
@@ -108,7 +108,7 @@ func newServer(t testing.TB, o Options, versions Versions) *Server {
 	t.Helper()
 	problems := o.Check()
 	assert.Need(t, len(problems) == 0, "%v", problems)
-	return must(New(o, versions, prometheus.NewRegistry(), "p", func(string) {}))(t)
+	return assert.Must(New(o, versions, prometheus.NewRegistry(), "p", func(string) {}))(t)
 }
 
 // listening starts a server with a listener, until the test ends.
@@ -133,7 +133,7 @@ func serving(t testing.TB, o Options, versions Versions) (s *Server, address str
 // begun starts a server with a listener, until stop is called. Then ended has the error of the server.
 func begun(t testing.TB, o Options, versions Versions) (s *Server, listener net.Listener, stop func(), ended <-chan error) {
 	t.Helper()
-	listener = must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener = assert.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s = newServer(t, o, versions)
 	ctx, stop := context.WithCancel(context.Background())
 	serves := make(chan error, 1)
@@ -432,7 +432,7 @@ func TestStop(t *testing.T) {
 	s, listener, stop, ended := begun(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	body, sent := io.Pipe()
 	answers := make(chan string, 1)
-	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/predict", body))(t)
+	request := assert.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/predict", body))(t)
 	request.Header.Set("Content-Type", typeJSON)
 	request.Header.Set("Expect", "100-continue") // the body is sent once the server reads it
 	asking := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
@@ -453,7 +453,7 @@ func TestStop(t *testing.T) {
 		runtime.Gosched() // until the shutdown has started
 	}
 	assert.Equal(t, ask(s, "GET", "/ready", "", nil).Code, http.StatusServiceUnavailable, "/ready")
-	must(sent.Write([]byte(`2]]}`)))(t)
+	assert.Must(sent.Write([]byte(`2]]}`)))(t)
 	sent.Close()
 	got := <-answers
 	assert.True(t, strings.HasPrefix(got, `{"version":3,`), "got %s", got)
@@ -469,7 +469,7 @@ func TestDrain(t *testing.T) {
 	served(t, address)
 	stop()
 	for status := 0; status != http.StatusServiceUnavailable; {
-		response := must(http.Get("http://" + address + "/ready"))(t)
+		response := assert.Must(http.Get("http://" + address + "/ready"))(t)
 		response.Body.Close()
 		status = response.StatusCode
 	}
@@ -498,14 +498,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// noError ends the test if err is not nil.
-var noError = assert.NoError
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
-
-// purchases are table columns with words that look like numbers and booleans: a number and two words, which are seven
-// features.
+// purchases are table columns with words that look like numbers and booleans: a number and two words, which are seven features.
 var purchases = examples.Columns{{Name: "age"}, {Name: "member", Categories: []string{"false", "true"}},
 	{Name: "size", Categories: []string{"1", "2.5"}}}
 
@@ -538,13 +531,13 @@ func TestValuesAreTheSameInRequests(t *testing.T) {
 		o := ingest.Defaults().Options
 		o.Missing.Mode = layout.MissingMean
 		want := layout.Features{Width: c.columns.Features(), Columns: c.columns}
-		request := must(layout.NewRequest(o, want))(t)
+		request := assert.Must(layout.NewRequest(o, want))(t)
 		inJSON, err := allRows([]byte(`{"rows":`+rows+`}`), request)
 		got := fmt.Sprint(inJSON)
 		assert.True(t, err == nil && got == c.want, "%s in JSON: %s, %v, expected %s", name, got, err, c.want)
 		var inArrow []float32
 		for batch, err := range (formatarrow.Sent{Stream: stream}).Batches(t.Context(), "the request", nil, o, want) {
-			noError(t, err)
+			assert.NoError(t, err)
 			inArrow = append(inArrow, batch.Floats...)
 		}
 		assert.Equal(t, fmt.Sprint(inArrow), c.want, "%s in Arrow", name)

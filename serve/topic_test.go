@@ -78,7 +78,7 @@ func openTopic(t *testing.T, l *topic) (*answersWriter, func() []string) {
 		defer mutex.Unlock()
 		notices = append(notices, text)
 	})
-	noError(t, err)
+	assert.NoError(t, err)
 	return w, func() []string {
 		mutex.Lock()
 		defer mutex.Unlock()
@@ -112,8 +112,7 @@ func addRow(t *testing.T, r *record, features string) {
 	r.add(of, 0, 1, func(dst []byte) []byte { return append(dst, features...) })
 }
 
-// All answers are on the topic once the writer is closed, in the partitions selected by Kafka's Java client for their
-// keys.
+// All answers are on the topic once the writer is closed, in the partitions selected by Kafka's Java client for their keys.
 func TestAnswersAreWritten(t *testing.T) {
 	l := &topic{partitions: 3}
 	w, notices := openTopic(t, l)
@@ -184,8 +183,7 @@ func TestBrokersAreAway(t *testing.T) {
 	})
 }
 
-// Brokers that reject a message only lose that one; brokers that are unavailable at shutdown delay it no longer than the
-// context.
+// Brokers that reject a message only lose that one; brokers that are unavailable at shutdown delay it no longer than the context.
 func TestWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusing := true
@@ -292,7 +290,7 @@ func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*http
 	o := Defaults()
 	o.Answers.Topic = "answers"
 	s := newServer(t, o, Fixed(m))
-	noError(t, s.WriteAnswers(t.Context(), log))
+	assert.NoError(t, s.WriteAnswers(t.Context(), log))
 	path := "/predict"
 	if kind == typeBytes {
 		path = inferPath
@@ -383,8 +381,7 @@ func TestAnswersOnATopic(t *testing.T) {
 // Compressed rows of Arrow are written also if the limit of decompressed bytes would not allow them twice.
 func TestCompressedRowsOnATopic(t *testing.T) {
 	const n, d = 1000, 2500
-	body := listsOf(t, zeros(n, d), n, ipc.WithZstd())
-	w, messages := recorded(t, newModel(t, 3, d, nil, layout.MissingError), typeArrow, "a", body)
+	w, messages := recorded(t, newModel(t, 3, d, nil, layout.MissingError), typeArrow, "a", listsOf(t, zeros(n, d), n, ipc.WithZstd()))
 	assert.Need(t, w.Code == http.StatusOK && len(messages) == n, "%d: %.200s; %d messages", w.Code, w.Body, len(messages))
 	for _, m := range messages {
 		assert.Need(t, strings.Contains(string(m.Value), `"features":{"features":[0,`), "%.200s", m.Value)
@@ -398,7 +395,7 @@ func checkAgrees(t *testing.T, w *httptest.ResponseRecorder, row int, label stri
 		Labels        []string
 		Probabilities [][]float32
 	}
-	noError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	assert.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	want := map[string]float32{}
 	for c, p := range answer.Probabilities[row] {
 		want[labels[c]] = p
@@ -443,17 +440,17 @@ type response struct {
 // schemaOf returns a validator of a JSON response, from its schema in the description.
 func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Resolved {
 	t.Helper()
-	content := must(json.Marshal(map[string]any{"allOf": []any{schema}, "$defs": o.Components.Schemas}))(t)
+	content := assert.Must(json.Marshal(map[string]any{"allOf": []any{schema}, "$defs": o.Components.Schemas}))(t)
 	content = []byte(strings.ReplaceAll(string(content), "#/components/schemas/", "#/$defs/"))
 	var s jsonschema.Schema
-	noError(t, json.Unmarshal(content, &s))
-	return must(s.Resolve(nil))(t)
+	assert.NoError(t, json.Unmarshal(content, &s))
+	return assert.Must(s.Resolve(nil))(t)
 }
 
 // The description has exactly the paths and methods of the server; the status and body of each response match it.
 func TestDescription(t *testing.T) {
 	var described openapi
-	noError(t, json.Unmarshal([]byte(description), &described))
+	assert.NoError(t, json.Unmarshal([]byte(description), &described))
 	m := newModel(t, 3, 3, nil, layout.MissingError)
 	s, none, broken := newServer(t, Defaults(), Fixed(m)), newServer(t, Defaults(), &switched{}), newServer(t, Defaults(),
 		&failing{Versions: Fixed(m), left: 1})
@@ -492,8 +489,7 @@ func TestDescription(t *testing.T) {
 	for _, r := range requests {
 		w := ask(r.s, r.method, r.path, r.sent, []byte(r.body))
 		_, path := r.s.mux.Handler(httptest.NewRequest(r.method, r.path, nil))
-		method := strings.ToLower(r.s.routes[path].method)
-		answer, ok := described.Paths[path][method].Responses[strconv.Itoa(w.Code)]
+		answer, ok := described.Paths[path][strings.ToLower(r.s.routes[path].method)].Responses[strconv.Itoa(w.Code)]
 		if !ok {
 			t.Errorf("%s %s: %d is not described", r.method, r.path, w.Code)
 			continue
@@ -516,7 +512,7 @@ func TestDescription(t *testing.T) {
 			continue
 		}
 		var value any
-		noError(t, json.Unmarshal(w.Body.Bytes(), &value))
+		assert.NoError(t, json.Unmarshal(w.Body.Bytes(), &value))
 		err := described.schemaOf(t, content.Schema).Validate(value)
 		assert.True(t, err == nil, "%s %s: %d: %s: %v", r.method, r.path, w.Code, w.Body, err)
 	}
