@@ -11,9 +11,7 @@ import (
 )
 
 // All blocks of the page about exports work as they are written, also those in Python, which check what they read.
-func TestPythonExports(t *testing.T) {
-	runPage(t, read(t, "docs/exports.md"), interpreter(t))
-}
+func TestPythonExports(t *testing.T) { runPage(t, read(t, "docs/exports.md"), interpreter(t)) }
 
 // All blocks of the page about people's own data work as they are written.
 func TestPythonYourOwnData(t *testing.T) {
@@ -24,8 +22,7 @@ func TestPythonYourOwnData(t *testing.T) {
 
 // All blocks of the page about training in Python work as they are written, with the package of this repository.
 func TestPythonTraining(t *testing.T) {
-	packages := assert.Must(filepath.Abs("python/src"))(t)
-	t.Setenv("PYTHONPATH", packages)
+	t.Setenv("PYTHONPATH", assert.Must(filepath.Abs("python/src"))(t))
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	runPage(t, read(t, "docs/python.md"), interpreter(t))
 }

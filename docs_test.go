@@ -68,8 +68,7 @@ func TestReadme(t *testing.T) {
 	page := read(t, "README.md")
 	lines := strings.Count(page, "\n")
 	assert.True(t, lines <= 120, "README.md has %d lines, expected at most 120", lines)
-	folder := runPage(t, page, "")
-	checkKinds(t, filepath.Join(folder, "predicted.csv"), 0, "label")
+	checkKinds(t, filepath.Join(runPage(t, page, ""), "predicted.csv"), 0, "label")
 }
 
 // Every link leads to a file of the repository, and to a heading of it.
@@ -81,11 +80,10 @@ func TestLinks(t *testing.T) {
 			if m[1] != "" {
 				file = filepath.Join(filepath.Dir(page), m[1])
 			}
-			if _, err := os.Stat(file); err != nil {
-				t.Errorf("%s: %v", page, err)
-			} else if m[2] != "" && !slices.Contains(anchors(read(t, file)), m[2]) {
-				t.Errorf("%s: %s has no heading #%s", page, file, m[2])
-			}
+			_, err := os.Stat(file)
+			assert.True(t, err == nil, "%s: %v", page, err)
+			found := err != nil || m[2] == "" || slices.Contains(anchors(read(t, file)), m[2])
+			assert.True(t, found, "%s: %s has no heading #%s", page, file, m[2])
 		}
 	}
 }
@@ -142,8 +140,7 @@ func TestYourOwnData(t *testing.T) {
 	}
 	page, _, found := strings.Cut(read(t, "docs/your-own-data.md"), "\n## Parquet")
 	assert.Need(t, found, "the page has no section about Parquet")
-	folder := runPage(t, page, "")
-	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "rose", "iris")
+	checkKinds(t, filepath.Join(runPage(t, page, ""), "predictions.csv"), 0, "label", "rose", "iris")
 }
 
 func read(t *testing.T, file string) string {

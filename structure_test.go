@@ -23,9 +23,8 @@ const module = "github.com/stagewise/stagewise"
 
 var verbs = []string{"ingest", "stages", "accumulate", "solve", "sink"}
 
-// A rule forbids packages of ours, all or those in from but for those in not, to import what is in the trees, or with no
-// trees whatever is not of the standard library, but for what is in allowed. Names without a dot are of this module. Tests
-// may import what they like.
+// A rule forbids packages of ours, all or those in from but for those in not, to import what is in the trees, or with no trees whatever is
+// not of the standard library, but for what is in allowed. Names without a dot are of this module. Tests may import what they like.
 var rules = []struct {
 	from, not      []string
 	trees, allowed []string

@@ -139,8 +139,7 @@ func TestResetBreaksEveryConnection(t *testing.T) {
 	})
 }
 
-// When an answer is lost the broker has the whole request and the client no byte of the answer. Answers to other requests
-// arrive.
+// When an answer is lost the broker has the whole request and the client no byte of the answer. Answers to other requests arrive.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := unconnected()
@@ -262,9 +261,8 @@ func TestCheckVersions(t *testing.T) {
 			list = append(list, protocol.Finished{Manifest: schemas.Manifest{Version: n, Run: strconv.Itoa(n)}})
 		}
 		err := checkVersions(list, test.version, strconv.Itoa(test.version), 2)
-		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
-			t.Errorf("%v: %v, expected %q", test.there, err, test.wrong)
-		}
+		assert.True(t, (err == nil) == (test.wrong == "") && (err == nil || strings.Contains(err.Error(), test.wrong)),
+			"%v: %v, expected %q", test.there, err, test.wrong)
 	}
 }
 
@@ -290,11 +288,9 @@ func TestCompare(t *testing.T) {
 		return r
 	}
 	base := of(func(*schemas.Report) {})
-	if err := compare(base, of(func(r *schemas.Report) {
+	assert.Fails(t, compare(base, of(func(r *schemas.Report) {
 		r.Version, r.Run, r.Seconds, r.IngestSeconds, r.Stages[0].Seconds = 2, "b", 4, 1, 2
-	})); err != nil {
-		t.Error(err)
-	}
+	})), nil)
 	for name, change := range map[string]func(*schemas.Report){
 		"digest":    func(r *schemas.Report) { r.WeightsDigest = "e" },
 		"rows":      func(r *schemas.Report) { r.Rows = 11 },
@@ -384,13 +380,11 @@ func TestLeaving(t *testing.T) {
 		f := shell(t, script)
 		p := started(t, f)
 		for ready := false; !ready; {
-			content := assert.Must(os.ReadFile(p.log))(t)
-			ready = len(content) > 0
+			ready = len(assert.Must(os.ReadFile(p.log))(t)) > 0
 		}
 		err := f.leave(p)
-		if (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
-			t.Errorf("%s: %v, expected %q", script, err, wrong)
-		}
+		assert.True(t, (err == nil) == (wrong == "") && (err == nil || strings.Contains(err.Error(), wrong)),
+			"%s: %v, expected %q", script, err, wrong)
 	}
 }
 
@@ -404,8 +398,7 @@ func watched(t *testing.T) (*protocol.Client, *watch) {
 		assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}))
 	}
 	publish(t, client, client.Topics.Plans, planOf(t, 1)...)
-	w := assert.Must(newWatch(t.Context(), log, "test"))(t)
-	return client, w
+	return client, assert.Must(newWatch(t.Context(), log, "test"))(t)
 }
 
 func publish(t *testing.T, client *protocol.Client, topic string, messages ...wire.Message) {
@@ -424,8 +417,7 @@ func plan(seed uint64) *schemas.Plan {
 
 func planOf(t *testing.T, seed uint64) []wire.Message {
 	t.Helper()
-	messages := assert.Must(plan(seed).Messages())(t)
-	return messages
+	return assert.Must(plan(seed).Messages())(t)
 }
 
 // record is what a solver publishes for a visit; final is not nil in the record that ends a stage.

@@ -120,9 +120,7 @@ func TestMissingFile(t *testing.T) {
 
 func loaded(t *testing.T, file string, environ, set []string) *Config {
 	t.Helper()
-	content := assert.Must(os.ReadFile(filepath.Join("testdata/good", file)))(t)
-	c := assert.Must(load(file, content, environ, set))(t)
-	return c
+	return assert.Must(load(file, assert.Must(os.ReadFile(filepath.Join("testdata/good", file)))(t), environ, set))(t)
 }
 
 func TestFileWithEveryKey(t *testing.T) {
@@ -257,10 +255,8 @@ security:
 		return c
 	}
 	c := read(nil, nil)
-	if want := []string{"some/folder/train.csv", "/absolute.csv", "some/up.csv", "-",
-		"some/folder/of *.csv"}; !slices.Equal(c.Examples.Train, want) {
-		t.Errorf("train %q, expected %q", c.Examples.Train, want)
-	}
+	want := []string{"some/folder/train.csv", "/absolute.csv", "some/up.csv", "-", "some/folder/of *.csv"}
+	assert.True(t, slices.Equal(c.Examples.Train, want), "train %q, expected %q", c.Examples.Train, want)
 	assert.True(t, slices.Equal(c.Examples.Test, []string{"some/folder/test.csv"}) && c.Security.TLS.CA == "some/folder/ca.pem" &&
 		c.DataDir == "data", "test %q, CA %s, data_dir %s", c.Examples.Test, c.Security.TLS.CA, c.DataDir)
 	c = read([]string{"STAGEWISE_EXAMPLES_TEST=other.csv", "STAGEWISE_SECURITY_TLS_CA=other.pem"}, []string{"examples.train=-"})
@@ -315,8 +311,7 @@ func TestRoundsOfBlocks(t *testing.T) {
 // A password is the value of the variable, byte by byte and not as YAML. Printing the configuration does not show it.
 func TestPassword(t *testing.T) {
 	for _, password := range []string{"hunter2", "1234567890", "*hunter2", "{hunter2", `"hunter2"`, " ~", "a: hunter2", "# hunter2"} {
-		environ := []string{"STAGEWISE_SECURITY_SASL_PASSWORD=" + password}
-		c := loaded(t, "secured.yaml", environ, nil)
+		c := loaded(t, "secured.yaml", []string{"STAGEWISE_SECURITY_SASL_PASSWORD=" + password}, nil)
 		want := kafkalog.Security{
 			TLS:  secure.TLS{Enabled: true, ServerName: "kafka.example"},
 			SASL: secure.SASL{Mechanism: "SCRAM-SHA-512", Username: "alice", Password: kafkalog.NewSecret(password)},
@@ -354,8 +349,7 @@ func TestKubernetesServiceVariables(t *testing.T) {
 	for _, v := range []string{"STAGEWISE_PORT=9092", "STAGEWISE_SERVICE_HOST=kafka", "STAGEWISE_SERVICE=10.96.0.17", "STAGEWISE_PORT_80=80",
 		"STAGEWISE_LISTEN_PORT=9092", "STAGEWISESERVICE_HOST"} {
 		_, err := load("a.yaml", []byte("name: a"), []string{v}, nil)
-		known := !strings.HasPrefix(v, prefix)
-		assert.True(t, (err == nil) == known, "%s: %v", v, err)
+		assert.True(t, (err == nil) == !strings.HasPrefix(v, prefix), "%s: %v", v, err)
 	}
 	assert.Equal(t, loaded(t, "design.yaml", nil, nil).Notice(), "", "notice")
 }
@@ -404,8 +398,7 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 				"prepare.hash={columns: 2^10, cross: [[c, d]]}", "examples.categorical=c,d", "threshold={cost: {fp: 1, fn: 20}}", "memory=1GiB",
 				"examples.missing_values=[]"}
 		}
-		c := assert.Must(load(file, content, environ, set))(t)
-		text := assert.Must(json.Marshal(c))(t)
+		text := assert.Must(json.Marshal(assert.Must(load(file, content, environ, set))(t)))(t)
 		assert.True(t, !strings.Contains(string(text), "hunter2") && !strings.Contains(string(text), "security"),
 			"%s: security is in %s", file, text)
 		again, err := load(file, text, nil, nil)

@@ -28,8 +28,7 @@ const (
 
 // The table in docs/configuration.md is the generated one. With -update the test writes it.
 func TestReference(t *testing.T) {
-	page := assert.Must(os.ReadFile(referencePage))(t)
-	before, rest, begins := strings.Cut(string(page), referenceBegin)
+	before, rest, begins := strings.Cut(string(assert.Must(os.ReadFile(referencePage))(t)), referenceBegin)
 	_, after, ends := strings.Cut(rest, referenceEnd)
 	assert.Need(t, begins && ends, "%s: expected the lines %q and %q", referencePage, referenceBegin, referenceEnd)
 	golden(t, referencePage, before+referenceBegin+reference(t)+referenceEnd+after)
@@ -52,9 +51,7 @@ func TestEveryKeyHasAMeaning(t *testing.T) {
 		assert.True(t, ok, "%s has no meaning in Keys", key)
 		delete(meanings, key)
 	})
-	for key := range meanings {
-		t.Errorf("%s has a meaning but is no key", key)
-	}
+	assert.True(t, len(meanings) == 0, "%v have a meaning but are no keys", meanings)
 }
 
 // reference returns the table: a row for each key, in the order of the fields of Config.
@@ -161,8 +158,7 @@ func typeName(t reflect.Type) string {
 
 // docs/configuration.schema.json is the generated one. With -update the test writes it.
 func TestSchema(t *testing.T) {
-	text := assert.Must(json.MarshalIndent(jsonSchema(), "", " "))(t)
-	golden(t, "../docs/configuration.schema.json", string(text)+"\n")
+	golden(t, "../docs/configuration.schema.json", string(assert.Must(json.MarshalIndent(jsonSchema(), "", " "))(t))+"\n")
 }
 
 // The schema accepts every valid configuration, and rejects misspelt keys and values of the wrong type.
@@ -223,9 +219,7 @@ func jsonSchema() map[string]any {
 func schemaOf(key string, field reflect.StructField, keys map[string]option.Key) map[string]any {
 	t := behind(field.Type)
 	if isList(t) {
-		return map[string]any{
-			"type": []string{"array", "null"}, "items": schemaOf(join(key, "*"), reflect.StructField{Type: t.Elem()}, keys),
-		}
+		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(join(key, "*"), reflect.StructField{Type: t.Elem()}, keys)}
 	}
 	if isValue(t) {
 		schema := valueSchema(t)

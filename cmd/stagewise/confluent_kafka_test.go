@@ -31,7 +31,7 @@ import (
 func TestKafkaConfluentClient(t *testing.T) {
 	brokers, python := kafkaBrokers(t), os.Getenv("STAGEWISE_PYTHON")
 	assert.Need(t, python != "", "STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
-	script := valueOf(filepath.Abs("testdata/confluent.py"))(t)
+	script := assert.Must(filepath.Abs("testdata/confluent.py"))(t)
 	registry := srfake.New()
 	defer registry.Close()
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
@@ -43,10 +43,10 @@ func TestKafkaConfluentClient(t *testing.T) {
 		configuration := fmt.Sprintf("name: %s-%s\nbrokers: [%s]\nexamples: {%s, batch_rows: 100, partitions: 1}\n"+
 			"prepare: {scale: standard}\nstages: [{features: {kind: rff, size: 20}, passes: 3}]\nseed: 1\n", name, pipeline,
 			strings.Join(brokers, ", "), examples)
-		noError(t, os.WriteFile("c.yaml", []byte(configuration), 0o600))
+		assert.NoError(t, os.WriteFile("c.yaml", []byte(configuration), 0o600))
 		stdout, stderr := typed(t, exitDone, "train", "-c", "c.yaml", "--report", "-")
 		assert.True(t, !strings.Contains(stderr, "quarantined"), "%s: %s", pipeline, stderr)
-		noError(t, json.Unmarshal([]byte(stdout), &report))
+		assert.NoError(t, json.Unmarshal([]byte(stdout), &report))
 		return report
 	}
 	const named = "label: kind, columns: {use: [x, y, n]}"
@@ -62,10 +62,9 @@ func TestKafkaConfluentClient(t *testing.T) {
 			columns += ", registry: {url: " + registry.URL() + "}"
 		}
 		report := learn(kind, fmt.Sprintf("from_topic: %s, format: %s, %s", topic, format, columns))
-		if report.Rows != 1000 || report.Classes != 2 || report.WeightsDigest != want.WeightsDigest {
-			t.Errorf("%s: %d rows of %d classes and the digest %s, expected 1000 of 2 and %s", kind, report.Rows, report.Classes,
-				report.WeightsDigest, want.WeightsDigest)
-		}
+		assert.True(t, report.Rows == 1000 && report.Classes == 2 && report.WeightsDigest == want.WeightsDigest,
+			"%s: %d rows of %d classes and the digest %s, expected 1000 of 2 and %s", kind, report.Rows, report.Classes, report.WeightsDigest,
+			want.WeightsDigest)
 		// codes of compression: none, gzip, snappy, lz4, zstd
 		each := map[uint8]int{0: 220, 1: 220, 2: 220, 3: 220, 4: 220}
 		byCodec, transactional := written(t, brokers, topic, 1100)
@@ -77,7 +76,7 @@ func TestKafkaConfluentClient(t *testing.T) {
 // deleteTopics deletes the topics whose names begin so when the test ends.
 func deleteTopics(t *testing.T, brokers []string, prefix string) {
 	t.Helper()
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
 	t.Cleanup(func() {
 		all, err := log.Topics(context.Background(), prefix)
 		assert.Fails(t, err, nil)
@@ -93,12 +92,12 @@ func deleteTopics(t *testing.T, brokers []string, prefix string) {
 func written(t *testing.T, brokers []string, topic string, messages int) (byCodec map[uint8]int, transactional int) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	noError(t, err)
+	assert.NoError(t, err)
 	defer client.Close()
 	byCodec = map[uint8]int{}
 	for read := 0; read < messages; {
 		fetched := client.PollFetches(t.Context())
-		noError(t, fetched.Err())
+		assert.NoError(t, fetched.Err())
 		fetched.EachRecord(func(r *kgo.Record) {
 			read++
 			byCodec[r.Attrs.CompressionType()]++
@@ -122,7 +121,7 @@ type events struct {
 func newEvents(t *testing.T, partitions int) *events {
 	t.Helper()
 	brokers := kafkaBrokers(t)
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
 	e := &events{log, name, name + ".source", strings.Join(brokers, ",")}
 	deleteTopics(t, brokers, name+".")
@@ -134,15 +133,15 @@ stages: [{features: {kind: rff, size: 20}, passes: 3}, {features: {kind: columns
 retrain: {rows: 100, refresh: 1, full: {every: 2}}
 metrics: {listen: "127.0.0.1:0"}
 `, name, strings.Join(brokers, `", "`), e.topic)})
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}))
 	return e
 }
 
 // write writes the rows from to to (excluded), each with a time of its own.
 func (e *events) write(t *testing.T, from, to int) {
 	t.Helper()
-	partitions := valueOf(e.log.Partitions(t.Context(), e.topic))(t)
-	client := valueOf(kgo.NewClient(kgo.SeedBrokers(strings.Split(e.brokers, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
+	partitions := assert.Must(e.log.Partitions(t.Context(), e.topic))(t)
+	client := assert.Must(kgo.NewClient(kgo.SeedBrokers(strings.Split(e.brokers, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
 	defer client.Close()
 	var records []*kgo.Record
 	for i := from; i < to; i++ {
@@ -152,7 +151,7 @@ func (e *events) write(t *testing.T, from, to int) {
 			Timestamp: time.UnixMilli(1_700_000_000_000).Add(time.Duration(i) * time.Second),
 		})
 	}
-	noError(t, client.ProduceSync(t.Context(), records...).FirstErr())
+	assert.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 }
 
 // learnt trains, and returns how many rows counted.
@@ -182,8 +181,8 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	service := func() (stop func()) {
 		cmd, _, _ := program(t, "ingest", "-c", "clicks.yaml", "--log", "text")
 		cmd.Stderr = nil // a pipe instead
-		stderr := valueOf(cmd.StderrPipe())(t)
-		noError(t, cmd.Start())
+		stderr := assert.Must(cmd.StderrPipe())(t)
+		assert.NoError(t, cmd.Start())
 		serves, read := make(chan struct{}), make(chan string, 1) // one of two follows the topic, the other stands by
 		go func() {
 			var text strings.Builder
@@ -212,7 +211,7 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	rows := retrained(t)
 	assert.True(t, rows <= 200, "%d rows were learnt, expected at most 200", rows)
 	for i, partitions := range []int{3, 6} {
-		noError(t, e.log.AddPartitions(t.Context(), e.name+".examples", partitions))
+		assert.NoError(t, e.log.AddPartitions(t.Context(), e.name+".examples", partitions))
 		e.write(t, 200+200*i, 400+200*i)
 		stops[i]()
 		stops[i] = service()
@@ -227,11 +226,11 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	assert.True(t, rows == 700, "a run learnt %d rows, expected 700", rows)
 	typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end") // also for messages that do not count
 	// Partitions that other producers write to, too.
-	message := valueOf(e.log.Range(e.name+".examples", 0, 0, 1).Next(t.Context()))(t)
+	message := assert.Must(e.log.Range(e.name+".examples", 0, 0, 1).Next(t.Context()))(t)
 	message.Headers = nil
-	valueOf(e.log.Append(t.Context(), e.name+".examples", 5, message))(t)
-	noError(t, e.log.AddPartitions(t.Context(), e.name+".examples", 8))
-	valueOf(e.log.Append(t.Context(), e.name+".examples", 7, message))(t)
+	assert.Must(e.log.Append(t.Context(), e.name+".examples", 5, message))(t)
+	assert.NoError(t, e.log.AddPartitions(t.Context(), e.name+".examples", 8))
+	assert.Must(e.log.Append(t.Context(), e.name+".examples", 7, message))(t)
 	rows = retrained(t)
 	assert.True(t, rows == 16, "%d rows were learnt, expected 16", rows)
 	rows = learnt(t)

@@ -26,12 +26,12 @@ func TestDigitsDigest(t *testing.T) {
 		cpu.X86 = features
 		vek32.SetAcceleration(accelerated)
 	}()
-	noError(t, kernel.UseVector("none"))
+	assert.NoError(t, kernel.UseVector("none"))
 	t.Chdir("../..")
-	c := valueOf(config.Load("examples/digits.yaml", nil))(t)
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
+	c := assert.Must(config.Load("examples/digits.yaml", nil))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
 	defer log.Close()
 	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), dispatch.TrainOptions{}, event.Ignore{})
-	noError(t, err)
+	assert.NoError(t, err)
 	assert.Equal(t, report.WeightsDigest, want, "weights with digest")
 }

@@ -24,7 +24,7 @@ func trainedOnTopic(t *testing.T, configuration string, set ...string) (report s
 		args = append(args, "--set", key)
 	}
 	stdout, stderr := typed(t, exitDone, args...)
-	noError(t, json.Unmarshal([]byte(stdout), &report))
+	assert.NoError(t, json.Unmarshal([]byte(stdout), &report))
 	return report, stderr
 }
 
@@ -45,15 +45,15 @@ retrain: {rows: 20}
 func writeTimed(t *testing.T, partitions map[string]int, records ...*kgo.Record) {
 	t.Helper()
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise", Listen: "127.0.0.1:0"})
-	noError(t, err)
+	assert.NoError(t, err)
 	for topic, n := range partitions {
 		err = errors.Join(err, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: n}))
 	}
 	client, e := kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	noError(t, e)
+	assert.NoError(t, e)
 	err = errors.Join(err, client.ProduceSync(t.Context(), records...).FirstErr())
 	client.Close()
-	noError(t, errors.Join(err, log.Close()))
+	assert.NoError(t, errors.Join(err, log.Close()))
 }
 
 // at is a message some minutes after noon.
@@ -120,8 +120,7 @@ func TestLaterLabels(t *testing.T) {
 // The configuration of the page about labels that come later learns from topics as the page describes them.
 func TestLaterLabelsPage(t *testing.T) {
 	long(t)
-	page := valueOf(os.ReadFile("../../docs/later-labels.md"))(t)
-	_, configuration, _ := strings.Cut(string(page), "```yaml\n")
+	_, configuration, _ := strings.Cut(string(assert.Must(os.ReadFile("../../docs/later-labels.md"))(t)), "```yaml\n")
 	configuration, _, _ = strings.Cut(configuration, "```")
 	inFolder(t, map[string]string{"clicks.yaml": strings.Replace(configuration, "brokers: [localhost:9092]\n", "", 1)})
 	var records []*kgo.Record

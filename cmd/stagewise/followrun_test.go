@@ -28,7 +28,7 @@ import (
 // eventsOnTopic writes JSON values to the topic events of a broker: as many that can't be read as rows.
 func eventsOnTopic(t *testing.T, broker *kafkalog.Log, rows int) {
 	t.Helper()
-	noError(t, broker.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 2}))
+	assert.NoError(t, broker.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 2}))
 	var messages []kafkalog.Message
 	for i := range rows {
 		kind, length := "tall", 5+i%3
@@ -39,7 +39,7 @@ func eventsOnTopic(t *testing.T, broker *kafkalog.Log, rows int) {
 			kafkalog.Message{Value: fmt.Appendf(nil, `{"kind":%q,"length":"n/a","width":1}`, kind)})
 	}
 	for partition, half := range [][]kafkalog.Message{messages[:rows], messages[rows:]} {
-		valueOf(broker.Append(t.Context(), "events", partition, half...))(t)
+		assert.Must(broker.Append(t.Context(), "events", partition, half...))(t)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 	more := func() {
 		t.Helper()
 		message := kafkalog.Message{Value: []byte(`{"kind":"tall","length":5,"width":1}`)}
-		valueOf(broker.Append(t.Context(), "events", 0, slices.Repeat([]kafkalog.Message{message}, 10)...))(t)
+		assert.Must(broker.Append(t.Context(), "events", 0, slices.Repeat([]kafkalog.Message{message}, 10)...))(t)
 	}
 	typed(t, exitDone, append([]string{"train"}, on...)...)
 	more()
@@ -99,7 +99,7 @@ func TestPipe(t *testing.T) {
 	of.serve = func(versions serve.Versions) (*serve.Server, error) {
 		return serve.New(serve.Defaults(), versions, prometheus.NewRegistry(), "p", func(string) {})
 	}
-	of.server = valueOf(of.serve(of.versions))(t)
+	of.server = assert.Must(of.serve(of.versions))(t)
 	var requests strings.Builder
 	rows := `{"rows": [[3, 1]]}`
 	cases := []struct {
@@ -122,10 +122,10 @@ func TestPipe(t *testing.T) {
 			len(c.body), c.body)
 	}
 	var responses bytes.Buffer
-	noError(t, of.answer(t.Context(), strings.NewReader(requests.String()), &responses))
+	assert.NoError(t, of.answer(t.Context(), strings.NewReader(requests.String()), &responses))
 	for _, c := range cases {
 		var status, length int
-		valueOf(fmt.Fscanf(&responses, "%d %d\n", &status, &length))(t)
+		assert.Must(fmt.Fscanf(&responses, "%d %d\n", &status, &length))(t)
 		content := string(responses.Next(length))
 		assert.True(t, status == c.status && len(content) == length && strings.Contains(content, c.want),
 			"%s %s %s: %d: %.200s; expected %d: %s", c.method, c.path, c.body, status, content, c.status, c.want)
@@ -189,8 +189,8 @@ func TestInterruptedSearch(t *testing.T) {
 func TestSignals(t *testing.T) {
 	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2), "clicks.yaml": clicked})
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
-	noError(t, errors.Join(log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1}), log.Close()))
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
+	assert.NoError(t, errors.Join(log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1}), log.Close()))
 	trained(t)
 	for _, test := range []struct {
 		command, begun string // what a line has once it is under way
@@ -212,7 +212,7 @@ func TestSignals(t *testing.T) {
 			for lines.Scan() {
 				if last = lines.Text(); strings.Contains(last, test.begun) && !begun {
 					begun = true
-					noError(t, cmd.Process.Signal(signal))
+					assert.NoError(t, cmd.Process.Signal(signal))
 				}
 			}
 			wait()
@@ -224,10 +224,10 @@ func TestSignals(t *testing.T) {
 	}
 	// Whoever waits for the standard input can be interrupted too.
 	cmd, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "examples.train=-", "--set", "examples.format=csv")
-	input := valueOf(cmd.StdinPipe())(t)
-	noError(t, cmd.Start())
-	valueOf(io.WriteString(input, strings.Repeat("red,1,2,3\n", 20_000)))(t) // more than a pipe holds: it is being read
-	noError(t, cmd.Process.Signal(syscall.SIGINT))
+	input := assert.Must(cmd.StdinPipe())(t)
+	assert.NoError(t, cmd.Start())
+	assert.Must(io.WriteString(input, strings.Repeat("red,1,2,3\n", 20_000)))(t) // more than a pipe holds: it is being read
+	assert.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	_ = cmd.Wait() // the exit code is checked below
 	code := cmd.ProcessState.ExitCode()
 	assert.True(t, code == exitInterrupted && stdout.Len() <= 0, "exit code %d: %s%s", code, stdout, stderr)
@@ -248,7 +248,7 @@ func started(t *testing.T, cmd *exec.Cmd) (lines *bufio.Scanner, wait func()) {
 	t.Helper()
 	read, write := io.Pipe()
 	cmd.Stderr = write
-	noError(t, cmd.Start())
+	assert.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -261,7 +261,7 @@ func started(t *testing.T, cmd *exec.Cmd) (lines *bufio.Scanner, wait func()) {
 // startBroker starts an embedded broker in the folder broker, which other processes reach.
 func startBroker(t *testing.T) *kafkalog.Log {
 	t.Helper()
-	broker := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"}))(t)
+	broker := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"}))(t)
 	t.Cleanup(func() { broker.Close() })
 	return broker
 }

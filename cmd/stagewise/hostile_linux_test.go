@@ -29,11 +29,10 @@ var hostileFor = flag.Duration("hostile", 3*time.Second, "how long TestServeUnde
 // residentBytes returns the memory of a process, as the kernel counts it.
 func residentBytes(t *testing.T, process int) int64 {
 	t.Helper()
-	status := valueOf(os.ReadFile(fmt.Sprintf("/proc/%d/status", process)))(t)
+	status := assert.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", process)))(t)
 	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
 	assert.Need(t, found != nil, "no VmRSS in %s", status)
-	kB := valueOf(strconv.ParseInt(string(found[1]), 10, 64))(t)
-	return kB << 10
+	return assert.Must(strconv.ParseInt(string(found[1]), 10, 64))(t) << 10
 }
 
 // hostile is a kind of client that a server has to bear.
@@ -98,9 +97,9 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	for chunk := make([]byte, 1<<20); packed.Len() < 1<<20; { // 1 GB
-		valueOf(w.Write(chunk))(t)
+		assert.Must(w.Write(chunk))(t)
 	}
-	noError(t, w.Close())
+	assert.NoError(t, w.Close())
 	bomb := request(packed.String(), "Content-Encoding: gzip\r\n")
 	wide := request(`{"rows":[[`+strings.Repeat("1,", maxBody/2-20)+"1]]}", "")
 	digits := request(`{"rows":[[`+strings.Repeat("1", maxBody-20)+",1]]}", "")

@@ -67,7 +67,7 @@ func TestLogLevel(t *testing.T) {
 	for level, want := range map[string]int{"debug": 4, "info": 3, "": 3, "warn": 2, "error": 1} {
 		var stderr strings.Builder
 		show := displayFlags{log: logJSON, level: level}
-		noError(t, show.check())
+		assert.NoError(t, show.check())
 		recorder, finish := show.recorder(&config.Config{Name: "p"}, &stderr)
 		for _, e := range events {
 			recorder.Record(e)
@@ -104,7 +104,7 @@ func TestSettingsAreCompleted(t *testing.T) {
 		var screen bytes.Buffer
 		root := newRoot(&screen, io.Discard)
 		root.SetArgs([]string{"__complete", "train", "--set", typed})
-		noError(t, root.ExecuteContext(t.Context()))
+		assert.NoError(t, root.ExecuteContext(t.Context()))
 		var got []string
 		for line := range strings.Lines(screen.String()) {
 			if key, meaning, found := strings.Cut(line, "\t"); found && meaning != "\n" {
@@ -114,7 +114,7 @@ func TestSettingsAreCompleted(t *testing.T) {
 		assert.Equal(t, got, want, "%q: completed as", typed)
 	}
 	file := filepath.Join(t.TempDir(), "stages.yaml")
-	noError(t, os.WriteFile(file, []byte("stages: [{}]"), 0o600))
+	assert.NoError(t, os.WriteFile(file, []byte("stages: [{}]"), 0o600))
 	offered := completeKeys("")
 	assert.True(t, len(offered) == len(config.Keys()), "%d of %d keys are offered", len(offered), len(config.Keys()))
 	for _, line := range offered {

@@ -38,12 +38,11 @@ func TestServices(t *testing.T) {
 	id := strings.TrimSuffix(out, "\n")
 	assert.Need(t, id != "" && !strings.ContainsAny(id, " \n") && strings.Contains(stderr, "train.csv: 300 train rows\n"),
 		"train --detach prints %q, and %q on standard error", out, stderr)
-	typed(t, exitDone, append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"},
-		on...)...)
+	typed(t, exitDone, append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"}, on...)...)
 	report := func(file string) *schemas.Report {
-		content := valueOf(os.ReadFile(file))(t)
+		content := assert.Must(os.ReadFile(file))(t)
 		r := &schemas.Report{}
-		noError(t, json.Unmarshal(content, r))
+		assert.NoError(t, json.Unmarshal(content, r))
 		return r
 	}
 	r := report("report.json")
@@ -120,8 +119,10 @@ func lagOf(t *testing.T, broker, group, topic string, partitions int) (lag int64
 	for p := range all {
 		all[p], ends[p] = p, kafka.LastOffsetOf(p)
 	}
-	committed := valueOf(client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: all}}))(t)
-	offsets := valueOf(client.ListOffsets(t.Context(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ends}}))(t)
+	committed := assert.Must(client.OffsetFetch(t.Context(),
+		&kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: all}}))(t)
+	offsets := assert.Must(client.ListOffsets(t.Context(),
+		&kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ends}}))(t)
 	end := map[int]int64{}
 	for _, o := range offsets.Topics[topic] {
 		end[o.Partition] = o.LastOffset
@@ -166,20 +167,18 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 func TestAnotherArithmeticIsNotReady(t *testing.T) {
 	id, on, log := submitted(t)
 	client := protocol.NewClient(log, "blobs", nil)
-	ledger := valueOf(client.ReadLedger(t.Context()))(t)
-	old := *ledger.Plan(id)
+	old := *assert.Must(client.ReadLedger(t.Context()))(t).Plan(id)
 	old.Arithmetic.Numerics = "0"
-	messages := valueOf(old.Messages())(t)
+	messages := assert.Must(old.Messages())(t)
 	messages = append(messages, (&schemas.End{Run: id, State: schemas.Cancelled}).Message()) // it would go first
-	valueOf(client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...))(t)
+	assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...))(t)
 	works := startCommand(t, append([]string{"work", "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)...)
 	works.says(`"msg":"stands aside"`)
 	for _, record := range logged(t, works.log.String()) {
 		assert.True(t, record["msg"] != "stands aside" || record["for"] == old.Run() && record["level"] == "WARN" &&
 			strings.Contains(record["because"].(string), "numerics 0"), "%v", record)
 	}
-	ready := strings.TrimSuffix(works.says(metricsAt), "metrics") + "ready"
-	why := answered(t, "GET", ready, "", http.StatusServiceUnavailable)
+	why := answered(t, "GET", strings.TrimSuffix(works.says(metricsAt), "metrics")+"ready", "", http.StatusServiceUnavailable)
 	assert.True(t, strings.HasPrefix(why, "standing aside for run "+old.Run()+": "), "/ready: %s", why)
 	works.measures("standing_aside{pipeline=\"blobs\"} 1")
 	assert.Equal(t, works.stop(), exitDone, "work ends with")
@@ -196,16 +195,14 @@ func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 		"":      `: the embedded broker serves a single process. Restart that process with --set listen=127.0.0.1:9092, and connect this one`,
 		address: `: its broker listens; connect to it with (--set) (brokers=` + address + `)\n`,
 	} {
-		log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise", Listen: listen}))(t)
+		log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise", Listen: listen}))(t)
 		var all sync.WaitGroup
 		for _, args := range [][]string{list, {"page", "-c", "good.yaml"}, {"serve", "-c", "good.yaml"}, {"runs", "list", "-c", "good.yaml"}} {
 			all.Go(func() {
 				code, _, stderr := stagewise(args...)
 				typed := regexp.MustCompile(want).FindStringSubmatch(stderr)
-				if code != exitFailed || !strings.Contains(stderr, "data directory .stagewise is in use by process") || typed == nil {
-					t.Errorf("%q beside a process that listens on %q: exit code %d: %s", args, listen, code, stderr)
-					return
-				}
+				assert.True(t, code == exitFailed && strings.Contains(stderr, "data directory .stagewise is in use by process") && typed != nil,
+					"%q beside a process that listens on %q: exit code %d: %s", args, listen, code, stderr)
 				if len(typed) > 1 && args[0] == list[0] {
 					code, stdout, stderr := stagewise(append(list, typed[1:]...)...)
 					assert.True(t, code == exitDone && strings.Contains(stdout, report.Run), "exit code %d: %s%s", code, stdout, stderr)
@@ -214,7 +211,7 @@ func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 		}
 		all.Wait()
 		refuses(t, exitFailed, "stop that process first", "repair", "-c", "good.yaml")
-		noError(t, log.Close())
+		assert.NoError(t, log.Close())
 	}
 }
 
@@ -330,12 +327,12 @@ func (s *command) measures(lines ...string) {
 func answered(t *testing.T, method, url, body string, status int) string {
 	t.Helper()
 	for {
-		request := valueOf(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
+		request := assert.Must(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 		request.Header.Set("Content-Type", "application/json")
-		response := valueOf(http.DefaultClient.Do(request))(t)
+		response := assert.Must(http.DefaultClient.Do(request))(t)
 		content, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		noError(t, err)
+		assert.NoError(t, err)
 		if response.StatusCode == status {
 			return string(content)
 		}
@@ -366,7 +363,7 @@ func TestLastVersionRemoved(t *testing.T) {
 	assert.True(t, strings.Contains(why, "messages wait for a version"), "score is not ready: %s", why)
 	why = answered(t, "POST", predict, `{"rows": [[0, 0, 0]]}`, http.StatusServiceUnavailable)
 	assert.True(t, strings.Contains(why, "there is no version"), "serve refuses: %s", why)
-	noError(t, os.WriteFile("more.csv", []byte(blobs(40, 3)), 0o644))
+	assert.NoError(t, os.WriteFile("more.csv", []byte(blobs(40, 3)), 0o644))
 	typed(t, exitDone, on("ingest", "--set", "examples.train=[train.csv, more.csv]")...) // messages that wait
 
 	typed(t, exitDone, on("train", "--quiet", "--set", "examples.train=[train.csv, more.csv]")...)

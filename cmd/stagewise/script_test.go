@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs what people type, and checks what they see. Beside the commands of package testscript a script has those of
 // [scriptCommands]. Its folder is its own.
 func TestScripts(t *testing.T) {
-	root := valueOf(filepath.Abs("../.."))(t)
+	root := assert.Must(filepath.Abs("../.."))(t)
 	testscript.Run(t, testscript.Params{Dir: "testdata/scripts", UpdateScripts: *update, RequireUniqueNames: true, Cmds: scriptCommands(),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("STAGEWISE_BLAS", "gonum")
@@ -73,6 +73,13 @@ func scriptCommands() map[string]func(s *testscript.TestScript, not bool, args [
 	}
 }
 
+// need ends a script, with the format and its arguments, unless a condition holds.
+func need(s *testscript.TestScript, holds bool, format string, args ...any) {
+	if !holds {
+		s.Fatalf(format, args...)
+	}
+}
+
 // refused CODE TEXT ARG... runs stagewise, which must end with this exit code and have the text on standard error. With code 2
 // nothing is done, so each line of standard error is an error.
 func refusedScript(s *testscript.TestScript, _ bool, args []string) {
@@ -82,14 +89,10 @@ func refusedScript(s *testscript.TestScript, _ bool, args []string) {
 		code = exit.ExitCode()
 	}
 	stderr := s.ReadFile("stderr")
-	if strconv.Itoa(code) != args[0] || !strings.Contains(stderr, args[1]) {
-		s.Fatalf("exit code %d, expected %s and %s", code, args[0], args[1])
-	}
+	need(s, strconv.Itoa(code) == args[0] && strings.Contains(stderr, args[1]), "exit code %d, expected %s and %s", code, args[0], args[1])
 	if code == exitWrong {
 		for line := range strings.Lines(stderr) {
-			if !strings.HasPrefix(line, "stagewise: ") {
-				s.Fatalf("an unexpected line: %s", line)
-			}
+			need(s, strings.HasPrefix(line, "stagewise: "), "an unexpected line: %s", line)
 		}
 	}
 }
@@ -98,9 +101,7 @@ func refusedScript(s *testscript.TestScript, _ bool, args []string) {
 func saysScript(s *testscript.TestScript, not bool, args []string) {
 	said := s.ReadFile("stdout") + s.ReadFile("stderr")
 	for _, text := range args {
-		if strings.Contains(said, text) == not {
-			s.Fatalf("%q is written: %t", text, not)
-		}
+		need(s, strings.Contains(said, text) != not, "%q is written: %t", text, not)
 	}
 }
 
@@ -153,9 +154,7 @@ func linesScript(s *testscript.TestScript, _ bool, args []string) {
 // edit FILE OLD NEW replaces a text, which the file must have.
 func editScript(s *testscript.TestScript, _ bool, args []string) {
 	content := s.ReadFile(args[0])
-	if !strings.Contains(content, args[1]) {
-		s.Fatalf("%s lacks %s", args[0], args[1])
-	}
+	need(s, strings.Contains(content, args[1]), "%s lacks %s", args[0], args[1])
 	s.Check(os.WriteFile(s.MkAbs(args[0]), []byte(strings.ReplaceAll(content, args[1], args[2])), 0o644))
 }
 
@@ -170,9 +169,8 @@ func damageScript(s *testscript.TestScript, _ bool, args []string) {
 func modeScript(s *testscript.TestScript, _ bool, args []string) {
 	info, err := os.Stat(s.MkAbs(args[0]))
 	s.Check(err)
-	if got := fmt.Sprintf("%o", info.Mode().Perm()); got != args[1] {
-		s.Fatalf("%s has mode %s, expected %s", args[0], got, args[1])
-	}
+	got := fmt.Sprintf("%o", info.Mode().Perm())
+	need(s, got == args[1], "%s has mode %s, expected %s", args[0], got, args[1])
 }
 
 // table CSV FILE COLUMN... writes a CSV with a header as Arrow or Parquet, as the extension of the file says. The columns that are
@@ -250,9 +248,7 @@ func jsonAt(s *testscript.TestScript, file, path string) string {
 			}
 			i, err := strconv.Atoi(step)
 			s.Check(err)
-			if i >= len(v) {
-				s.Fatalf("%s: %s has %d values", file, path, len(v))
-			}
+			need(s, i < len(v), "%s: %s has %d values", file, path, len(v))
 			value = v[i]
 		default:
 			return ""
@@ -286,18 +282,15 @@ func compareScript(s *testscript.TestScript, _ bool, args []string) {
 	} else if strings.ContainsAny(args[1], "<>") {
 		s.Fatalf("%q %s %q: expected numbers", args[0], args[1], args[2])
 	}
-	if !map[string]bool{"=": order == 0, "!=": order != 0, "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[args[1]] {
-		s.Fatalf("%s, expected %s %s", args[0], args[1], args[2])
-	}
+	holds := map[string]bool{"=": order == 0, "!=": order != 0, "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}
+	need(s, holds[args[1]], "%s, expected %s %s", args[0], args[1], args[2])
 }
 
 // value NAME FILE PATH sets a variable to a member of a JSON file. value NAME FILE /PATTERN/ sets it to the first group of a pattern.
 func valueScript(s *testscript.TestScript, _ bool, args []string) {
 	if pattern := args[2]; strings.HasPrefix(pattern, "/") {
 		found := regexp.MustCompile("(?m)" + strings.Trim(pattern, "/")).FindStringSubmatch(s.ReadFile(args[1]))
-		if found == nil {
-			s.Fatalf("%s has nothing like %s", args[1], pattern)
-		}
+		need(s, found != nil, "%s has nothing like %s", args[1], pattern)
 		s.Setenv(args[0], found[1])
 		return
 	}
@@ -315,9 +308,7 @@ func wrongScript(s *testscript.TestScript, _ bool, args []string) {
 		s.Check(err)
 	}
 	rows = rows[1:]
-	if len(rows) == 0 || len(truth) < len(rows) || len(truth) > len(rows)+1 {
-		s.Fatalf("%d predictions for %d lines", len(rows), len(truth))
-	}
+	need(s, len(rows) > 0 && len(truth) >= len(rows) && len(truth) <= len(rows)+1, "%d predictions for %d lines", len(rows), len(truth))
 	wrong := 0
 	for i, line := range truth[len(truth)-len(rows):] {
 		separator := ","
@@ -341,9 +332,7 @@ func answerScript(s *testscript.TestScript, _ bool, args []string) {
 	request.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
 	server.ServeHTTP(answer, request)
-	if answer.Code != http.StatusOK {
-		s.Fatalf("%d: %s", answer.Code, answer.Body)
-	}
+	need(s, answer.Code == http.StatusOK, "%d: %s", answer.Code, answer.Body)
 	_, err = answer.Body.WriteTo(s.Stdout())
 	s.Check(err)
 }
@@ -354,14 +343,14 @@ func inFolder(t *testing.T, files map[string]string) {
 	t.Chdir(t.TempDir())
 	t.Setenv("STAGEWISE_BLAS", "gonum")
 	for name, content := range files {
-		noError(t, os.WriteFile(name, []byte(content), 0o644))
+		assert.NoError(t, os.WriteFile(name, []byte(content), 0o644))
 	}
 }
 
 // write600 writes a file of the working directory.
 func write600(t *testing.T, name string, content []byte) {
 	t.Helper()
-	noError(t, os.WriteFile(name, content, 0o600))
+	assert.NoError(t, os.WriteFile(name, content, 0o600))
 }
 
 // long skips a test in short mode: one that trains a while, or that waits for processes.
@@ -398,8 +387,8 @@ func refuses(t *testing.T, code int, want string, args ...string) {
 // free returns an address of this machine on which nothing listens.
 func free(t *testing.T) (address string) {
 	t.Helper()
-	listener := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
-	noError(t, listener.Close())
+	listener := assert.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	assert.NoError(t, listener.Close())
 	return listener.Addr().String()
 }
 
@@ -414,12 +403,6 @@ stages:
     link: calibrated
     stop: {split: test}
 `
-
-// noError ends the test if err is not nil.
-var noError = assert.NoError
-
-// valueOf returns a value, or ends the test if the error with it is not nil.
-func valueOf[T any](value T, err error) func(testing.TB) T { return assert.Must(value, err) }
 
 // shellWords are the words of a line of a shell, whose texts may be in single quotes; a comment after two spaces is none of it.
 func shellWords(line string) (words []string) {
@@ -466,9 +449,8 @@ func TestExamplesOfHelp(t *testing.T) {
 // digitsConfiguration returns examples/digits.yaml for any folder.
 func digitsConfiguration(t *testing.T) string {
 	t.Helper()
-	digits := valueOf(filepath.Abs("../../examples/digits"))(t)
-	configuration := valueOf(os.ReadFile("../../examples/digits.yaml"))(t)
-	return strings.ReplaceAll(string(configuration), "[digits/", "["+digits+"/")
+	digits := assert.Must(filepath.Abs("../../examples/digits"))(t)
+	return strings.ReplaceAll(string(assert.Must(os.ReadFile("../../examples/digits.yaml"))(t)), "[digits/", "["+digits+"/")
 }
 
 // Every command has an example in its help. The examples of commands that end, and need no cluster, run as they are typed.
@@ -486,7 +468,7 @@ func TestExamplesRun(t *testing.T) {
 	ran := map[string]bool{}
 	known := examplesOf(newRoot(io.Discard, io.Discard))
 	search, _, err := newRoot(io.Discard, io.Discard).Find([]string{"search"})
-	noError(t, err)
+	assert.NoError(t, err)
 	var lines [][]string
 	for _, line := range []string{
 		"version", "man man1", "check -c digits.yaml", "topics create -c digits.yaml", "topics list -c digits.yaml",
@@ -506,7 +488,7 @@ func TestExamplesRun(t *testing.T) {
 			"no command has the example %s", words)
 		typed(t, exitDone, words...)
 		command, _, err := newRoot(io.Discard, io.Discard).Find(words)
-		noError(t, err)
+		assert.NoError(t, err)
 		ran[command.CommandPath()] = true
 	}
 	elsewhere := map[string]string{
@@ -520,12 +502,9 @@ func TestExamplesRun(t *testing.T) {
 			each(below)
 		}
 		name := strings.TrimPrefix(c.CommandPath(), "stagewise ")
-		switch {
-		case c.HasSubCommands() || name == "help":
-		case c.Example == "":
-			t.Errorf("%s: no example in its help", name)
-		case !ran["stagewise "+name] && elsewhere[name] == "":
-			t.Errorf("%s: no test runs its example", name)
+		if !c.HasSubCommands() && name != "help" {
+			assert.True(t, c.Example != "", "%s: no example in its help", name)
+			assert.True(t, ran["stagewise "+name] || elsewhere[name] != "", "%s: no test runs its example", name)
 		}
 	}
 	each(newRoot(io.Discard, io.Discard))

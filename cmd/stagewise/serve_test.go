@@ -37,7 +37,7 @@ func serving(t *testing.T, until string, args ...string) (url string) {
 // asked is the answer to rows of JSON.
 func asked(t *testing.T, url, rows string) (version int, labels []string) {
 	t.Helper()
-	response := valueOf(http.Post(url, "application/json", strings.NewReader(rows)))(t)
+	response := assert.Must(http.Post(url, "application/json", strings.NewReader(rows)))(t)
 	defer response.Body.Close()
 	var answer struct {
 		Version int
@@ -81,7 +81,7 @@ func TestServe(t *testing.T) {
 // error, as a naive count has it: the recipe "Shadow" of docs/retraining.md.
 func TestShadow(t *testing.T) {
 	long(t)
-	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	cluster := assert.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	brokers := "brokers: [" + cluster.ListenAddrs()[0] + "]\n"
 	const keys = "stages: [{features: {kind: columns}, link: softmax}]\n"
@@ -97,9 +97,9 @@ func TestShadow(t *testing.T) {
 			"   batch_rows: 20, served: {label: prediction.label, version: version},\n" +
 			"   outcome: {topic: clicks-outcomes, format: json, label: kind, within: 1h, absent: skip}}\n",
 	})
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
-	defer func() { noError(t, log.Close()) }()
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks-outcomes", Partitions: 1},
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
+	defer func() { assert.NoError(t, log.Close()) }()
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks-outcomes", Partitions: 1},
 		kafkalog.Topic{Name: "clicks-shadow", Partitions: 1}))
 	for _, passes := range []string{"1", "8"} {
 		typed(t, exitDone, "train", "-c", "clicks.yaml", "--quiet", "--set", "stages.0.passes="+passes)
@@ -108,16 +108,16 @@ func TestShadow(t *testing.T) {
 	wrong := make([]bool, 200)
 	for i := range wrong {
 		body := strings.NewReader(fmt.Sprintf(`{"rows": [{"a": %d, "b": %d}]}`, i%7, i%5))
-		request := valueOf(http.NewRequestWithContext(t.Context(), http.MethodPost, url, body))(t)
+		request := assert.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, body))(t)
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("X-Request-Id", fmt.Sprint("click-", i))
-		response := valueOf(http.DefaultClient.Do(request))(t)
-		content := valueOf(io.ReadAll(response.Body))(t)
-		noError(t, response.Body.Close())
+		response := assert.Must(http.DefaultClient.Do(request))(t)
+		content := assert.Must(io.ReadAll(response.Body))(t)
+		assert.NoError(t, response.Body.Close())
 		truth := []string{"buys", "leaves"}[i%5/3] // customers do no longer what they did
 		wrong[i] = !strings.Contains(string(content), truth)
 		outcome := kafkalog.Message{Key: fmt.Append(nil, "click-", i), Value: fmt.Appendf(nil, `{"kind": %q}`, truth)}
-		_ = valueOf(log.Append(t.Context(), "clicks-outcomes", 0, outcome))(t)
+		_ = assert.Must(log.Append(t.Context(), "clicks-outcomes", 0, outcome))(t)
 	}
 	typed(t, exitDone, "run", "-c", "shadow.yaml", "--quiet", "--until", "end", "--report", "shadow.json")
 	var report struct {
@@ -127,7 +127,7 @@ func TestShadow(t *testing.T) {
 			Served []schemas.ServedReport
 		}
 	}
-	noError(t, json.Unmarshal(valueOf(os.ReadFile("shadow.json"))(t), &report))
+	assert.NoError(t, json.Unmarshal(assert.Must(os.ReadFile("shadow.json"))(t), &report))
 	at := 0
 	for _, u := range report.Updates {
 		n := 0
@@ -157,7 +157,7 @@ func TestServeMetricsAddress(t *testing.T) {
 	metrics, requests := strings.TrimSuffix(s.says(metricsAt), "/metrics"), strings.TrimSuffix(s.says(`url=(\S+)`), "/predict")
 	for url, want := range map[string]int{metrics + "/metrics": 200, metrics + "/live": 200, metrics + "/ready": 200, metrics + "/predict": 404,
 		metrics + "/model": 404, requests + "/metrics": 401, requests + "/live": 200} {
-		response := valueOf(http.Get(url))(t)
+		response := assert.Must(http.Get(url))(t)
 		content, err := io.ReadAll(response.Body)
 		err = errors.Join(err, response.Body.Close())
 		assert.True(t, err == nil && response.StatusCode == want, "%s: %s, expected %d: %v", url, response.Status, want, err)
@@ -169,15 +169,13 @@ func TestServeMetricsAddress(t *testing.T) {
 // scored returns of how many rows predictions count in a data folder. It fails the test if they are not all of the first version.
 func scored(t *testing.T, topic string) (rows int) {
 	t.Helper()
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
-	defer func() {
-		assert.Fails(t, log.Close(), nil)
-	}()
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
+	defer func() { assert.Fails(t, log.Close(), nil) }()
 	client := protocol.NewClient(log, "blobs", nil)
-	partitions := valueOf(log.Partitions(t.Context(), topic))(t)
+	partitions := assert.Must(log.Partitions(t.Context(), topic))(t)
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, topic, n, nil) {
-			noError(t, err)
+			assert.NoError(t, err)
 			assert.Need(t, p.Version == 1 && p.Reason == "", "version %d, reason %q", p.Version, p.Reason)
 			rows += p.Until - p.Row
 		}
@@ -197,7 +195,7 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 		for {
 			rows := 0
 			for _, found := range regexp.MustCompile(` rows=(\d+)`).FindAllStringSubmatch(scores.log.String(), -1) {
-				rows += valueOf(strconv.Atoi(found[1]))(t)
+				rows += assert.Must(strconv.Atoi(found[1]))(t)
 			}
 			assert.Need(t, rows <= want, "%d rows have predictions, expected %d", rows, want)
 			if rows == want {
@@ -207,12 +205,12 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 		}
 	}
 	until(330)
-	client := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{address}}))(t)
+	client := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{address}}))(t)
 	defer client.Close()
-	message := valueOf(client.Range("blobs.examples", 0, 0, 1).Next(t.Context()))(t)
-	examples := valueOf(examples.Decode(message.Value, memory.DefaultAllocator))(t)
-	noError(t, client.AddPartitions(t.Context(), "blobs.examples", 6))
-	valueOf(client.Append(t.Context(), "blobs.examples", 5, message))(t)
+	message := assert.Must(client.Range("blobs.examples", 0, 0, 1).Next(t.Context()))(t)
+	examples := assert.Must(examples.Decode(message.Value, memory.DefaultAllocator))(t)
+	assert.NoError(t, client.AddPartitions(t.Context(), "blobs.examples", 6))
+	assert.Must(client.Append(t.Context(), "blobs.examples", 5, message))(t)
 	until(330 + examples.Rows)
 	scores.stop()
 	assert.Equal(t, scored(t, "blobs.predictions"), 330+examples.Rows, "rows that have predictions that count")
@@ -223,23 +221,21 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 	t.Helper()
 	typed(t, exitDone, "score", "-c", configuration, "--until", "end")
-	content := valueOf(os.Open(file))(t)
+	content := assert.Must(os.Open(file))(t)
 	defer content.Close()
-	m := valueOf(model.Read(content))(t)
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
-	defer func() {
-		assert.Fails(t, log.Close(), nil)
-	}()
+	m := assert.Must(model.Read(content))(t)
+	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
+	defer func() { assert.Fails(t, log.Close(), nil) }()
 	client, predictor := protocol.NewClient(log, name, nil), m.Predictor(kernel.Gonum())
 	topics := client.Topics
-	partitions := valueOf(log.Partitions(t.Context(), topics.Predictions))(t)
+	partitions := assert.Must(log.Partitions(t.Context(), topics.Predictions))(t)
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n, nil) {
-			noError(t, err)
+			assert.NoError(t, err)
 			assert.Need(t, p.Reason == "" && slices.Equal(p.Labels, m.Labels()) && p.Task == m.Task(), "%+v", p)
 			for message, err := range client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1) {
-				noError(t, err)
-				batch := valueOf(examples.Decode(message.Value, client.Memory))(t)
+				assert.NoError(t, err)
+				batch := assert.Must(examples.Decode(message.Value, client.Memory))(t)
 				if p.Task == examples.Numbers {
 					_, want := predictor.PredictRows(batch)
 					assert.Need(t, slices.Equal(p.Numbers, want), "%v, expected %v", p.Numbers, want)

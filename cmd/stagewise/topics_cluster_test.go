@@ -17,7 +17,7 @@ import (
 // threeBrokers starts a cluster of three brokers, and returns their addresses and a function that calls scripts/kafka.sh for it.
 func threeBrokers(t *testing.T) (brokers string, script func(args ...string) string) {
 	t.Helper()
-	path := valueOf(filepath.Abs("../../scripts/kafka.sh"))(t)
+	path := assert.Must(filepath.Abs("../../scripts/kafka.sh"))(t)
 	dir := filepath.Join(t.TempDir(), "kafka")
 	script = func(args ...string) string {
 		t.Helper()

@@ -18,7 +18,7 @@ func onBrokers(t *testing.T) (on []string, log *kafkalog.Log) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	cluster := assert.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
-	log = valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
+	log = assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
 	t.Cleanup(func() { log.Close() })
 	return []string{"-c", "good.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0]}, log
 }
@@ -30,7 +30,7 @@ func TestTopicThatDeletesWhatMustStayIsAnError(t *testing.T) {
 			on, log := onBrokers(t)
 			topic := kafkalog.Topic{Name: "blobs." + name, Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
 				"retention.ms": "604800000"}}
-			noError(t, log.Create(t.Context(), topic))
+			assert.NoError(t, log.Create(t.Context(), topic))
 			refused := topic.Name + " deletes messages that must stay (cleanup.policy delete, retention.ms 604800000): `stagewise " +
 				"topics apply` sets the policy to compact"
 			commands := [][]string{{"check"}, {"topics", "create"}, {"topics", "list"}, {"ingest"}, {"train", "--quiet"}, {"train", "--detach"},
@@ -75,11 +75,11 @@ func deleted(t *testing.T, answer string, args ...string) (code int, stdout, std
 func TestTopicsAreDeletedAfterAsking(t *testing.T) {
 	on, log := onBrokers(t)
 	// brokers that have no topic at all are asked for long
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "other", Partitions: 1}))
+	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "other", Partitions: 1}))
 	typed(t, exitDone, append([]string{"train", "--quiet"}, on...)...)
 	exists := func() bool {
 		t.Helper()
-		return valueOf(log.Exists(t.Context(), "blobs.versions"))(t)
+		return assert.Must(log.Exists(t.Context(), "blobs.versions"))(t)
 	}
 	for _, answer := range []string{"", "\n", "n\n", "perhaps\n"} {
 		code, _, stderr := deleted(t, answer, on...)
@@ -93,7 +93,7 @@ func TestTopicsAreDeletedAfterAsking(t *testing.T) {
 		code, _, stderr := deleted(t, "y\n", append(on, "--yes")...)
 		assert.True(t, code == exitFailed && exists() && strings.Contains(stderr, "nothing is deleted: stagewise "+role+" on "),
 			"while %s works: exit code %d: %s", role, code, stderr)
-		noError(t, member.Leave())
+		assert.NoError(t, member.Leave())
 	}
 	code, stdout, stderr := deleted(t, "Yes\n", on...)
 	assert.True(t, code == exitDone && !exists() && strings.Contains(stdout, "blobs.versions no longer exists\n") &&

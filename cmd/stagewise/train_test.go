@@ -46,18 +46,18 @@ func reported(t *testing.T, args ...string) (report schemas.Report) {
 // reportSchema returns the documented schema of a report.
 func reportSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	content := valueOf(os.ReadFile("../../schemas/report.schema.json"))(t)
+	content := assert.Must(os.ReadFile("../../schemas/report.schema.json"))(t)
 	schema := &jsonschema.Schema{}
-	noError(t, json.Unmarshal(content, schema))
+	assert.NoError(t, json.Unmarshal(content, schema))
 	return schema
 }
 
 // checkReport validates a report against the schema.
 func checkReport(t *testing.T, schema *jsonschema.Schema, text []byte) {
 	t.Helper()
-	resolved := valueOf(schema.Resolve(nil))(t)
+	resolved := assert.Must(schema.Resolve(nil))(t)
 	var report any
-	noError(t, json.Unmarshal(text, &report))
+	assert.NoError(t, json.Unmarshal(text, &report))
 	err := resolved.Validate(report)
 	assert.True(t, err == nil, "%v in\n%s", err, text)
 }
@@ -114,7 +114,7 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 
 func readFile(t *testing.T, name string) string {
 	t.Helper()
-	return string(valueOf(os.ReadFile(name))(t))
+	return string(assert.Must(os.ReadFile(name))(t))
 }
 
 // A report is what its schema says. Its confusion matrix has a line for each true class, and its configuration is one that train can
@@ -132,14 +132,14 @@ func TestReportIsAsDocumented(t *testing.T) {
 		schemas.Report
 		Configuration json.RawMessage
 	}
-	noError(t, json.Unmarshal([]byte(text), &first))
+	assert.NoError(t, json.Unmarshal([]byte(text), &first))
 	// blue, green, red: the true classes are the rows
 	assert.Equal(t, first.Splits["test"].Confusion, [][]int64{{0, 0, 0}, {0, 0, 0}, {0, 1, 2}}, "confusion")
 	assert.True(t, !strings.Contains(text, "hunter2") && !strings.Contains(text, "security"), "security is in\n%s", text)
-	noError(t, os.WriteFile("again.json", first.Configuration, 0o644))
+	assert.NoError(t, os.WriteFile("again.json", first.Configuration, 0o644))
 	typed(t, exitDone, "train", "-c", "again.json", "--quiet", "--report", "second.json", "--set", "data_dir=other")
 	var second schemas.Report
-	noError(t, json.Unmarshal([]byte(readFile(t, "second.json")), &second))
+	assert.NoError(t, json.Unmarshal([]byte(readFile(t, "second.json")), &second))
 	assert.True(t, second.WeightsDigest == first.WeightsDigest && second.Version == 1,
 		"version %d with weights %s, expected %s", second.Version, second.WeightsDigest.Short(), first.WeightsDigest.Short())
 }
@@ -165,14 +165,13 @@ stages:
 // column returns a column of CSV as numbers.
 func column(t *testing.T, content, name string) (numbers []float64) {
 	t.Helper()
-	rows := valueOf(csv.NewReader(strings.NewReader(content)).ReadAll())(t)
+	rows := assert.Must(csv.NewReader(strings.NewReader(content)).ReadAll())(t)
 	for c, head := range rows[0] {
 		if head != name {
 			continue
 		}
 		for _, row := range rows[1:] {
-			v := valueOf(strconv.ParseFloat(row[c], 64))(t)
-			numbers = append(numbers, v)
+			numbers = append(numbers, assert.Must(strconv.ParseFloat(row[c], 64))(t))
 		}
 	}
 	return numbers
@@ -202,7 +201,7 @@ func TestNumbers(t *testing.T) {
 	report := reported(t, "-c", "numbers.yaml", "--model", "numbers.model")
 	stdout, _ := typed(t, exitDone, "predict", "--model", "numbers.model", "-i", "test.csv")
 	assert.Need(t, strings.HasPrefix(stdout, "price,rate\n"), "%.200s", stdout)
-	truth := valueOf(os.ReadFile("test.csv"))(t)
+	truth := assert.Must(os.ReadFile("test.csv"))(t)
 	test, sum := report.Splits["test"], statistics.Distances{}
 	for _, name := range []string{"price", "rate"} {
 		want, got := distancesOf(column(t, string(truth), name), column(t, stdout, name)), test.Targets[name]
@@ -226,11 +225,10 @@ func TestNumbers(t *testing.T) {
 		fields := strings.Split(strings.TrimSpace(line), ",")
 		bare += fields[2] + "," + fields[0] + "\n"
 	}
-	noError(t, os.WriteFile("bare.csv", []byte(bare), 0o600))
+	assert.NoError(t, os.WriteFile("bare.csv", []byte(bare), 0o600))
 	again, _ := typed(t, exitDone, "predict", "--model", "numbers.model", "-i", "bare.csv")
 	assert.True(t, strings.HasPrefix(stdout, again), "%s, expected the beginning of %.200s", again, stdout)
-	rows := scoredBy(t, "numbers.yaml", "numbers", "numbers.model")
-	assert.True(t, rows != 0, "score has predicted nothing")
+	assert.True(t, scoredBy(t, "numbers.yaml", "numbers", "numbers.model") != 0, "score has predicted nothing")
 }
 
 // An offset of the numbers, such as that of the seconds since 1970, changes nothing, in one run, and in a chain while they go on to grow:
@@ -253,17 +251,16 @@ retrain: {rows: 400, full: {every: 0, growth: 0, drift: false}}
 		typed(t, exitDone, "weights", "export", "-c", "epoch.yaml", "-o", "epoch.model")
 		if command == "train" {
 			report := new(schemas.Report)
-			noError(t, json.Unmarshal(valueOf(os.ReadFile("report.json"))(t), report))
+			assert.NoError(t, json.Unmarshal(assert.Must(os.ReadFile("report.json"))(t), report))
 			for split, s := range report.Splits {
-				if d := s.Targets["y"]; s.Rows > 0 && (!(d.RMSE > 3 && d.RMSE < 5) || !(d.R2 > 0.999999) || !(s.Error < 0.001)) {
-					t.Errorf("%s: %+v, error %v %% of the variance", split, d, s.Error)
-				}
+				d := s.Targets["y"]
+				assert.True(t, s.Rows == 0 || d.RMSE > 3 && d.RMSE < 5 && d.R2 > 0.999999 && s.Error < 0.001, "%s: %+v, error %v %%", split, d, s.Error)
 			}
 		}
 		stdout, _ := typed(t, exitDone, "predict", "--model", "epoch.model", "-i", "epoch.csv")
 		predicted = column(t, stdout, "y")
-		m := valueOf(readModel("epoch.model"))(t)
-		server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "epoch", func(string) {}))(t)
+		m := assert.Must(readModel("epoch.model"))(t)
+		server := assert.Must(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "epoch", func(string) {}))(t)
 		request := httptest.NewRequest(http.MethodPost, "/predict", strings.NewReader(`{"rows": [[7], [500]]}`))
 		request.Header.Set("Content-Type", "application/json")
 		answer := httptest.NewRecorder()
@@ -311,7 +308,7 @@ func TestSeveralLabels(t *testing.T) {
 			assert.Need(t, report.Splits["holdout"].Rows >= 200 && report.Thresholds != nil && report.Thresholds.Hamming != 0, "%+v", report)
 			stdout, _ := typed(t, exitDone, "predict", "--model", "several.model", "-i", "test.csv")
 			assert.Need(t, strings.HasPrefix(stdout, "labels,right,up,rare,never\n"), "%.200s", stdout)
-			content := valueOf(os.ReadFile("test.csv"))(t)
+			content := assert.Must(os.ReadFile("test.csv"))(t)
 			test, n, k := report.Splits["test"], 0.0, 4.0
 			var wrong, right, given, whole, first float64
 			truth, answers := strings.Split(strings.TrimSpace(string(content)), "\n")[1:], strings.Split(strings.TrimSpace(stdout), "\n")[1:]

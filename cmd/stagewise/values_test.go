@@ -70,7 +70,7 @@ func csvRow(t *testing.T, row []namedValue) []byte {
 	for _, v := range row {
 		names, values = append(names, v.name), append(values, asText(v.value))
 	}
-	noError(t, w.WriteAll([][]string{names, values}))
+	assert.NoError(t, w.WriteAll([][]string{names, values}))
 	return content.Bytes()
 }
 
@@ -106,7 +106,7 @@ func rowRecord(t *testing.T, row []namedValue, times bool) arrow.Record {
 		}
 		table = append(table, c)
 	}
-	return valueOf(recordOf(table))(t)
+	return assert.Must(recordOf(table))(t)
 }
 
 // streamOf returns a record as a stream of Arrow.
@@ -205,10 +205,9 @@ type valueCase struct {
 // valueCases reads the rows. Of the numbers those with a point or an exponent are float64, the others int64.
 func valueCases(t *testing.T) (cases []valueCase) {
 	t.Helper()
-	content := valueOf(os.ReadFile("testdata/values.json"))(t)
-	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder := json.NewDecoder(bytes.NewReader(assert.Must(os.ReadFile("testdata/values.json"))(t)))
 	decoder.UseNumber()
-	noError(t, decoder.Decode(&cases))
+	assert.NoError(t, decoder.Decode(&cases))
 	for _, c := range cases {
 		for _, row := range []map[string]any{c.Row, c.Want} {
 			for name, v := range row {
@@ -216,7 +215,7 @@ func valueCases(t *testing.T) (cases []valueCase) {
 				if whole, err := number.Int64(); ok && err == nil {
 					row[name] = whole
 				} else if ok {
-					row[name] = valueOf(number.Float64())(t)
+					row[name] = assert.Must(number.Float64())(t)
 				}
 			}
 		}
@@ -264,13 +263,13 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 	url := serving(t, "url=", "--model", "m")
 	// ask posts rows, and returns the probabilities of the first, or nil if they are refused.
 	ask := func(contentType, body string) []float64 {
-		r := valueOf(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
+		r := assert.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 		r.Header.Set("Content-Type", contentType)
 		r.Header.Set("Accept", "application/json")
-		response := valueOf(http.DefaultClient.Do(r))(t)
+		response := assert.Must(http.DefaultClient.Do(r))(t)
 		defer response.Body.Close()
 		var answer struct{ Probabilities [][]float64 }
-		content := valueOf(io.ReadAll(response.Body))(t)
+		content := assert.Must(io.ReadAll(response.Body))(t)
 		switch err := json.Unmarshal(content, &answer); {
 		case response.StatusCode == http.StatusBadRequest:
 			return nil
@@ -289,12 +288,12 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		assert.Need(t, len(lines) == 2, "%s: %d lines of predictions", name, len(lines))
 		var probabilities []float64
 		for _, field := range strings.Split(lines[1], ",")[1:] {
-			probabilities = append(probabilities, valueOf(strconv.ParseFloat(field, 64))(t))
+			probabilities = append(probabilities, assert.Must(strconv.ParseFloat(field, 64))(t))
 		}
 		return probabilities
 	}
 	predict := func(name string, content []byte) []float64 { return predictWith("m", name, content) }
-	stream := func(row []namedValue, times bool) []byte { return valueOf(streamOf(rowRecord(t, row, times)))(t) }
+	stream := func(row []namedValue, times bool) []byte { return assert.Must(streamOf(rowRecord(t, row, times)))(t) }
 	csv := func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) }
 	libsvm := func(row []namedValue) []float64 {
 		return predictWith("sparse", "row.libsvm", []byte("go "+libsvmRow(row)+"\n"))
@@ -312,7 +311,7 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 			return predict("row.arrow", stream(row, true))
 		}},
 		{name: "parquet", want: csv, typed: true, answer: func(row []namedValue) []float64 {
-			return predict("row.parquet", valueOf(parquetOf(rowRecord(t, row, false)))(t))
+			return predict("row.parquet", assert.Must(parquetOf(rowRecord(t, row, false)))(t))
 		}},
 		{name: "serve, an object", want: csv, answer: func(row []namedValue) []float64 {
 			return ask("application/json", `{"rows": [`+jsonRow(row)+`]}`)

@@ -46,8 +46,7 @@ func recordStage(record func(event.Event), clock *time.Time) {
 func TestProgressWithoutTerminal(t *testing.T) {
 	var out bytes.Buffer
 	var clock time.Time
-	p := NewProgress(&out, func() time.Time { return clock })
-	recordStage(p.Record, &clock)
+	recordStage(NewProgress(&out, func() time.Time { return clock }).Record, &clock)
 	want := "run abc\n" +
 		"1,000 train rows; 784 features → 50 components; 10 classes\n" +
 		"                                   error                    loss\n" +
@@ -133,8 +132,7 @@ func TestProgressOfPassedOver(t *testing.T) {
 	}
 	p.Record(event.Surveyed{Rows: map[examples.Split]int64{examples.Train: 5}, Features: 3, Inputs: 3, Classes: 2, PassedOver: all})
 	p.Finish()
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	assert.True(t, len(lines) == len(coverage.PassOverReasons()) &&
+	assert.True(t, len(strings.Split(strings.TrimSpace(out.String()), "\n")) == len(coverage.PassOverReasons()) &&
 		strings.Contains(out.String(), "passed over: 1 message from other files or an interrupted ingest\n"),
 		"got\n%s\nexpected the rows, and a line for each reason but the first", out.String())
 }
@@ -252,9 +250,8 @@ func TestRunsFitATerminal(t *testing.T) {
 				width := utf8.RuneCountInString(strings.TrimRight(line, " \n"))
 				assert.True(t, columns <= 0 || width <= columns || len(list) <= 1, "%d columns: %d in %q", columns, width, line)
 			}
-			if whole := strings.Contains(text.String(), strings.Repeat("p", 30)); columns > 0 && whole || columns == 0 && !whole {
-				t.Errorf("%d columns: whether a long value is whole is %v", columns, whole)
-			}
+			whole := strings.Contains(text.String(), strings.Repeat("p", 30))
+			assert.Equal(t, whole, columns == 0, "%d columns: whether a long value is whole", columns)
 		}
 		assert.True(t, slices.Equal(all, []int{0, 1, 2, 3, 4, 5}) && (columns == 0) == (len(lists) == 1), "%d columns: %v", columns, lists)
 	}
