@@ -58,9 +58,8 @@ func render(t *testing.T, more string) (pods map[string]corev1.PodTemplateSpec, 
 			t.Fatalf("%s %s: a kind that this test does not know", r.GetKind(), r.GetName())
 		}
 		object := reflect.New(reflect.TypeOf(kind).Elem()).Interface()
-		if err := yaml.UnmarshalStrict(content, object); err != nil {
-			t.Errorf("%v in\n%s", err, content)
-		}
+		err := yaml.UnmarshalStrict(content, object)
+		check(t, err == nil, "%v in\n%s", err, content)
 		switch o := object.(type) {
 		case *appsv1.Deployment:
 			pods[o.Name], deployments = o.Spec.Template, append(deployments, *o)
@@ -87,10 +86,9 @@ func TestKubernetes(t *testing.T) {
 	for name, pod := range pods {
 		checkPod(t, name, &pod.Spec, configuration.Name)
 	}
-	if slices.Sort(roles); !slices.Equal(roles, []string{"ingest", "page", "run", "score", "serve", "solve", "work"}) ||
-		len(pods) != len(roles)+1 || len(others["ConfigMap"]) != 1 || configuration.Data["job.yaml"] == "" {
-		t.Errorf("roles %v, %d pods, %d configurations", roles, len(pods), len(others["ConfigMap"]))
-	}
+	slices.Sort(roles)
+	check(t, slices.Equal(roles, []string{"ingest", "page", "run", "score", "serve", "solve", "work"}) && len(pods) == len(roles)+1 &&
+		len(others["ConfigMap"]) == 1 && configuration.Data["job.yaml"] != "", "roles %v, %d pods", roles, len(pods))
 	for _, o := range others["PodDisruptionBudget"] {
 		budgets = append(budgets, o.(*policyv1.PodDisruptionBudget).Spec.Selector.MatchLabels["app.kubernetes.io/component"])
 	}
@@ -115,10 +113,9 @@ func TestNetworkPolicy(t *testing.T) {
 		}
 	}
 	const none = "<none>"
-	if want := map[string][]string{"http": {"stagewise-client=true" + none, none + "kubernetes.io/metadata.name=ingress-nginx"},
-		"metrics": {none + "kubernetes.io/metadata.name=monitoring"}}; !reflect.DeepEqual(reached, want) {
-		t.Errorf("%v, expected %v", reached, want)
-	}
+	want := map[string][]string{"http": {"stagewise-client=true" + none, none + "kubernetes.io/metadata.name=ingress-nginx"},
+		"metrics": {none + "kubernetes.io/metadata.name=monitoring"}}
+	check(t, reflect.DeepEqual(reached, want), "%v, expected %v", reached, want)
 }
 
 // With the component, each pod has the credentials, as variables of keys and as files of the Secret.
@@ -134,9 +131,7 @@ func TestSecured(t *testing.T) {
 				files++
 			}
 		}
-		if i < 0 || files != len(secret.Data) {
-			t.Errorf("%s: volumes %v, %d files of %d", name, pod.Spec.Volumes, files, len(secret.Data))
-		}
+		check(t, i >= 0 && files == len(secret.Data), "%s: volumes %v, %d files of %d", name, pod.Spec.Volumes, files, len(secret.Data))
 	}
 }
 
@@ -156,9 +151,8 @@ func TestAutoscaled(t *testing.T) {
 	for _, o := range others["HorizontalPodAutoscaler"] {
 		h := o.(*autoscalingv2.HorizontalPodAutoscaler)
 		scaled[h.Spec.ScaleTargetRef.Name] = true
-		if *h.Spec.MinReplicas < 2 || h.Spec.ScaleTargetRef.Kind != "Deployment" || h.Spec.Metrics[0].Resource.Name != corev1.ResourceCPU {
-			t.Errorf("%s: %+v", h.Name, h.Spec)
-		}
+		check(t, *h.Spec.MinReplicas >= 2 && h.Spec.ScaleTargetRef.Kind == "Deployment" && h.Spec.Metrics[0].Resource.Name == corev1.ResourceCPU,
+			"%s: %+v", h.Name, h.Spec)
 	}
 	for _, o := range others["ScaledObject"] {
 		k := o.(*kedav1alpha1.ScaledObject)
@@ -166,20 +160,16 @@ func TestAutoscaled(t *testing.T) {
 		kafka := k.Spec.Triggers[0].Metadata
 		role := strings.TrimPrefix(k.Name, "stagewise-")
 		group := map[string]string{"score": says.Name + ".predictions", "work": says.Name + ".work"}[role]
-		if *k.Spec.MinReplicaCount < 2 || *k.Spec.MaxReplicaCount > says.Examples.Partitions || kafka["bootstrapServers"] != says.Brokers[0] ||
-			kafka["topic"] != says.Name+".examples" || kafka["consumerGroup"] != group {
-			t.Errorf("%s: %+v", k.Name, k.Spec)
-		}
+		check(t, *k.Spec.MinReplicaCount >= 2 && *k.Spec.MaxReplicaCount <= says.Examples.Partitions &&
+			kafka["bootstrapServers"] == says.Brokers[0] && kafka["topic"] == says.Name+".examples" && kafka["consumerGroup"] == group,
+			"%s: %+v", k.Name, k.Spec)
 	}
 	for _, d := range deployments {
-		if scaled[d.Name] != (d.Spec.Replicas == nil) {
-			t.Errorf("%s: replicas %v, scaled: %v", d.Name, d.Spec.Replicas, scaled[d.Name])
-		}
+		check(t, scaled[d.Name] == (d.Spec.Replicas == nil), "%s: replicas %v, scaled: %v", d.Name, d.Spec.Replicas, scaled[d.Name])
 		delete(scaled, d.Name)
 	}
-	if len(scaled) > 0 || len(others["ScaledObject"]) != 2 || len(others["HorizontalPodAutoscaler"]) != 1 {
-		t.Errorf("no Deployments %v; %d and %d objects", scaled, len(others["ScaledObject"]), len(others["HorizontalPodAutoscaler"]))
-	}
+	check(t, len(scaled) == 0 && len(others["ScaledObject"]) == 2 && len(others["HorizontalPodAutoscaler"]) == 1,
+		"no Deployments %v; %d and %d objects", scaled, len(others["ScaledObject"]), len(others["HorizontalPodAutoscaler"]))
 }
 
 // checkMemory checks that a pod stays within its limit: the collector begins before, and what the configuration allows
@@ -194,9 +184,7 @@ func checkMemory(t *testing.T, d *appsv1.Deployment, configuration string) {
 			goes = resource.MustParse(strings.TrimSuffix(e.Value, "B")) // Go's MiB is Kubernetes' Mi
 		}
 	}
-	if goes.Value() < limit*8/10 || goes.Value() > limit*9/10 {
-		t.Errorf("%s: GOMEMLIMIT is %s of %d bytes", d.Name, goes.String(), limit)
-	}
+	check(t, goes.Value() >= limit*8/10 && goes.Value() <= limit*9/10, "%s: GOMEMLIMIT is %s of %d bytes", d.Name, goes.String(), limit)
 	var says struct {
 		Memory *string `json:"memory"`
 		Serve  struct {
@@ -207,9 +195,8 @@ func checkMemory(t *testing.T, d *appsv1.Deployment, configuration string) {
 	if says.Memory != nil {
 		t.Errorf("memory is %s in the configuration of all roles, whose containers have different limits", *says.Memory)
 	}
-	if requests := cmp.Or(says.Serve.Memory, 256<<20); 2*requests > limit {
-		t.Errorf("%s: requests and answers may take %d bytes, and as much garbage, of %d", d.Name, requests, limit)
-	}
+	requests := cmp.Or(says.Serve.Memory, 256<<20)
+	check(t, 2*requests <= limit, "%s: requests and answers may take %d bytes, and as much garbage, of %d", d.Name, requests, limit)
 }
 
 // checkRole checks that a Deployment finds its pods, that they are watched, and that no two of a role need be on one node.
@@ -217,37 +204,31 @@ func checkRole(t *testing.T, role string, d *appsv1.Deployment) {
 	t.Helper()
 	pod := d.Spec.Template.Spec
 	for key, value := range d.Spec.Selector.MatchLabels {
-		if d.Spec.Template.Labels[key] != value {
-			t.Errorf("%s: the selector wants %s: %s, the pods have %q", role, key, value, d.Spec.Template.Labels[key])
-		}
+		check(t, d.Spec.Template.Labels[key] == value,
+			"%s: the selector wants %s: %s, the pods have %q", role, key, value, d.Spec.Template.Labels[key])
 	}
 	// serve answers requests for serve.drain, then those that it has received for serve.timeout, and then writes answers for as long
-	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < 5*time.Second+2*10*time.Second {
-		t.Errorf("%s: pods end within %v", role, grace)
-	}
-	if len(d.Spec.Selector.MatchLabels) != 2 || *d.Spec.Replicas < 2 && role != "page" {
-		t.Errorf("%s: selector %v, %d replicas", role, d.Spec.Selector.MatchLabels, *d.Spec.Replicas)
-	}
-	if spread := pod.TopologySpreadConstraints; len(spread) != 1 || spread[0].TopologyKey != "kubernetes.io/hostname" ||
-		spread[0].WhenUnsatisfiable != corev1.DoNotSchedule || !slices.Contains(spread[0].MatchLabelKeys, "app.kubernetes.io/component") {
-		t.Errorf("%s: spread %+v", role, spread)
-	}
+	grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second
+	check(t, grace >= 5*time.Second+2*10*time.Second, "%s: pods end within %v", role, grace)
+	check(t, len(d.Spec.Selector.MatchLabels) == 2 && (*d.Spec.Replicas >= 2 || role == "page"),
+		"%s: selector %v, %d replicas", role, d.Spec.Selector.MatchLabels, *d.Spec.Replicas)
+	spread := pod.TopologySpreadConstraints
+	check(t, len(spread) == 1 && spread[0].TopologyKey == "kubernetes.io/hostname" && spread[0].WhenUnsatisfiable == corev1.DoNotSchedule &&
+		slices.Contains(spread[0].MatchLabelKeys, "app.kubernetes.io/component"), "%s: spread %+v", role, spread)
 	c := pod.Containers[0]
 	ports := map[string]bool{}
 	for _, p := range c.Ports {
 		ports[p.Name] = true
 	}
-	if ports["metrics"] != (role != "page") || ports["http"] != (role == "serve") || c.Args[0] != role {
-		t.Errorf("%s: ports %v, arguments %v", role, ports, c.Args)
-	}
+	check(t, ports["metrics"] == (role != "page") && ports["http"] == (role == "serve") && c.Args[0] == role,
+		"%s: ports %v, arguments %v", role, ports, c.Args)
 	for path, probe := range map[string]*corev1.Probe{"/live": c.LivenessProbe, "/ready": c.ReadinessProbe} {
 		switch {
 		case probe == nil, probe.Exec == nil && probe.HTTPGet == nil:
 			t.Errorf("%s: no probe of %s", role, path)
 		case role == "page": // which listens on loopback, where the kubelet does not reach it
-			if probe.HTTPGet != nil || len(probe.Exec.Command) != 3 || probe.Exec.Command[1] != "health" || !strings.Contains(probe.Exec.Command[2], c.Args[4]) {
-				t.Errorf("%s: probe %+v", role, probe)
-			}
+			check(t, probe.HTTPGet == nil && len(probe.Exec.Command) == 3 && probe.Exec.Command[1] == "health" &&
+				strings.Contains(probe.Exec.Command[2], c.Args[4]), "%s: probe %+v", role, probe)
 		case probe.HTTPGet.Path != path || probe.HTTPGet.Port.String() != "metrics":
 			t.Errorf("%s: probe %+v", role, probe.HTTPGet)
 		}
@@ -257,18 +238,13 @@ func checkRole(t *testing.T, role string, d *appsv1.Deployment) {
 // checkPod checks that a pod has no rights that it does not need, bounds, no variables of Services, and the volumes that it mounts.
 func checkPod(t *testing.T, name string, pod *corev1.PodSpec, configuration string) {
 	t.Helper()
-	if !*pod.SecurityContext.RunAsNonRoot || len(pod.Containers) != 1 || *pod.EnableServiceLinks || *pod.AutomountServiceAccountToken {
-		t.Errorf("%s: %+v", name, pod)
-	}
+	check(t, *pod.SecurityContext.RunAsNonRoot && len(pod.Containers) == 1 && !*pod.EnableServiceLinks && !*pod.AutomountServiceAccountToken,
+		"%s: %+v", name, pod)
 	c := pod.Containers[0]
-	switch {
-	case c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero():
-		t.Errorf("%s: resources %+v", name, c.Resources)
-	case !*c.SecurityContext.ReadOnlyRootFilesystem || *c.SecurityContext.AllowPrivilegeEscalation:
-		t.Errorf("%s: %+v", name, c.SecurityContext)
-	case c.Image != "registry.example/stagewise:latest":
-		t.Errorf("%s: image %s", name, c.Image)
-	}
+	check(t, !c.Resources.Limits.Memory().IsZero() && !c.Resources.Requests.Cpu().IsZero(), "%s: resources %+v", name, c.Resources)
+	rights := c.SecurityContext
+	check(t, *rights.ReadOnlyRootFilesystem && !*rights.AllowPrivilegeEscalation, "%s: %+v", name, rights)
+	check(t, c.Image == "registry.example/stagewise:latest", "%s: image %s", name, c.Image)
 	volumes := map[string]bool{}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
@@ -277,30 +253,25 @@ func checkPod(t *testing.T, name string, pod *corev1.PodSpec, configuration stri
 		}
 	}
 	for _, m := range c.VolumeMounts {
-		if !volumes[m.Name] {
-			t.Errorf("%s: no volume %s", name, m.Name)
-		}
+		check(t, volumes[m.Name], "%s: no volume %s", name, m.Name)
 	}
 }
 
 // The container's user is not root, it has a health check, what it copies is there, and its images have versions.
 func TestContainerfile(t *testing.T) {
 	content := must(os.ReadFile("Containerfile"))(t)
-	parsed := must(parser.Parse(bytes.NewReader(content)))(t)
-	stages, _, err := instructions.Parse(parsed.AST, nil)
+	stages, _, err := instructions.Parse(must(parser.Parse(bytes.NewReader(content)))(t).AST, nil)
 	noError(t, err)
 	user, healthy := "", false
 	for _, stage := range stages {
-		if _, tag, any := strings.Cut(stage.BaseName, ":"); !any || tag == "latest" {
-			t.Errorf("FROM %s: expected a version", stage.BaseName)
-		}
+		_, tag, any := strings.Cut(stage.BaseName, ":")
+		check(t, any && tag != "latest", "FROM %s: expected a version", stage.BaseName)
 		for _, command := range stage.Commands {
 			switch c := command.(type) {
 			case *instructions.CopyCommand:
 				for _, path := range c.SourcePaths {
-					if _, err := os.Stat("../" + path); c.From == "" && err != nil {
-						t.Errorf("COPY %s: %v", path, err)
-					}
+					_, err := os.Stat("../" + path)
+					check(t, c.From != "" || err == nil, "COPY %s: %v", path, err)
 				}
 			case *instructions.UserCommand:
 				user = c.User
@@ -309,11 +280,15 @@ func TestContainerfile(t *testing.T) {
 			}
 		}
 	}
-	if user == "" || strings.HasPrefix(user, "0") || strings.HasPrefix(user, "root") {
-		t.Errorf("the user of the container is %q", user)
-	}
-	if !healthy || len(stages) != 2 {
-		t.Errorf("a health check: %v, stages: %d", healthy, len(stages))
+	check(t, user != "" && !strings.HasPrefix(user, "0") && !strings.HasPrefix(user, "root"), "the user of the container is %q", user)
+	check(t, healthy && len(stages) == 2, "a health check: %v, stages: %d", healthy, len(stages))
+}
+
+// check reports an error of the test, with the format and its values, unless a condition holds.
+func check(t *testing.T, holds bool, format string, values ...any) {
+	if !holds {
+		t.Helper()
+		t.Errorf(format, values...)
 	}
 }
 
