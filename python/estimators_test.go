@@ -35,8 +35,7 @@ func TestPythonEstimatorsPassTheChecks(t *testing.T) {
 
 // With brokers the rows are put on the topic of a pipeline, and its followers have the version that fit returns, and those of updates.
 func TestPythonEstimatorsTrainOnBrokers(t *testing.T) {
-	p := newPython(t)
-	p.run("-c", `import sys
+	newPython(t).run("-c", `import sys
 import numpy as np
 from sklearn.datasets import load_iris
 import stagewise

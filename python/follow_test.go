@@ -117,9 +117,7 @@ func (p *python) follow(brokers, name string) *follower {
 	assert.NoError(p, command.Start())
 	p.Cleanup(func() {
 		_ = in.Close() // ends the follower
-		if err := command.Wait(); err != nil {
-			p.Errorf("the follower ended: %v", err)
-		}
+		assert.Fails(p, command.Wait(), nil)
 	})
 	return &follower{p, in, bufio.NewScanner(out)}
 }
@@ -127,15 +125,9 @@ func (p *python) follow(brokers, name string) *follower {
 // ask tells the follower to wait for something, and returns what it says then.
 func (f *follower) ask(what ...any) (a answer) {
 	f.Helper()
-	if _, err := fmt.Fprintln(f.in, what...); err != nil {
-		f.Fatal(err)
-	}
-	if !f.out.Scan() {
-		f.Fatalf("the follower has ended, before %v", what)
-	}
-	if err := json.Unmarshal(f.out.Bytes(), &a); err != nil {
-		f.Fatal(err)
-	}
+	assert.Must(fmt.Fprintln(f.in, what...))(f)
+	assert.Need(f, f.out.Scan(), "the follower has ended, before %v", what)
+	assert.NoError(f, json.Unmarshal(f.out.Bytes(), &a))
 	return a
 }
 
@@ -144,9 +136,7 @@ func (f *follower) awaitModel(version int, configuration string) {
 	f.Helper()
 	file := filepath.Join(f.folder, fmt.Sprint(version, ".model"))
 	f.stagewise("weights", "export", "-c", configuration, "--version", fmt.Sprint(version), "-o", file)
-	if !f.ask("version", version, file).Same {
-		f.Errorf("version %d is another model than that of its file", version)
-	}
+	assert.True(f, f.ask("version", version, file).Same, "version %d is another model than that of its file", version)
 }
 
 // pipeline returns a function that writes configurations of a pipeline, with some keys.
@@ -162,8 +152,7 @@ func (p *python) pipeline(brokers, name string) func(file string, o options) str
 		for key, value := range o {
 			whole[key] = value
 		}
-		content := assert.Must(json.Marshal(whole))(p)
-		p.write(file, string(content))
+		p.write(file, string(assert.Must(json.Marshal(whole))(p)))
 		return file
 	}
 }

@@ -5,9 +5,11 @@ package python
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,26 +75,17 @@ func TestPythonMeasuresAsScikitLearn(t *testing.T) {
 
 // alike reports whether JSON has the same numbers, within a tolerance, and otherwise the same text.
 func alike(got, want any, tolerance float64) bool {
+	each := func(got, want any) bool { return alike(got, want, tolerance) }
 	switch want := want.(type) {
 	case float64:
 		value, ok := got.(float64)
 		return ok && math.Abs(value-want) <= tolerance*(1+math.Abs(want))
 	case []any:
 		values, _ := got.([]any)
-		for i := range want {
-			if len(values) != len(want) || !alike(values[i], want[i], tolerance) {
-				return false
-			}
-		}
-		return len(values) == len(want)
+		return slices.EqualFunc(values, want, each)
 	case map[string]any:
 		values, _ := got.(map[string]any)
-		for name := range want {
-			if !alike(values[name], want[name], tolerance) {
-				return false
-			}
-		}
-		return len(values) == len(want)
+		return maps.EqualFunc(values, want, each)
 	}
 	return fmt.Sprint(got) == fmt.Sprint(want)
 }
@@ -123,7 +116,6 @@ func (p *python) measured(name string, examples options, stages []options, label
 		delete(examples, "threshold")
 		configuration["threshold"] = threshold
 	}
-	content := assert.Must(json.Marshal(configuration))(p)
-	p.write(name+".yaml", string(content))
+	p.write(name+".yaml", string(assert.Must(json.Marshal(configuration))(p)))
 	p.stagewise("train", "-c", name+".yaml", "--quiet", "--model", name+".model", "--report", name+".json")
 }

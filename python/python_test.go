@@ -96,9 +96,7 @@ func (p *python) execute(folder, program string, arguments ...string) []byte {
 	var problems bytes.Buffer
 	command.Stderr = &problems
 	out, err := command.Output()
-	if err != nil {
-		p.Fatalf("%s %v: %v\n%s%s", filepath.Base(program), arguments, err, out, problems.String())
-	}
+	assert.Need(p, err == nil, "%s %v: %v\n%s%s", filepath.Base(program), arguments, err, out, problems.String())
 	return out
 }
 
