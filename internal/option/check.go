@@ -58,10 +58,7 @@ func Range(least, most float64, want string) Rule {
 // Check returns the first problem of each key with a value that its rule does not allow, without a key that it needs, or with one that
 // it excludes. options is the struct that has the keys, and defaults is the same struct if no key is set.
 func Check(keys []Key, options, defaults any) (problems []Problem) {
-	values := map[string]reflect.Value{}
-	for key, v := range Values(reflect.ValueOf(options)) {
-		values[key] = v
-	}
+	values := maps.Collect(Values(reflect.ValueOf(options)))
 	field := func(key string) reflect.Value {
 		if v, here := values[key]; here {
 			return v

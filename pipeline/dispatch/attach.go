@@ -108,7 +108,7 @@ func follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *prot
 	}
 	report, err := f.Report(ctx, run)
 	switch {
-	case protocol.IsMissing(err) || err == nil && report == nil: // the topic may have lost the report alone
+	case protocol.IsMissing(err):
 		return nil, &ReportGoneError{run, f.Topics.Versions}
 	case err != nil:
 		return nil, fmt.Errorf("read the report of run %s: %w", run, err)

@@ -205,15 +205,21 @@ func decoded[T schemas.JSON](m wire.Message) (any, bool, error) {
 // since, as long as the topic still has the last message that was read. ReadLedger skips damaged messages: see
 // [Ledger.Report].
 func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
-	if c.ledger != nil {
-		if known := c.ledger.Load(); known != nil {
-			l := *known
-			if there, err := c.readPlans(ctx, &l); err != nil || there {
-				return &l, err
-			}
+	if known := c.knownLedger(); known != nil {
+		l := *known
+		if there, err := c.readPlans(ctx, &l); err != nil || there {
+			return &l, err
 		}
 	}
 	return c.RereadLedger(ctx)
+}
+
+// knownLedger returns what the process has read of the plans topic; nil: nothing.
+func (c *Client) knownLedger() *Ledger {
+	if c.ledger == nil {
+		return nil
+	}
+	return c.ledger.Load()
 }
 
 // RereadLedger is [Client.ReadLedger] for a role that has waited long for a message. It reads the whole topic: if a client
@@ -221,12 +227,10 @@ func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 // again: their digests say that they are the same.
 func (c *Client) RereadLedger(ctx context.Context) (*Ledger, error) {
 	l := &Ledger{topic: c.Topics.Plans, decoded: map[wire.Digest]submitted{}}
-	if c.ledger != nil {
-		if known := c.ledger.Load(); known != nil {
-			for _, m := range known.lines {
-				if plan, is := m.value.(submitted); is {
-					l.decoded[m.Digest()] = plan
-				}
+	if known := c.knownLedger(); known != nil {
+		for _, m := range known.lines {
+			if plan, is := m.value.(submitted); is {
+				l.decoded[m.Digest()] = plan
 			}
 		}
 	}
@@ -260,6 +264,7 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 	}
 	if l.Next = end; first || there && messages > 1 {
 		l.fold()
+		l.decoded = nil // the lines have the plans now
 		if c.ledger != nil {
 			known := *l
 			known.lines, known.order = maps.Clone(l.lines), slices.Clone(l.order)

@@ -132,11 +132,14 @@ func (c *Client) Survey(ctx context.Context, want string) (*statistics.SurveyRes
 	})
 }
 
-// Report returns the report of a version, by number, run, or [Latest]; nil if it has none. The error may be a *[NoVersionError] or
-// a *[GoneError].
+// Report returns the report of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError]:
+// the topic may have lost the report alone.
 func (c *Client) Report(ctx context.Context, want string) (*schemas.Report, error) {
 	return find(ctx, c, want, func(place schemas.Place) (*schemas.Report, error) {
 		_, report, err := c.Described(ctx, place)
+		if err == nil && report == nil {
+			err = &GoneError{place.Version, "its report is", c.Topics.Versions}
+		}
 		return report, err
 	})
 }
