@@ -250,7 +250,8 @@ func TestPartsThatDiffer(t *testing.T) {
 	y := part(`[{"y":1,"label":"a"}]`, nullable("y", numbers))
 	both := part(`[{"x":1,"z":3,"label":"a"}]`, nullable("x", numbers), nullable("z", numbers))
 	turned := part(`[{"x":1,"z":3,"label":"a"}]`, nullable("z", numbers), nullable("x", numbers))
-	const use, dot = "all files need the same columns in the same order: list those that all have under examples.columns.use", ": start the folder's name with a dot to leave its rows out"
+	const use = "all files need the same columns in the same order: list those that all have under examples.columns.use"
+	const dot = ": start the folder's name with a dot to leave its rows out"
 	for name, test := range map[string]struct {
 		files  map[string]string
 		change func(*Options)

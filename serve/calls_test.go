@@ -211,8 +211,8 @@ func TestCallRefusals(t *testing.T) {
 		assert.True(t, status == c.status && strings.Contains(reason, c.want),
 			"%s %.80q: %s: %s, expected %s: %s", c.method, c.message, status, reason, c.status, c.want)
 	}
-	for body, want := range map[string]string{"": "3", "\x00\x00\x00\x00": "3", "\x00\x00\x00\x00\x01": "3", "\x00\x00\x00\x00\x00\x00": "3", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00": "3",
-		"\x01\x00\x00\x00\x00": "12"} {
+	for body, want := range map[string]string{"": "3", "\x00\x00\x00\x00": "3", "\x00\x00\x00\x00\x01": "3", "\x00\x00\x00\x00\x00\x00": "3",
+		strings.Repeat("\x00", 10): "3", "\x01\x00\x00\x00\x00": "12"} {
 		r := newCall("ServerLive", nil)
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), -1
 		_, status, reason := endAndFrame(t, plain, r)

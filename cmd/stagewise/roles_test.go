@@ -92,7 +92,8 @@ func TestServices(t *testing.T) {
 	}
 	typed(t, exitDone, append([]string{"score", "--until", "end"}, on...)...)
 	for _, group := range []string{"blobs.work", "blobs.predictions"} { // by which autoscalers count
-		assert.Equal(t, lagOf(t, broker.Addr()[0], group, "blobs.examples", 4), 0, "%s: the lag that tools show: runs have learnt all, and all have predictions", group)
+		assert.Equal(t, lagOf(t, broker.Addr()[0], group, "blobs.examples", 4), 0,
+			"%s: the lag that tools show: runs have learnt all, and all have predictions", group)
 	}
 }
 
