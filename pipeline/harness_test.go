@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -299,16 +298,10 @@ func readTopic(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkal
 	for p := range partitions {
 		first, end, err := log.Bounds(t.Context(), topic, p)
 		assert.NoError(t, err)
-		r := log.Range(topic, p, first, end)
-		for {
-			m, err := r.Next(t.Context())
-			if err == io.EOF {
-				break
-			}
+		for m, err := range log.Range(t.Context(), topic, p, first, end) {
 			assert.NoError(t, err)
 			messages = append(messages, m)
 		}
-		r.Close()
 	}
 	return messages
 }

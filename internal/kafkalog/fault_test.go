@@ -232,17 +232,15 @@ func TestCloseEndsRetries(t *testing.T) {
 	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
 	polls := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Count: -1, Observe: true})
 	appended := meanwhile(func() error { _, err := l.Append(ctx, "t", 0, numbered(0, 10)); return err })
-	read := meanwhile(func() error { _, err := l.Follow("t", 0, 0).Next(ctx); return err }) // never closed: closing the log ends it
+	followed := meanwhile(func() error { _, err := l.Follow("t", 0, 0).Next(ctx); return err }) // never closed: closing the log ends it
 	assert.NoError(t, hit.Wait(ctx, 1))
 	assert.NoError(t, polls.Wait(ctx, 1))
 	assert.NoError(t, l.Close())
 	assert.Fails(t, <-appended, ErrClosed)
-	assert.Fails(t, <-read, ErrClosed)
+	assert.Fails(t, <-followed, ErrClosed)
 	_, _, err := l.Bounds(ctx, "t", 0)
 	assert.True(t, errors.Is(err, ErrClosed), "after Close: %v", err)
-	r := l.Range("t", 0, 0, 1)
-	assert.MustFail(r.Next(ctx))(t, ErrClosed)
-	assert.NoError(t, r.Close())
+	assert.MustFail(read(t, l, "t", 0, 1))(t, ErrClosed)
 }
 
 // A follower's long poll has its own connection, so it delays no other call.
@@ -451,7 +449,7 @@ func startCounting(t *testing.T) (*kfake.Cluster, []string, *atomic.Int64) {
 }
 
 // everyday makes the calls that processes make repeatedly in normal operation.
-func everyday(t *testing.T, l *Log, f *Range, m *Member) {
+func everyday(t *testing.T, l *Log, f *follower, m *Member) {
 	t.Helper()
 	ctx := testContext(t)
 	offset := assert.Must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)

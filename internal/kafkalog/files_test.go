@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -648,9 +647,7 @@ func keyed(key string, value, size int) Message {
 func all(t testing.TB, l *Log) []Message {
 	t.Helper()
 	b := bounds(t, l, "t", 0)
-	messages, err := read(t, l, "t", b.First, b.End)
-	assert.Need(t, err == io.EOF, "%v", err)
-	return messages
+	return assert.Must(read(t, l, "t", b.First, b.End))(t)
 }
 
 // Clients that write and read during a restart of the broker wait. Nothing is lost, duplicated or reordered.

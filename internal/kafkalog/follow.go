@@ -2,10 +2,12 @@ package kafkalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -30,32 +32,18 @@ type Start struct {
 const minShare = 64 << 10
 
 // FollowAll reads all committed messages of partitions from their offsets on, without end, with one request at a time to
-// each broker. It calls deliver for each message, with the index of its partition in starts; without a message and an
+// each broker. It calls deliver with the index of a partition in starts and the messages of a fetch; without messages and an
 // error if the partition has lost messages that were read, and SkipDeleted is set; and with an error that ends the
 // partition: a *DeletedError if offsets were deleted and SkipDeleted is not set, ErrUnknownTopic if the topic is gone. It
 // retries transient errors. deliver is called concurrently, but in order for the messages of a partition. FollowAll returns
-// when ctx or the log ends, when no partition is left, or deliver returns false.
-func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int, m *Message, err error) (more bool)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// nil when no partition is left, and otherwise the error of ctx or of the log when that ends.
+func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int, messages []Message, err error)) error {
 	sources := make([]*source, len(starts))
 	for i, s := range starts {
 		sources[i] = &source{log: l, topicPartition: topicPartition{s.Topic, s.Partition}, at: i, skipDeleted: s.SkipDeleted,
 			position: s.Offset, to: unbounded}
 	}
-	l.follow(ctx, sources, func(at int, messages []Message, err error) {
-		if len(messages) == 0 && ctx.Err() == nil && !deliver(at, nil, err) {
-			cancel()
-		}
-		for i := range messages {
-			if ctx.Err() == nil && !deliver(at, &messages[i], nil) {
-				cancel()
-			}
-		}
-	})
-	if l.ctx.Err() != nil {
-		deliver(0, nil, context.Cause(l.ctx))
-	}
+	return l.follow(ctx, sources, deliver)
 }
 
 // following is the state of a call of follow.
@@ -64,9 +52,8 @@ type following struct {
 	deliver func(at int, messages []Message, err error)
 }
 
-// follow reads sources until their ends, as FollowAll does. It calls deliver with the messages of each fetch, of which there
-// are some unless the source has lost messages or ends with an error.
-func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, messages []Message, err error)) {
+// follow reads sources until their ends, as FollowAll does.
+func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, messages []Message, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
@@ -78,12 +65,15 @@ func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, me
 		}
 	}()
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		if all = slices.DeleteFunc(all, (*source).isOver); len(all) == 0 || ctx.Err() != nil {
-			return
+		if all = slices.DeleteFunc(all, (*source).isOver); len(all) == 0 {
+			return nil
 		}
 		leaders, err := f.leaders(ctx, all)
+		if ctx.Err() != nil {
+			return cmp.Or(context.Cause(l.ctx), ctx.Err())
+		}
 		if err != nil {
-			return
+			return nil
 		}
 		began := time.Now()
 		round, end := context.WithCancel(ctx)
@@ -308,85 +298,48 @@ func (s *source) deleted(first, end int64) error {
 	return &DeletedError{Topic: s.topic, Partition: s.partition, Wanted: s.position, First: first, End: end}
 }
 
-// Range reads the messages of an offset range, in order. It fetches one response ahead of its user, in a goroutine that
-// starts with the first Next and ends with Close, with the log, or after the last response. It is not safe for concurrent
-// use. Create it with [Log.Range].
-type Range struct {
-	source source
-	page   page
-	pages  chan page // nil until the first Next
-	cancel context.CancelFunc
-}
-
-// page is the result of one fetch. A page with an error is the last.
-type page struct {
-	messages []Message
-	err      error
-}
-
-// Range returns a reader of exactly the committed messages with offsets in [from, to). It waits only briefly for offsets
-// that are not written yet, so to must not exceed the end returned by Bounds.
-func (l *Log) Range(topic string, partition int, from, to int64) *Range {
-	return &Range{source: source{log: l, topicPartition: topicPartition{topic, partition}, position: from, to: to}}
-}
-
-// Next returns the next message, and io.EOF after the last. It skips offsets without a record (compacted, aborted, transaction
-// markers). If offsets of the range were deleted it returns a *DeletedError. After an error of ctx Next may be called again;
-// any other error is final.
-func (r *Range) Next(ctx context.Context) (Message, error) {
-	if r.pages == nil && r.page.err == nil {
-		var running context.Context
-		running, r.cancel = context.WithCancel(r.source.log.ctx)
-		r.pages = make(chan page)
-		go r.run(running)
-	}
-	for len(r.page.messages) == 0 {
-		if r.page.err != nil {
-			return Message{}, r.page.err
+// Range yields exactly the committed messages with offsets in [from, to), in order, and last an error, if there is one: of ctx, or a
+// *DeletedError if offsets of the range were deleted. It skips offsets without a record (compacted, aborted, transaction markers). It
+// waits only briefly for offsets that are not written yet, so to must not exceed the end returned by Bounds. A goroutine fetches one
+// response ahead.
+func (l *Log) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		type page struct { // of one fetch
+			messages []Message
+			err      error
 		}
-		select {
-		case p, ok := <-r.pages:
-			if !ok {
-				p.err = context.Cause(r.source.log.ctx)
+		reading, stop := context.WithCancel(ctx)
+		pages, ended := make(chan page), error(nil)
+		go func() {
+			defer close(pages)
+			of := &source{log: l, topicPartition: topicPartition{topic, partition}, position: from, to: to}
+			ended = l.follow(reading, []*source{of}, func(_ int, messages []Message, err error) {
+				select {
+				case pages <- page{messages, err}:
+				case <-reading.Done():
+				}
+			})
+		}()
+		defer func() {
+			stop()
+			for range pages { // until the goroutine has ended
 			}
-			r.page = p
-		case <-ctx.Done():
-			return Message{}, ctx.Err()
+		}()
+		for p := range pages {
+			for _, m := range p.messages {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			if p.err != nil {
+				yield(Message{}, p.err)
+				return
+			}
+		}
+		if ended != nil {
+			yield(Message{}, ended)
 		}
 	}
-	m := r.page.messages[0]
-	r.page.messages[0] = Message{} // drop the reference, so that the value's memory can be freed
-	r.page.messages = r.page.messages[1:]
-	return m, nil
-}
-
-func (r *Range) run(ctx context.Context) {
-	defer close(r.pages)
-	last := error(io.EOF)
-	deliver := func(_ int, messages []Message, err error) {
-		select {
-		case r.pages <- page{messages, err}:
-		case <-ctx.Done():
-		}
-		if err != nil {
-			last = nil
-		}
-	}
-	r.source.log.follow(ctx, []*source{&r.source}, deliver)
-	if last != nil && r.source.isOver() {
-		deliver(0, nil, last)
-	}
-}
-
-// Close stops fetching. It always returns nil.
-func (r *Range) Close() error {
-	if r.pages != nil {
-		r.cancel()
-		for range r.pages { // until run has ended
-		}
-	}
-	r.page = page{err: ErrClosed}
-	return nil
 }
 
 const (

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
+	"iter"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -91,11 +91,8 @@ var errTooMany = errors.New("more messages than offsets")
 // read returns the messages of a range.
 func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error) {
 	t.Helper()
-	r := l.Range(topic, 0, from, to)
-	defer r.Close()
 	var messages []Message
-	for {
-		m, err := r.Next(testContext(t))
+	for m, err := range l.Range(testContext(t), topic, 0, from, to) {
 		if err != nil {
 			return messages, err
 		}
@@ -103,13 +100,14 @@ func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error)
 			return messages, errTooMany
 		}
 	}
+	return messages, nil
 }
 
 // mustHold returns the messages of a range, which must have these numbers.
 func mustHold(t testing.TB, l *Log, topic string, from, to int64, want []string) []Message {
 	t.Helper()
 	got, err := read(t, l, topic, from, to)
-	assert.Need(t, err == io.EOF && slices.Equal(texts(got), want), "%s, [%d, %d): %v, %v, want %v", topic, from, to, texts(got), err, want)
+	assert.Need(t, err == nil && slices.Equal(texts(got), want), "%s, [%d, %d): %v, %v, want %v", topic, from, to, texts(got), err, want)
 	return got
 }
 
@@ -265,19 +263,16 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 	base := assert.Must(l.Append(ctx, topic, 2, sent...))(t)
 	second := assert.Must(l.Append(ctx, topic, 2, sent...))(t)
 	assert.Need(t, base == 0 && second == 4, "offsets %d and %d, want 0 and 4", base, second)
-	r := l.Range(topic, 2, 0, 8)
-	defer r.Close()
-	for i := range 8 {
-		got := assert.Must(r.Next(ctx))(t)
-		want := sent[i%4]
-		assert.Equal(t, got.Partition, 2, "the partition of message %d", i)
-		assert.Equal(t, got.Offset, int64(i), "the offset of message %d", i)
-		assert.True(t, sameContent(got, want), "message %d: %+v, want %+v", i, got, want)
+	n := 0
+	for got, err := range l.Range(ctx, topic, 2, 0, 8) {
+		assert.NoError(t, err)
+		want := sent[n%4]
+		assert.Equal(t, got.Partition, 2, "the partition of message %d", n)
+		assert.Equal(t, got.Offset, int64(n), "the offset of message %d", n)
+		assert.True(t, sameContent(got, want), "message %d: %+v, want %+v", n, got, want)
+		n++
 	}
-	for range 2 {
-		_, err := r.Next(ctx)
-		assert.Need(t, err == io.EOF, "after the end: %v", err)
-	}
+	assert.Equal(t, n, 8, "messages")
 	assert.Equal(t, assert.Must(l.Append(ctx, topic, 0))(t), -1, "append of nothing")
 }
 
@@ -468,9 +463,8 @@ func testDeleted(t *testing.T, l *Log, topic string) {
 	assert.True(t, isDeleted(err, want), "range: %v", err)
 	mustHold(t, l, topic, 4, 10, numbers(4, 10))
 	mustHold(t, l, topic, 2, 2, nil)
-	lenient := l.Follow(topic, 0, 2)
+	lenient := l.follower(Start{Topic: topic, Offset: 2, SkipDeleted: true})
 	defer lenient.Close()
-	lenient.source.skipDeleted = true
 	m, err := lenient.Next(ctx)
 	assert.True(t, err == nil && number(m) == "4" && m.Offset == 4, "follower that skips: %s@%d, %v", number(m), m.Offset, err)
 }
@@ -510,8 +504,6 @@ func testFollow(t *testing.T, l *Log, topic string) {
 		m, err = f.Next(ctx)
 		assert.Need(t, err == nil && m.Offset == int64(i) && number(m) == fmt.Sprint(i), "message %d: %s@%d, %v", i, number(m), m.Offset, err)
 	}
-	assert.NoError(t, f.Close())
-	assert.MustFail(f.Next(ctx))(t, ErrClosed)
 }
 
 func testPartitions(t *testing.T, l *Log, topic string) {
@@ -592,9 +584,10 @@ func testAddPartitions(t *testing.T, l *Log, topic string) {
 	assert.Need(t, n == 5, "%d partitions, expected 5", n)
 	assert.Must(l.Append(ctx, topic, 4, Message{Value: []byte("after")}))(t)
 	for partition, want := range map[int]string{1: "before", 4: "after"} {
-		r := l.Range(topic, partition, 0, 1)
-		assert.Equal(t, string(assert.Must(r.Next(ctx))(t).Value), want, "the message of partition %d", partition)
-		assert.NoError(t, r.Close())
+		for m, err := range l.Range(ctx, topic, partition, 0, 1) {
+			assert.NoError(t, err)
+			assert.Equal(t, string(m.Value), want, "the message of partition %d", partition)
+		}
 	}
 	assert.Fails(t, l.AddPartitions(ctx, topic+"-missing", 2), ErrUnknownTopic)
 }
@@ -626,8 +619,7 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	compact(t, l, topic)
 
 	end := bounds(t, l, topic, 0).End
-	all, err := read(t, l, topic, 0, end)
-	assert.Need(t, err == io.EOF, "%v", err)
+	all := assert.Must(read(t, l, topic, 0, end))(t)
 	last := map[string]int{}
 	for i, m := range all {
 		last[string(m.Key)] = i
@@ -645,12 +637,12 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 		to := from + rand.Int64N(end-from+1)
 		part, err := read(t, l, topic, from, to)
 		want := slices.DeleteFunc(slices.Clone(all), func(m Message) bool { return m.Offset < from || m.Offset >= to })
-		if err == io.EOF && slices.Equal(texts(part), texts(want)) {
+		if err == nil && slices.Equal(texts(part), texts(want)) {
 			continue
 		}
 		// The broker's cleaner may have removed more records since the whole was read. Then read the whole again.
 		now, again := read(t, l, topic, 0, end)
-		assert.Need(t, again == io.EOF && len(now) < len(all), "[%d, %d): %v, %v, want %v", from, to, texts(part), err, texts(want))
+		assert.Need(t, again == nil && len(now) < len(all), "[%d, %d): %v, %v, want %v", from, to, texts(part), err, texts(want))
 		all, from = now, -1
 	}
 	f := l.Follow(topic, 0, 0)
@@ -845,7 +837,7 @@ func produceBatch(t *testing.T, l *Log, topic string, raw []byte) {
 func times(t *testing.T, l *Log, topic string, n int) (all []time.Time) {
 	t.Helper()
 	got, err := read(t, l, topic, 0, int64(n))
-	assert.Need(t, err == io.EOF && len(got) == n, "%d messages, %v, want %d", len(got), err, n)
+	assert.Need(t, err == nil && len(got) == n, "%d messages, %v, want %d", len(got), err, n)
 	for _, m := range got {
 		all = append(all, m.Time)
 	}
@@ -974,15 +966,15 @@ func TestDecompressionBombs(t *testing.T) {
 			}
 			write(3)
 			write(268435456/len(zeros) + 1)
-			r := l.Range(topic, 0, 0, 4)
-			defer r.Close()
+			next, stop := iter.Pull2(l.Range(t.Context(), topic, 0, 0, 4))
+			defer stop()
 			for i := range 3 {
-				m, err := r.Next(t.Context())
+				m, err, _ := next()
 				assert.Need(t, err == nil && m.Offset == int64(i) && len(m.Value) == len(zeros), "%d bytes at %d, %v", len(m.Value), m.Offset, err)
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := r.Next(t.Context())
+			_, err, _ := next()
 			runtime.ReadMemStats(&after)
 			want := fmt.Sprintf("read %s[0]@3: ", topic)
 			assert.True(t, errors.As(err, new(batchError)) && err.Error()[:len(want)] == want, "%v", err)
@@ -992,39 +984,56 @@ func TestDecompressionBombs(t *testing.T) {
 	}
 }
 
-// Follow returns a reader of a partition as it grows.
-func (l *Log) Follow(topic string, partition int, from int64) *Range {
-	return l.Range(topic, partition, from, unbounded)
+// follower reads partitions as they grow. Close ends it.
+type follower struct {
+	found chan delivered
+	Close func()
 }
 
-// received collects the deliveries of FollowAll.
-type received struct {
-	mutex    sync.Mutex
-	messages map[int][]Message // by partition
-	lost     int
-	failures []error
-	until    func(*received) bool
+// delivered is a message of a partition, or an error; neither: the partition has lost messages.
+type delivered struct {
+	at int
+	*Message
+	err error
 }
 
-func (r *received) take(at int, m *Message, err error) bool {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	switch {
-	case err != nil:
-		r.failures = append(r.failures, err)
-	case m == nil:
-		r.lost++
-	default:
-		r.messages[at] = append(r.messages[at], *m)
+func (l *Log) Follow(topic string, partition int, from int64) *follower {
+	return l.follower(Start{Topic: topic, Partition: partition, Offset: from})
+}
+
+func (l *Log) follower(starts ...Start) *follower {
+	ctx, stop := context.WithCancel(context.Background())
+	f := &follower{make(chan delivered), stop}
+	put := func(next delivered) {
+		select {
+		case f.found <- next:
+		case <-ctx.Done():
+		}
 	}
-	return !r.until(r)
+	go func() {
+		err := l.FollowAll(ctx, starts, func(at int, messages []Message, err error) {
+			for i := range messages {
+				put(delivered{at, &messages[i], nil})
+			}
+			if len(messages) == 0 {
+				put(delivered{at, nil, err})
+			}
+		})
+		put(delivered{err: err})
+	}()
+	return f
 }
 
-func (r *received) count() (n int) {
-	for _, list := range r.messages {
-		n += len(list)
+func (f *follower) Next(ctx context.Context) (m Message, err error) {
+	select {
+	case next := <-f.found:
+		if err = next.err; err == nil {
+			m = *next.Message
+		}
+		return m, err
+	case <-ctx.Done():
+		return m, ctx.Err()
 	}
-	return n
 }
 
 // FollowAll delivers each message of many partitions once, in order, existing and later ones, including large ones, and
@@ -1047,10 +1056,6 @@ func TestFollowAll(t *testing.T) {
 	starts[7].SkipDeleted = true
 	assert.NoError(t, l.DeleteBefore(ctx, "t", 8, 2)) // an error without SkipDeleted
 	starts[9].SkipDeleted, starts[9].Offset = true, 5
-	r := &received{messages: map[int][]Message{}}
-	r.until = func(r *received) bool {
-		return r.count() == 19*each+18*(each-1)+4 && r.lost == 1 && len(r.failures) == 1
-	}
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for p := range partitions {
@@ -1059,17 +1064,30 @@ func TestFollowAll(t *testing.T) {
 			}
 		}
 	})
-	l.FollowAll(ctx, starts, r.take)
+	f := l.follower(starts...)
+	defer f.Close()
+	found, failures, lost := map[int][]int64{}, []error(nil), 0
+	for range 19*each + 18*(each-1) + 4 + 2 {
+		switch next := <-f.found; {
+		case next.err != nil:
+			failures = append(failures, next.err)
+		case next.Message == nil:
+			lost++
+		default:
+			found[next.at] = append(found[next.at], next.Offset)
+		}
+	}
 	writing.Wait()
-	assert.True(t, errors.As(r.failures[0], new(*DeletedError)), "deleted messages: %v", r.failures)
-	for p, got := range r.messages {
+	assert.Need(t, len(failures) == 1 && lost == 1, "%v; %d partitions have lost messages", failures, lost)
+	assert.True(t, errors.As(failures[0], new(*DeletedError)), "deleted messages: %v", failures)
+	for p, got := range found {
 		var want []int64
 		for offset := starts[p].Offset; offset < each; offset++ {
 			if p != 7 || offset >= 2 {
 				want = append(want, offset)
 			}
 		}
-		assert.True(t, p == 9 || slices.Equal(offsets(got), want), "partition %d: offsets %d, expected %d", p, offsets(got), want)
+		assert.True(t, p == 9 || slices.Equal(got, want), "partition %d: offsets %d, expected %d", p, got, want)
 	}
 }
 
@@ -1077,32 +1095,19 @@ func TestFollowAll(t *testing.T) {
 func TestFollowAllIsIdle(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
 	assert.NoError(t, l.Create(ctx, Topic{Name: "t", Partitions: 300}))
+	l.unknownTimeout = 0
+	none := l.Follow("none", 0, 0)
+	assert.MustFail(none.Next(ctx))(t, ErrUnknownTopic)
+	assert.NoError(t, (<-none.found).err) // no partition is left
 	var starts []Start
 	for p := range 300 {
 		starts = append(starts, Start{Topic: "t", Partition: p})
 	}
-	following, stop := context.WithCancel(ctx)
-	defer stop()
-	r := &received{messages: map[int][]Message{}, until: func(r *received) bool { return r.count() == 1 }}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.FollowAll(following, starts, r.take)
-	}()
+	f := l.follower(starts...)
+	defer f.Close()
 	assert.Must(l.Append(ctx, "t", 299, Message{Value: []byte("x")}))(t)
-	<-done
-	assert.Equal(t, fmt.Sprint(offsets(r.messages[299])), "[0]", "offsets")
-	l.unknownTimeout = 0
-	r = &received{messages: map[int][]Message{}, until: func(r *received) bool { return len(r.failures) > 0 }}
-	l.FollowAll(ctx, []Start{{Topic: "none"}}, r.take)
-	assert.True(t, len(r.failures) == 1 && errors.Is(r.failures[0], ErrUnknownTopic), "a topic that does not exist: %v", r.failures)
-}
-
-func offsets(messages []Message) (list []int64) {
-	for _, m := range messages {
-		list = append(list, m.Offset)
-	}
-	return list
+	next := <-f.found
+	assert.Need(t, next.err == nil && next.at == 299 && next.Offset == 0, "%+v", next)
 }
 
 // A broker without a listener passes the common tests.
@@ -1229,7 +1234,7 @@ func connect(t *testing.T, addresses []string) *Log {
 }
 
 // appendAndFollow appends the messages from … to−1 one by one and reads each with the follower.
-func appendAndFollow(t *testing.T, l *Log, f *Range, from, to int) {
+func appendAndFollow(t *testing.T, l *Log, f *follower, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		assert.Must(l.Append(testContext(t), "t", 0, numbered(i, 10)))(t)

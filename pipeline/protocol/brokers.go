@@ -3,7 +3,6 @@ package protocol
 import (
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"sync"
 	"time"
@@ -54,15 +53,17 @@ func (b brokers) Scatter(ctx context.Context, topic string, partition int, messa
 
 func (b brokers) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		r := b.Log.Range(topic, partition, from, to)
-		defer func() { _ = r.Close() }() // only read from
-		for {
-			m, err := r.Next(ctx)
-			if err == io.EOF || !yield(Message{Message: FromKafka(m), Offset: m.Offset, Time: m.Time}, err) || err != nil {
+		for m, err := range b.Log.Range(ctx, topic, partition, from, to) {
+			if !yield(messageOf(m), err) {
 				return
 			}
 		}
 	}
+}
+
+// messageOf converts a Kafka message.
+func messageOf(m kafkalog.Message) Message {
+	return Message{Message: FromKafka(m), Offset: m.Offset, Time: m.Time}
 }
 
 func toKafka(messages []wire.Message) []kafkalog.Message {
@@ -93,21 +94,27 @@ func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Po
 		starts[i] = kafkalog.Start{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, SkipDeleted: p.Compacted}
 	}
 	f.running.Go(func() {
-		b.FollowAll(ctx, starts, func(at int, m *kafkalog.Message, err error) bool {
-			var next found
-			switch p := from[at]; {
-			case err != nil:
-				next.err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
-			case m != nil:
-				next.delivery = &Delivery{p.Topic, p.Partition, Message{Message: FromKafka(*m), Offset: m.Offset, Time: m.Time}}
-			}
+		put := func(next found) {
 			select {
 			case f.found <- next:
-				return true
 			case <-ctx.Done():
-				return false
+			}
+		}
+		err := b.FollowAll(ctx, starts, func(at int, messages []kafkalog.Message, err error) {
+			p := from[at]
+			for _, m := range messages {
+				put(found{delivery: &Delivery{p.Topic, p.Partition, messageOf(m)}})
+			}
+			switch {
+			case err != nil:
+				put(found{err: fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)})
+			case len(messages) == 0:
+				put(found{})
 			}
 		})
+		if err != nil {
+			put(found{err: err})
+		}
 	})
 	return f
 }
