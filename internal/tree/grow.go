@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -66,11 +67,18 @@ type view struct {
 	// width).
 	values []float64
 	width  int
+	bounds // of all ranks
 }
+
+// bounds are at most the smallest and at least the largest rank of rows in each order.
+type bounds struct{ low, high []uint8 }
+
+func (b bounds) clone() bounds { return bounds{slices.Clone(b.low), slices.Clone(b.high)} }
 
 func newView(sample kernel.Dense, columns int, o Orders) *view {
 	v := &view{n: sample.Rows, k: sample.Cols - columns - 1, stride: len(o.Columns)}
 	v.ranks = make([]uint8, v.n*v.stride)
+	v.bounds = bounds{bytes.Repeat([]byte{Codes - 1}, v.stride), make([]uint8, v.stride)}
 	for order, column := range o.Columns {
 		ranks := o.RanksOf(order)
 		for i := range v.n {
@@ -79,6 +87,7 @@ func newView(sample kernel.Dense, columns int, o Orders) *view {
 				code = ranks[code]
 			}
 			v.ranks[i*v.stride+order] = code
+			v.low[order], v.high[order] = min(v.low[order], code), max(v.high[order], code)
 		}
 	}
 	v.width = (v.k + 2 + 3) / 4 * 4
@@ -104,6 +113,7 @@ func (v *view) count(s sums) int           { return int(s[v.k+1]) }
 // node is rows with their best split, and the nodes on the two sides once they are split.
 type node struct {
 	rows        []int32 // ascending
+	bounds              // of the rows
 	gain        float64 // reduction of the squared error by the split; 0: there is none
 	order       int32
 	cut         uint8
@@ -149,7 +159,7 @@ func (g *growth) grow(draws *rand.PCG) *node {
 	for j := range g.orders {
 		g.orders[j] = int32(j)
 	}
-	root := g.leaf(g.rows)
+	root := g.leaf(g.rows, g.bounds.clone())
 	for leaves := []*node{root}; len(leaves) < g.shape.Leaves; {
 		best := 0
 		for i, l := range leaves {
@@ -164,8 +174,8 @@ func (g *growth) grow(draws *rand.PCG) *node {
 		left, right := g.split(n.rows, n.order, n.cut)
 		middle := copy(n.rows, left)
 		copy(n.rows[middle:], right)
-		n.left = g.leaf(n.rows[:middle])
-		n.right = g.leaf(n.rows[middle:])
+		n.left = g.leaf(n.rows[:middle], n.bounds.clone())
+		n.right = g.leaf(n.rows[middle:], n.bounds)
 		leaves[best] = n.left
 		leaves = append(leaves, n.right)
 	}
@@ -201,13 +211,13 @@ func (g *growth) split(rows []int32, order int32, cut uint8) (left, right []int3
 	return left[:n], right[:len(rows)-n]
 }
 
-// leaf returns a leaf with its best split.
-func (g *growth) leaf(rows []int32) *node {
-	l := &node{rows: rows}
+// leaf returns a leaf with its best split, given bounds of its rows, which it narrows.
+func (g *growth) leaf(rows []int32, b bounds) *node {
+	l := &node{rows: rows, bounds: b}
 	if len(rows) < 2*g.shape.Rows {
 		return l
 	}
-	g.try(rows)
+	g.try(l)
 	tried := len(g.tried.Columns)
 	if tried == 0 {
 		return l
@@ -237,14 +247,15 @@ func (g *growth) leaf(rows []int32) *node {
 }
 
 // try draws the orders in which a leaf is split, and the thresholds in each of them.
-func (g *growth) try(rows []int32) {
+func (g *growth) try(l *node) {
 	g.tried.Columns, g.tried.Of, g.cuts = g.tried.Columns[:0], g.tried.Of[:0], g.cuts[:0]
 	wanted := max(1, int(g.shape.Share*float64(len(g.orders))))
 	for from := 0; from < len(g.orders) && (from < wanted || len(g.tried.Columns) == 0); from++ {
 		to := from + g.below(len(g.orders)-from)
 		g.orders[from], g.orders[to] = g.orders[to], g.orders[from]
 		order := g.orders[from]
-		low, high := g.bounds(rows, order)
+		l.narrow(g.view, order)
+		low, high := l.low[order], l.high[order]
 		if low >= high {
 			continue
 		}
@@ -258,14 +269,19 @@ func (g *growth) try(rows []int32) {
 	}
 }
 
-// bounds returns the smallest and the largest rank of rows in an order.
-func (g *growth) bounds(rows []int32, order int32) (low, high uint8) {
-	low = Codes - 1
-	for _, row := range rows {
-		rank := g.ranks[int(row)*g.stride+int(order)]
-		low, high = min(low, rank), max(high, rank)
+// narrow sets the bounds of the rows in an order to their smallest and largest rank. Most often, few rows reach the bounds of the node above.
+func (n *node) narrow(v *view, order int32) {
+	low, high := uint8(Codes-1), uint8(0)
+	for rows := range slices.Chunk(n.rows, 64) {
+		for _, row := range rows {
+			rank := v.ranks[int(row)*v.stride+int(order)]
+			low, high = min(low, rank), max(high, rank)
+		}
+		if low == n.low[order] && high == n.high[order] {
+			break
+		}
 	}
-	return low, high
+	n.low[order], n.high[order] = low, high
 }
 
 // appendParts appends the part of each code: the number of ascending cuts below it.
