@@ -38,8 +38,8 @@ type candidate struct {
 	name    string
 	stages  []schemas.Stage
 	prepare schemas.Prepare
-	least   int  // minimum number of stages
-	opens   bool // the first stage must be worth it alone
+	least   int        // minimum number of stages
+	opened  *candidate // tried instead if its first stage is better than the first blocks of this one; nil: none
 
 	fit  bool          // the fit of sparse rows is tried, on as many rows as are enough
 	from *schemas.Warm // version that the fit starts from; nil: none
@@ -134,27 +134,26 @@ func (c *chooser) resolve(ctx context.Context) (job topics.Job, err error) {
 	return job, nil
 }
 
-// lowestOf returns the candidate with the lowest loss. One that opens is tried only if its first stage has a lower loss than as many blocks
-// of trees as take about as long.
+// lowestOf returns the candidate with the lowest loss.
 func (c *chooser) lowestOf(ctx context.Context, candidates []candidate) (best found, err error) {
 	best.loss = math.Inf(1)
-	early := best.loss
 	for _, tried := range candidates {
-		if tried.opens {
-			opened, err := c.try(ctx, candidate{name: "the opening of " + tried.name, stages: tried.stages[:1], prepare: tried.prepare, least: 1})
+		if tried.opened != nil {
+			opening, err := c.try(ctx, tried.opened.first(1))
 			if err != nil {
 				return best, err
 			}
-			if !(opened.loss < early) {
-				continue
+			blocks, err := c.try(ctx, tried.first(blocksOfOpening))
+			if err != nil {
+				return best, err
+			}
+			if opening.loss < openingFactor*blocks.loss {
+				tried = *tried.opened
 			}
 		}
 		next, err := c.try(ctx, tried)
 		if err != nil {
 			return best, err
-		}
-		if len(next.losses) > blocksOfOpening {
-			early = next.losses[blocksOfOpening-1].loss
 		}
 		if next.loss < clearly*best.loss {
 			best = next
@@ -164,6 +163,11 @@ func (c *chooser) lowestOf(ctx context.Context, candidates []candidate) (best fo
 		return best, errors.New("no candidate could be trained: list stages")
 	}
 	return best, nil
+}
+
+// first returns the first stages of a candidate.
+func (c *candidate) first(n int) candidate {
+	return candidate{name: "the opening of " + c.name, stages: c.stages[:n], prepare: c.prepare, least: n}
 }
 
 // try trains a candidate on the rows that are not held out. A quadratic fit ends where the holdout loss no longer falls. Other fits
@@ -293,8 +297,11 @@ func (n *notices) Record(e event.Event) {
 const (
 	blocksOfTrees   = 22 // of a candidate
 	blocksOfLarger  = 30 // with larger trees
-	blocksOfOpening = 3  // that an opening must be better than: it takes about as long
+	blocksOfOpening = 3  // of trees that take about as long as an opening
 
+	// openingFactor is the factor by which the loss of an opening must be lower than that of blocksOfOpening: where both are about the
+	// same, trees alone predict as well.
+	openingFactor = 0.97
 	// clearly is the factor below which a loss is clearly lower: a smaller difference may be chance.
 	clearly = 0.995
 	// nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees: errors still fall
@@ -320,7 +327,7 @@ const (
 	leastImage = 16
 )
 
-// suitable returns candidates that suit the examples of a job without stages. Of tables these are the columns alone, trees, and trees
+// suitable returns candidates that suit the examples of a job without stages. Of tables these are the columns alone, and trees, perhaps
 // after an opening, or only the opening if too few rows can be held out.
 func (c *chooser) suitable(ctx context.Context) ([]candidate, error) {
 	job := c.job
@@ -351,13 +358,10 @@ func (c *chooser) suitable(ctx context.Context) ([]candidate, error) {
 		return []candidate{{name: opening[0], stages: []schemas.Stage{stageOf(job, opening[0])}, prepare: standard, least: 1}}, nil
 	}
 	list := suiting(job, stages.Tables, standard)
-	for _, c := range list {
-		if !stages.KindOf(c.stages[0].Features).Grown {
-			continue
-		}
-		for _, kind := range opening {
-			list = append(list, candidate{name: kind + " and " + c.name, stages: append([]schemas.Stage{stageOf(job, kind)}, c.stages...),
-				prepare: ranks, least: 2, opens: true})
+	for i, c := range list {
+		if stages.KindOf(c.stages[0].Features).Grown && len(opening) > 0 {
+			list[i].opened = &candidate{name: opening[0] + " and " + c.name,
+				stages: append([]schemas.Stage{stageOf(job, opening[0])}, c.stages...), prepare: ranks, least: 2}
 		}
 	}
 	return list, nil
