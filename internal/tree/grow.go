@@ -269,7 +269,7 @@ func (g *growth) try(l *node) {
 	}
 }
 
-// narrow sets the bounds of the rows in an order to their smallest and largest rank. Most often, few rows reach the bounds of the node above.
+// narrow sets the bounds of the rows in an order to their smallest and largest rank. Few rows mostly reach the bounds of the node above.
 func (n *node) narrow(v *view, order int32) {
 	low, high := uint8(Codes-1), uint8(0)
 	for rows := range slices.Chunk(n.rows, 64) {
