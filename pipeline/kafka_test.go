@@ -460,7 +460,7 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 	m := assert.Must(client.Model(t.Context(), protocol.Latest))(t)
 	group := log.Join(topicNames.Predictions, topicNames.Examples)
 	err = score.Run(t.Context(), client, score.Options{From: topicNames.Examples, To: topicNames.Predictions, UntilEnd: true},
-		score.Fixed(m), group, openBLAS(t), event.Ignore{})
+		score.Fixed(m), group, event.Ignore{})
 	assert.NoError(t, errors.Join(err, group.Leave()))
 	rows := int64(0)
 	for n := range partitions {

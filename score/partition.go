@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,10 +28,13 @@ import (
 // these count, its own do not, and it continues after them.
 type partition struct {
 	*scorer
-	number int
-	state  schemas.Scored // up to end
-	lost   bool           // see reached
-	end    int64          // offset after the last message in the state
+	number  int
+	state   progress
+	reached atomic.Pointer[int64] // the first message that does not have all of its predictions; nil: it is not known yet
+
+	stop    context.CancelFunc
+	err     error // once it has ended
+	stopped bool  // it was: another process owns the partition, or the context of all has ended
 }
 
 // errOvertaken means that another process has written predictions for the same messages first.
@@ -54,21 +61,19 @@ func (p *partition) run(ctx context.Context) error {
 }
 
 // score continues after the last prediction.
-func (p *partition) score(ctx context.Context) error {
-	r, err := p.reachedBy(ctx, p.number)
-	if err != nil {
+func (p *partition) score(ctx context.Context) (err error) {
+	if p.state, err = p.find(ctx); err != nil {
 		return fmt.Errorf("find the last predictions for %s[%d]: %w", p.From, p.number, err)
 	}
-	p.state, p.lost, p.end = r.Scored, r.lost, r.end
-	if p.lost {
+	if p.state.lost {
 		event.Notice(p.rec, "%s[%d] has lost messages with predictions, from offset %d on: predicting for the messages there now",
 			p.From, p.number, p.state.Next)
 	}
-	if p.end > 0 && p.state == (schemas.Scored{}) {
+	if p.state.end > 0 && p.state.Scored == (schemas.Scored{}) {
 		event.Notice(p.rec, "the predictions on %s[%d] have expired: predicting for all messages of %s[%[2]d]", p.To, p.number, p.From)
 	}
-	p.reached[p.number].Store(p.state.Next)
-	begin := p.state
+	begin := p.state.Scored
+	p.reached.Store(&begin.Next)
 	group, working := errgroup.WithContext(ctx)
 	arrived := make(chan *job)
 	group.Go(func() error {
@@ -81,23 +86,17 @@ func (p *partition) score(ctx context.Context) error {
 
 // job is a message to predict. A message that is no longer on the topic has no value.
 type job struct {
-	partition int
-	message   protocol.Message
-	gone      bool
-	row       int // the first row that has no prediction
-	by        *model.Model
-	done      *sync.WaitGroup // of the messages that are written together; the fields below are set then
-
-	parts []*schemas.Prediction
-	rows  int64
-	bad   bool
+	message protocol.Message
+	gone    bool
+	row     int                   // the first row that has no prediction
+	parts   []*schemas.Prediction // once it is predicted
 }
 
 // read sends the messages after the last prediction in order.
 func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *job) error {
 	next := begin.Next
 	send := func(j *job) error {
-		if j.partition = p.number; j.message.Offset == begin.Next {
+		if j.message.Offset == begin.Next {
 			j.row = begin.Row
 		}
 		select {
@@ -108,8 +107,6 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *j
 			return ctx.Err()
 		}
 	}
-	take := func(m protocol.Message) error { return send(&job{message: m}) }
-	// Messages that the topic had when scoring began.
 	_, last, err := p.client.Log.Bounds(ctx, p.From, p.number)
 	if err != nil {
 		return err
@@ -117,8 +114,11 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *j
 	if last < next {
 		return p.lostExamples()
 	}
-	end := min(p.bounds[p.number].To, last)
-	for m, err := range p.client.Between(ctx, p.From, p.number, next, end) {
+	messages := p.follow(ctx, next)
+	if p.UntilEnd { // messages that the topic had when scoring began
+		messages = p.client.Between(ctx, p.From, p.number, next, min(p.bounds[p.number].To, last))
+	}
+	for m, err := range messages {
 		first, deleted := protocol.Deleted(err)
 		switch {
 		case deleted:
@@ -137,42 +137,36 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *j
 		case err != nil:
 			return fmt.Errorf("read %s[%d]: %w", p.From, p.number, err)
 		default:
-			if err := take(m); err != nil {
+			if err := send(&job{message: m}); err != nil {
 				return err
 			}
 		}
 	}
-	next = max(next, end) // behind the last message there may be offsets without one
-	if p.UntilEnd {
-		return nil
-	}
-	arrived := p.feed.join(ctx, p.number, next)
-	for {
-		select {
-		case a := <-arrived:
-			if errors.As(a.err, new(*kafkalog.DeletedError)) {
-				return p.lostExamples()
+	return nil
+}
+
+// follow yields the messages of the partition from an offset on, without end. After an error for which [protocol.Deleted] returns true, a
+// caller that goes on gets the remaining messages.
+func (p *partition) follow(ctx context.Context, from int64) iter.Seq2[protocol.Message, error] {
+	return func(yield func(protocol.Message, error) bool) {
+		for deleted := true; deleted; {
+			err := p.deliver(ctx, from, yield)
+			if err != nil && !yield(protocol.Message{}, err) {
+				return
 			}
-			if err := take(a.message); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+			from, deleted = protocol.Deleted(err)
 		}
 	}
 }
 
-// model returns the model of the version that predicts now. Without one it waits.
-func (s *scorer) model(ctx context.Context) (*model.Model, error) {
+// deliver yields the messages of the partition from an offset on until an error. It returns nil if the caller goes on no more.
+func (p *partition) deliver(ctx context.Context, from int64, yield func(protocol.Message, error) bool) error {
+	subscription := p.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: p.From, Partition: p.number, Offset: from})
+	defer subscription.Close()
 	for {
-		changed := s.versions.Changed()
-		if m := s.versions.Model(); m != nil {
-			return m, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		d, _, err := subscription.Next(ctx, time.Hour)
+		if err != nil || d != nil && !yield(d.Message, nil) {
+			return err
 		}
 	}
 }
@@ -202,22 +196,26 @@ func (p *partition) answer(ctx context.Context, arrived <-chan *job) error {
 	return ctx.Err()
 }
 
-// answerWith answers a message, and those that arrive while it is sent to be predicted.
+// answerWith answers a message, and those that arrive before it is predicted.
 func (p *partition) answerWith(ctx context.Context, j *job, arrived <-chan *job) error {
-	by, err := p.model(ctx)
+	m, err := p.model(ctx)
 	if err != nil {
 		return err
 	}
 	var jobs []*job
 	var predicting sync.WaitGroup
 	for bytes := 0; j != nil; {
-		j.by, j.done = by, &predicting
-		predicting.Add(1)
 		select {
-		case p.work <- j:
+		case p.cores <- struct{}{}:
 		case <-ctx.Done():
+			predicting.Wait()
 			return ctx.Err()
 		}
+		next := j
+		predicting.Go(func() {
+			defer func() { <-p.cores }()
+			p.predict(next, m)
+		})
 		jobs, bytes = append(jobs, j), bytes+len(j.message.Value)
 		if j = nil; len(jobs) < mostTogether && bytes < bytesAtOnce {
 			select {
@@ -227,24 +225,38 @@ func (p *partition) answerWith(ctx context.Context, j *job, arrived <-chan *job)
 		}
 	}
 	predicting.Wait()
-	return p.append(ctx, jobs)
+	return p.append(ctx, jobs, m.Manifest.Version)
 }
 
-// append writes the predictions of messages, and checks whether they count.
-func (p *partition) append(ctx context.Context, jobs []*job) error {
-	scored := event.Scored{Partition: p.number, Messages: len(jobs)}
-	expected := p.state // the state if all predictions count
+// model returns the model of the version that predicts now. Without one it waits.
+func (s *scorer) model(ctx context.Context) (*model.Model, error) {
+	for {
+		changed := s.versions.Changed()
+		if m := s.versions.Model(); m != nil {
+			return m, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// append writes the predictions of messages by a version, and checks whether they count.
+func (p *partition) append(ctx context.Context, jobs []*job, version int) error {
+	scored := event.Scored{Partition: p.number, Messages: len(jobs), Version: version}
+	expected := p.state.Scored // if all predictions count
 	var written []*schemas.Prediction
 	var messages []wire.Message
 	for _, j := range jobs {
-		scored.Rows, scored.Version = scored.Rows+j.rows, j.by.Manifest.Version
-		if j.bad {
-			scored.Bad++
-		}
 		for _, part := range j.parts {
-			part.After, part.Seen, part.Generation = expected.Next, p.end, expected.Generation
-			if p.lost {
-				part.Generation, part.Lost, p.lost = expected.Generation+1, true, false
+			if scored.Rows += int64(part.Until - part.Row); part.Reason != "" {
+				scored.Bad++
+			}
+			part.After, part.Seen, part.Generation = expected.Next, p.state.end, expected.Generation
+			if p.state.lost {
+				part.Generation, part.Lost, p.state.lost = expected.Generation+1, true, false
 			}
 			expected.Count(part)
 			m, err := part.Encode(p.client.Memory)
@@ -261,12 +273,12 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 	if err := p.see(ctx, at, written); err != nil {
 		return err
 	}
-	if p.state != expected {
+	if p.state.Scored != expected {
 		return errOvertaken
 	}
 	last := jobs[len(jobs)-1].message.Offset
 	p.owner.Commit(map[int]int64{p.number: last + 1}, func(error) {}) // for people's tools alone
-	p.reached[p.number].Store(p.state.Next)
+	p.reached.Store(&expected.Next)
 	p.rec.Record(scored)
 	return nil
 }
@@ -275,77 +287,48 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 // write between them.
 func (p *partition) see(ctx context.Context, at int64, written []*schemas.Prediction) error {
 	_, end, err := p.client.Log.Bounds(ctx, p.To, p.number)
-	switch {
-	case err != nil:
+	if err == nil && at < p.state.end {
+		err = fmt.Errorf("%s[%d] ended at offset %d, and now at %d: %w", p.To, p.number, p.state.end, at, errLost)
+	}
+	if err != nil {
 		return err
-	case at < p.end:
-		return fmt.Errorf("%s[%d] ended at offset %d, and now at %d: %w", p.To, p.number, p.end, at, errLost)
-	case at == p.end && end == at+int64(len(written)):
-		for _, part := range written {
-			p.state.Count(part)
-		}
-	default:
-		err := p.each(ctx, p.number, p.end, end, func(o *schemas.Prediction) { p.state.Count(o) })
-		if err != nil {
+	}
+	if at != p.state.end || end != at+int64(len(written)) {
+		if written, err = p.predictions(ctx, p.state.end, end); err != nil {
 			return fmt.Errorf("read what others have written to %s[%d]: %w", p.To, p.number, err)
 		}
 	}
-	p.end = end
+	for _, part := range written {
+		p.state.Count(part)
+	}
+	p.state.end = end
 	return nil
 }
 
-// predict makes the predictions of one message after the other, until ctx ends.
-func (s *scorer) predict(ctx context.Context) error {
-	var predictor *model.Predictor
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case j := <-s.work:
-			if predictor == nil || predictor.Model() != j.by {
-				predictor = j.by.Predictor(s.blas)
-			}
-			s.answer(j, predictor)
-			j.done.Done()
-		}
-	}
-}
-
-// answer makes the predictions of a message.
-func (s *scorer) answer(j *job, predictor *model.Predictor) {
-	m := j.by
+// predict makes the predictions of a message.
+func (p *partition) predict(j *job, m *model.Model) {
 	whole := schemas.Prediction{
-		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: protocol.MarkOf(j.partition, j.message).Checksum,
+		Topic: p.From, Partition: p.number, Offset: j.message.Offset, Checksum: protocol.MarkOf(p.number, j.message).Checksum,
 		Version: m.Manifest.Version, Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row, Trace: j.message.Trace(),
 		Task: m.Task(), Labels: m.Labels(),
 	}
-	refuse := func(reason string) {
-		whole.Reason, j.bad = reason, true
-		j.parts = []*schemas.Prediction{&whole}
-	}
-	if j.gone {
-		refuse("the message was deleted before all of its rows were predicted")
-		return
-	}
-	if s.hasForgotten(j.partition, j.message.Offset) {
-		refuse("rows of the message were forgotten")
-		return
-	}
-	batch, err := examples.Decode(j.message.Value, s.client.Memory)
-	if err == nil {
-		err = check(m, batch)
-	}
-	if err == nil {
-		err = batch.Align(m.Columns())
-	}
+	batch, err := p.rowsOf(j, m)
 	if err != nil {
-		refuse(schemas.QuarantineReason(err))
+		whole.Reason = schemas.QuarantineReason(err)
+		j.parts = []*schemas.Prediction{&whole}
 		return
 	}
-	contributions, longest := s.contributions(predictor, batch)
-	probabilities, numbers := predictor.PredictRows(batch)
-	j.rows, whole.Rows = int64(batch.Rows-j.row), batch.Rows
-	most, k := schemas.MaxPredictionRows(whole.Task, whole.Labels, longest), len(whole.Labels)
+	contributions, longest := p.contributions(m, batch)
+	k := len(whole.Labels)
+	if whole.Task == examples.Numbers {
+		whole.Numbers = make([]float64, batch.Rows*k)
+		m.Numbers(whole.Numbers, batch)
+	} else {
+		whole.Probabilities = make([]float32, batch.Rows*k)
+		m.Probabilities(whole.Probabilities, batch)
+	}
+	whole.Rows = batch.Rows
+	most := schemas.MaxPredictionRows(whole.Task, whole.Labels, longest)
 	for from := j.row; from < batch.Rows || len(j.parts) == 0; from += most {
 		part := whole
 		part.Row, part.Until = from, min(from+most, batch.Rows)
@@ -354,10 +337,10 @@ func (s *scorer) answer(j *job, predictor *model.Predictor) {
 			part.Contributions = contributions[part.Row:part.Until]
 		}
 		if whole.Task == examples.Numbers {
-			part.Numbers = slices.Clone(numbers[part.Row*k : part.Until*k])
+			part.Numbers = whole.Numbers[part.Row*k : part.Until*k]
 			continue
 		}
-		part.Probabilities = slices.Clone(probabilities[part.Row*k : part.Until*k])
+		part.Probabilities = whole.Probabilities[part.Row*k : part.Until*k]
 		for row := range slices.Chunk(part.Probabilities, k) {
 			if whole.Task != examples.SeveralLabels {
 				part.Classes = append(part.Classes, m.Decide(row))
@@ -373,19 +356,39 @@ func (s *scorer) answer(j *job, predictor *model.Predictor) {
 
 // contributions returns the contributions to the predictions of rows, as JSON, and the number of bytes of the longest ones; nil: there are
 // none.
-func (s *scorer) contributions(predictor *model.Predictor, rows *examples.Rows) (all []string, longest int) {
+func (s *scorer) contributions(m *model.Model, rows *examples.Rows) (all []string, longest int) {
 	if s.Contributions == 0 {
 		return nil, 0
 	}
-	err := predictor.Contributions(rows, s.Contributions, func(_ int, scores []model.Contributions) {
+	err := m.Contributions(rows, s.Contributions, func(_ int, scores []model.Contributions) {
 		text := string(wire.JSON(scores))
 		all, longest = append(all, text), max(longest, len(text))
 	})
-	version := int64(predictor.Model().Manifest.Version)
+	version := int64(m.Manifest.Version)
 	if err != nil && s.unexplained.Swap(version) != version {
 		event.Notice(s.rec, "the predictions of version %d are written without contributions: %v", version, err)
 	}
 	return all, longest
+}
+
+// rowsOf returns the rows of a message for a model. An error is why they get no predictions.
+func (p *partition) rowsOf(j *job, m *model.Model) (*examples.Rows, error) {
+	if j.gone {
+		return nil, errors.New("the message was deleted before all of its rows were predicted")
+	}
+	forgotten := false
+	p.forgotten.Load().In(p.number, j.message.Offset, math.MaxInt, func(int, int) { forgotten = true })
+	if forgotten {
+		return nil, errors.New("rows of the message were forgotten")
+	}
+	batch, err := examples.Decode(j.message.Value, p.client.Memory)
+	if err == nil {
+		err = check(m, batch)
+	}
+	if err == nil {
+		err = batch.Align(m.Columns())
+	}
+	return batch, err
 }
 
 // check returns why a model can't predict for examples, or nil.

@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -125,7 +124,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 			}
 			by := slices.IndexFunc(models, func(m *model.Model) bool { return m.Manifest.Version == p.Version })
 			assert.Need(t, by >= 0 && models[by].Manifest.Run == p.Run, "version %d, run %s", p.Version, p.Run)
-			k, predictor := len(p.Labels), models[by].Predictor(kernel.Gonum())
+			k, predictor := len(p.Labels), models[by].Predictor(nil)
 			assert.Need(t, (p.Contributions != nil) == (a.contributions > 0 && p.Until > p.Row),
 				"row %d of offset %d has contributions %q", p.Row, p.Offset, p.Contributions)
 			for i, text := range p.Contributions {
@@ -160,7 +159,7 @@ func (l listener) Record(e event.Event) { l(e) }
 
 func (a *topic) run(ctx context.Context, untilEnd bool, m *model.Model, rec event.Recorder) error {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: untilEnd, Contributions: a.contributions}
-	return Run(ctx, a.client, o, Fixed(m), protocol.NewSoleOwner(a.partitions), kernel.Gonum(), rec)
+	return Run(ctx, a.client, o, Fixed(m), protocol.NewSoleOwner(a.partitions), rec)
 }
 
 // sizes are numbers of rows of which some take several messages of predictions of 3000 or 5000 classes.
@@ -254,8 +253,7 @@ func TestOtherTopics(t *testing.T) {
 	}
 	few := newTopic(t, 2, 1)
 	assert.NoError(t, few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}))
-	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), protocol.NewSoleOwner(2), kernel.Gonum(),
-		event.Ignore{})
+	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), protocol.NewSoleOwner(2), event.Ignore{})
 	assert.Fails(t, err, "few has 1 partitions, p.examples has 2: add partitions")
 }
 
@@ -265,7 +263,7 @@ func TestForgottenRowsHaveNoPredictions(t *testing.T) {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: true, Forgotten: func(context.Context) (coverage.Forgotten, error) {
 		return coverage.Forgotten{{Partition: 0, From: 1, To: 2}, {Partition: 0, From: 3, To: 4, First: 2, End: 3}}, nil
 	}}
-	assert.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}))
+	assert.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), event.Ignore{}))
 	a.rows[[2]int64{0, 1}], a.rows[[2]int64{0, 3}] = nil, nil
 	for _, p := range a.counted(t, m) {
 		forgotten := p.Offset%2 == 1
@@ -336,7 +334,7 @@ func TestPartitionsThatMove(t *testing.T) {
 				}
 			})
 			running.Go(func() {
-				err := Run(ctx, a.client, Options{From: "p.examples", To: "p.predictions", UntilEnd: true}, Fixed(m), owner, kernel.Gonum(), rec)
+				err := Run(ctx, a.client, Options{From: "p.examples", To: "p.predictions", UntilEnd: true}, Fixed(m), owner, rec)
 				assert.Fails(t, err, nil)
 			})
 		}
@@ -433,7 +431,7 @@ func TestMessagesWaitForVersion(t *testing.T) {
 	ended, watched, scored := make(chan error, 1), make(chan bool, 9), make(chan event.Scored, len(sizes))
 	go func() {
 		o := Options{From: "p.examples", To: "p.predictions"}
-		ended <- Run(ctx, a.client, o, versions, protocol.NewSoleOwner(a.partitions), kernel.Gonum(), listener(func(e event.Event) {
+		ended <- Run(ctx, a.client, o, versions, protocol.NewSoleOwner(a.partitions), listener(func(e event.Event) {
 			switch e := e.(type) {
 			case event.ScoringLag:
 				select {
@@ -484,7 +482,7 @@ func TestSparseExamples(t *testing.T) {
 	examples := assert.Must(examples.Decode(value, memory.DefaultAllocator))(t)
 	assert.Fails(t, check(newModel(t, 1, 2), examples), wire.ErrDamaged)
 	assert.NoError(t, check(m, examples))
-	predictor := m.Predictor(kernel.Gonum())
+	predictor := m.Predictor(nil)
 	got, _ := predictor.PredictRows(examples)
 	first := slices.Clone(got)
 	for i, row := range [][]float32{{2, 7, 0, -1}, {0, 0, 0, 0}, {0, 0, 0, 0}} {
@@ -576,7 +574,7 @@ func (l *shortenedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from
 	if from[0].Topic != "p.examples" {
 		return l.Log.Subscribe(ctx, wake, from...)
 	}
-	return &shortenedSubscription{l, from[0].Offset}
+	return &shortenedSubscription{l, from[0].Offset, from[0].Compacted}
 }
 
 // at returns the message at an offset, and what is closed when there may be another.
@@ -595,14 +593,15 @@ func (l *shortenedLog) at(offset int64) (m protocol.Message, changed <-chan stru
 
 // shortenedSubscription follows the topic.
 type shortenedSubscription struct {
-	log  *shortenedLog
-	next int64
+	log       *shortenedLog
+	next      int64
+	compacted bool // what is lost is no error
 }
 
 func (s *shortenedSubscription) Next(ctx context.Context, _ time.Duration) (*protocol.Delivery, bool, error) {
 	for {
 		m, changed, err := s.log.at(s.next)
-		if changed == nil {
+		if changed == nil && (err == nil || !s.compacted) {
 			s.next++
 			return &protocol.Delivery{Topic: "p.examples", Message: m}, false, err
 		}

@@ -1,7 +1,7 @@
 // Package score predicts for a topic: messages of examples → predictions, by the newest version of a pipeline.
 //
 // Predictions are written to the partition with the same number, in the order of the offsets. The topic
-// of the predictions alone holds the position: see [prediction.Scored]. A process that ends, or loses its
+// of the predictions alone holds the position: see [schemas.Scored]. A process that ends, or loses its
 // partitions, holds no state that others need, and duplicate predictions of two processes for the same rows count
 // once. [Read] skips the duplicates.
 package score
@@ -10,16 +10,13 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -57,8 +54,7 @@ type Options struct {
 // Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end. Without UntilEnd it returns an
 // *[AddedError] when the topic has more partitions than when scoring began: the caller calls Run again for all of them. Without a version,
 // messages wait.
-func Run(ctx context.Context, client *protocol.Client, o Options, versions Versions, owner protocol.Owner, blas *kernel.BLAS,
-	rec event.Recorder) error {
+func Run(ctx context.Context, client *protocol.Client, o Options, versions Versions, owner protocol.Owner, rec event.Recorder) error {
 	bounds, err := client.Log.Spans(ctx, o.From)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", o.From, err)
@@ -71,28 +67,13 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 		return fmt.Errorf("%s has %d partitions, %s has %d: add partitions to %[1]s, or delete it", o.To, partitions, o.From, len(bounds))
 	}
 	s := &scorer{
-		Options: o, client: client, versions: versions, owner: owner, blas: blas, rec: event.Serialised(rec), bounds: bounds,
-		feed: newFeed(client.Log, o.From), work: make(chan *job), room: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
-		reached: make([]atomic.Int64, len(bounds)),
+		Options: o, client: client, versions: versions, owner: owner, rec: event.Serialised(rec), bounds: bounds,
+		cores: make(chan struct{}, runtime.GOMAXPROCS(0)), room: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 	}
-	for n := range s.reached {
-		s.reached[n].Store(unknown)
-	}
-	if err := s.readForgotten(ctx); err != nil {
+	if err := s.look(ctx, nil); err != nil {
 		return err
 	}
-	group, running := errgroup.WithContext(ctx)
-	working, done := context.WithCancel(running)
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() error { return s.predict(working) })
-	}
-	group.Go(func() error { return s.watch(working) })
-	group.Go(func() error { return s.feed.run(working) })
-	group.Go(func() error {
-		defer done()
-		return s.share(running)
-	})
-	return group.Wait()
+	return s.share(ctx)
 }
 
 // AddedError says that the topic of the examples has got more partitions since scoring began.
@@ -106,152 +87,114 @@ func (e *AddedError) Error() string {
 	return fmt.Sprintf("%s has %d partitions, but had %d when scoring began: restart score", e.From, e.Have, e.Had)
 }
 
-// unknown is the position of a partition whose predictions were not read yet, or that another process owns.
-const unknown = -1
-
 // scorer is a process that predicts.
 type scorer struct {
 	Options
 	client   *protocol.Client
 	versions Versions
 	owner    protocol.Owner
-	blas     *kernel.BLAS
 	rec      event.Recorder
 	bounds   []coverage.Span // of the topic, when scoring began
-	feed     *feed           // of the topic, after those
-	work     chan *job       // to those who predict
+	cores    chan struct{}   // an element for each message that is predicted
 	room     chan struct{}   // an element for each partition whose messages are predicted
 	// forgotten are rows of the topic that were forgotten a second ago.
 	forgotten atomic.Pointer[coverage.Forgotten]
 	// unexplained is the version without contributions that was noticed last.
 	unexplained atomic.Int64
-	reached     []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
 }
 
-// readForgotten reads the forgotten rows.
-func (s *scorer) readForgotten(ctx context.Context) error {
-	if s.Options.Forgotten == nil {
-		return nil
-	}
-	rows, err := s.Options.Forgotten(ctx)
-	if err != nil {
-		return fmt.Errorf("read the forgotten rows: %w", err)
-	}
-	s.forgotten.Store(&rows)
-	return nil
-}
-
-// hasForgotten reports whether a message has forgotten rows.
-func (s *scorer) hasForgotten(partition int, offset int64) (has bool) {
-	if rows := s.forgotten.Load(); rows != nil {
-		rows.In(partition, offset, math.MaxInt, func(int, int) { has = true })
-	}
-	return has
-}
-
-// ended is the result of the work on a partition.
-type ended struct {
-	partition int
-	err       error
-	stopped   bool // another process owns the partition, or ctx ended
-}
+// lookAgain is the interval at which a process looks at the topic, and one that has finished at what the others have done.
+const lookAgain = time.Second
 
 // share works on the partitions that this process owns, each in a goroutine, as they come and go.
 func (s *scorer) share(ctx context.Context) error {
-	working, stopAll := context.WithCancel(ctx)
-	stops, finished := map[int]context.CancelFunc{}, map[int]bool{}
-	ends := make(chan ended)
+	all, stopAll := context.WithCancel(ctx)
+	busy, finished := map[int]*partition{}, map[int]bool{}
+	ends := make(chan *partition)
 	defer func() {
 		stopAll()
-		for range stops {
+		for range busy {
 			<-ends
 		}
 	}()
+	ticker := time.NewTicker(lookAgain)
+	defer ticker.Stop()
 	for {
 		if err := protocol.CheckMembership(s.owner); err != nil {
 			return err
 		}
 		owned := s.owner.Owned()
-		for partition, stop := range stops {
-			if !slices.Contains(owned, partition) {
-				stop()
+		for n, p := range busy {
+			if !slices.Contains(owned, n) {
+				p.stop()
 			}
 		}
 		for _, n := range owned {
-			if stops[n] != nil || finished[n] || n >= len(s.bounds) {
+			if busy[n] != nil || finished[n] || n >= len(s.bounds) {
 				continue
 			}
-			own, stop := context.WithCancel(working)
-			stops[n] = stop
-			go func() { ends <- ended{n, (&partition{scorer: s, number: n}).run(own), own.Err() != nil} }()
+			own, stop := context.WithCancel(all)
+			p := &partition{scorer: s, number: n, stop: stop}
+			busy[n] = p
+			go func() {
+				p.err = p.run(own)
+				p.stopped = own.Err() != nil
+				ends <- p
+			}()
 		}
-		if s.UntilEnd && len(stops) == 0 {
+		if s.UntilEnd && len(busy) == 0 {
 			if all, err := s.allFinished(ctx, finished); all || err != nil {
 				return err
 			}
 		}
-		timeout := time.NewTimer(lookAgain)
 		select {
 		case <-s.owner.Changed():
-		case <-timeout.C: // others may have finished
-		case e := <-ends:
-			stops[e.partition]()
-			delete(stops, e.partition)
-			s.reached[e.partition].Store(unknown)
+		case <-ticker.C:
+			if err := s.look(ctx, busy); err != nil {
+				return err
+			}
+		case p := <-ends:
+			p.stop()
+			delete(busy, p.number)
 			switch {
-			case e.err == nil:
-				finished[e.partition] = true
-			case e.stopped && ctx.Err() == nil: // its owner continues, or gets the same error
+			case p.err == nil:
+				finished[p.number] = true
+			case p.stopped && ctx.Err() == nil: // its owner continues, or gets the same error
 			default:
-				return e.err
+				return p.err
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		timeout.Stop()
 	}
 }
 
-// watch reads the forgotten rows and records the lag of each partition once a second, until ctx ends. Without UntilEnd it returns an error
-// if the topic has more partitions than when scoring began.
-func (s *scorer) watch(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		spans, err := s.client.Log.Spans(ctx, s.From)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return fmt.Errorf("read %s: %w", s.From, err)
-		case len(spans) > len(s.bounds) && !s.UntilEnd:
-			return &AddedError{s.From, len(spans), len(s.bounds)}
-		}
-		if err := s.readForgotten(ctx); ctx.Err() != nil {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		lag := event.ScoringLag{Offsets: map[int]int64{}}
-		for _, n := range s.owner.Owned() {
-			if n >= len(s.bounds) || n >= len(spans) {
-				continue
-			}
-			if reached := s.reached[n].Load(); reached != unknown {
-				lag.Offsets[n] = max(0, spans[n].To-max(spans[n].From, reached))
-			}
-		}
-		s.rec.Record(lag)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
+// look reads the forgotten rows, and records the lag of each partition that is worked on. Without UntilEnd it returns an *[AddedError] if
+// there is a reason for it.
+func (s *scorer) look(ctx context.Context, busy map[int]*partition) error {
+	var rows coverage.Forgotten
+	spans, err := s.client.Log.Spans(ctx, s.From)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read %s: %w", s.From, err)
+	case len(spans) > len(s.bounds) && !s.UntilEnd:
+		return &AddedError{s.From, len(spans), len(s.bounds)}
+	}
+	if s.Options.Forgotten != nil {
+		if rows, err = s.Options.Forgotten(ctx); err != nil {
+			return fmt.Errorf("read the forgotten rows: %w", err)
 		}
 	}
+	s.forgotten.Store(&rows)
+	lag := event.ScoringLag{Offsets: map[int]int64{}}
+	for n, p := range busy {
+		if reached := p.reached.Load(); reached != nil && n < len(spans) {
+			lag.Offsets[n] = max(0, spans[n].To-max(spans[n].From, *reached))
+		}
+	}
+	s.rec.Record(lag)
+	return nil
 }
-
-// lookAgain is the interval at which a process that has finished checks whether the others have.
-const lookAgain = time.Second
 
 // allFinished reports whether all partitions have predictions up to where they ended when scoring began.
 func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, error) {
@@ -259,11 +202,11 @@ func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, 
 		if finished[n] {
 			continue
 		}
-		r, err := s.reachedBy(ctx, n)
+		state, err := (&partition{scorer: s, number: n}).find(ctx)
 		if err != nil {
 			return false, err
 		}
-		for _, err := range s.client.Remaining(ctx, s.From, n, r.Next, s.bounds[n].To) {
+		for _, err := range s.client.Remaining(ctx, s.From, n, state.Next, s.bounds[n].To) {
 			return false, err
 		}
 		finished[n] = true

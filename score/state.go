@@ -14,120 +14,122 @@ import (
 )
 
 // otherTopic returns the error that the topic of predictions has predictions for another topic of examples.
-func (s *scorer) otherTopic(partition int, why string) error {
-	return fmt.Errorf("%s[%d] does not have predictions of %s: %s. Delete %[1]s, or choose another topic", s.To, partition, s.From, why)
+func (p *partition) otherTopic(why string) error {
+	return fmt.Errorf("%s[%d] does not have predictions of %s: %s. Delete %[1]s, or choose another topic", p.To, p.number, p.From, why)
 }
 
-// lookBack is the number of messages that are first read back to find the last prediction. All messages of the partition are predictions
-// unless other programs write to it.
-const lookBack = 4
-
-// reached is the position up to which a partition has predictions.
-type reached struct {
+// progress is the position up to which a partition has predictions.
+type progress struct {
 	schemas.Scored
 	// lost says that the topic of examples has lost messages after Next that had predictions: the next prediction begins a generation.
 	lost bool
 	end  int64 // the offset after the last message that says so
 }
 
-// reachedBy returns the position up to which a partition has predictions.
-func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err error) {
-	first, end, err := s.client.Log.Bounds(ctx, s.To, partition)
+// find returns the position up to which the partition has predictions.
+func (p *partition) find(ctx context.Context) (state progress, err error) {
+	first, end, err := p.client.Log.Bounds(ctx, p.To, p.number)
 	if err != nil {
-		return r, err
+		return state, err
 	}
-	var last *schemas.Prediction
-	for count := int64(lookBack); last == nil; count *= 2 {
-		from := max(first, end-count)
-		err := s.each(ctx, partition, from, end, func(p *schemas.Prediction) { last = p })
-		if err != nil {
-			return r, err
-		}
-		if from == first {
-			break
-		}
-	}
-	if r.end = end; last == nil {
-		return r, nil
-	}
-	if last.Topic != s.From || last.Partition != partition {
-		return r, s.otherTopic(partition, fmt.Sprintf("the last one is of %s[%d]", last.Topic, last.Partition))
-	}
+	state.end = end
 	var all []*schemas.Prediction
-	if err := s.each(ctx, partition, max(first, last.Seen), end, func(p *schemas.Prediction) { all = append(all, p) }); err != nil {
-		return r, err
+	err = p.lookBack(ctx, first, end, func(some []*schemas.Prediction) (bool, error) {
+		all = some
+		return len(all) > 0, nil
+	})
+	if err != nil || len(all) == 0 {
+		return state, err
 	}
-	r.Scored = schemas.ScoredBy(all)
-	bounds := coverage.Span{Partition: partition}
-	if bounds.From, bounds.To, err = s.client.Log.Bounds(ctx, s.From, partition); err != nil {
-		return r, err
+	last := all[len(all)-1]
+	if last.Topic != p.From || last.Partition != p.number {
+		return state, p.otherTopic(fmt.Sprintf("the last one is of %s[%d]", last.Topic, last.Partition))
 	}
-	why, err := s.why(ctx, bounds, last)
+	if all, err = p.predictions(ctx, max(first, last.Seen), end); err != nil {
+		return state, err
+	}
+	state.Scored = schemas.ScoredBy(all)
+	bounds := coverage.Span{Partition: p.number}
+	if bounds.From, bounds.To, err = p.client.Log.Bounds(ctx, p.From, p.number); err != nil {
+		return state, err
+	}
+	why, err := p.why(ctx, bounds, last)
 	if why == "" || err != nil {
-		return r, err
+		return state, err
 	}
-	switch proved, err := s.lastProved(ctx, bounds, first, end); {
+	switch proved, err := p.lastProved(ctx, bounds, first, end); {
 	case err != nil:
-		return r, err
+		return state, err
 	case proved < 0:
-		return r, s.otherTopic(partition, why)
-	case proved+1 < r.Next: // else the last prediction does not count
-		r.Scored, r.lost = schemas.Scored{Next: proved + 1, Generation: r.Generation}, true
+		return state, p.otherTopic(why)
+	case proved+1 < state.Next: // else the last prediction does not count
+		state.Scored, state.lost = schemas.Scored{Next: proved + 1, Generation: state.Generation}, true
 	}
-	return r, nil
+	return state, nil
+}
+
+// lookBack calls found with the last predictions between two offsets, and with ever more of them until it returns true or has had all. All
+// messages of the partition are predictions unless other programs write to it.
+func (p *partition) lookBack(ctx context.Context, first, end int64, found func([]*schemas.Prediction) (bool, error)) error {
+	for count := int64(4); ; count *= 2 {
+		from := max(first, end-count)
+		all, err := p.predictions(ctx, from, end)
+		if err != nil {
+			return err
+		}
+		if ok, err := found(all); ok || err != nil || from == first {
+			return err
+		}
+	}
 }
 
 // lastProved returns the offset of the last message of examples that has the predictions which the topic has between
 // two offsets, or which has expired; −1 if there is none. What comes after it, the topic of examples has lost: all that
 // it had from some offset on.
-func (s *scorer) lastProved(ctx context.Context, bounds coverage.Span, first, end int64) (int64, error) {
-	for count := int64(lookBack); ; count *= 2 {
-		from := max(first, end-count)
+func (p *partition) lastProved(ctx context.Context, bounds coverage.Span, first, end int64) (proved int64, err error) {
+	proved = -1
+	err = p.lookBack(ctx, first, end, func(all []*schemas.Prediction) (bool, error) {
 		latest := map[int64]*schemas.Prediction{} // of each message
-		err := s.each(ctx, bounds.Partition, from, end, func(p *schemas.Prediction) { latest[p.Offset] = p })
-		if err != nil {
-			return 0, err
+		for _, of := range all {
+			latest[of.Offset] = of
 		}
-		offsets := slices.Sorted(maps.Keys(latest))
+		offsets, failed := slices.Sorted(maps.Keys(latest)), error(nil)
 		lost := sort.Search(len(offsets), func(i int) bool {
-			why, unknown := s.why(ctx, bounds, latest[offsets[i]])
-			err = cmp.Or(err, unknown)
+			why, err := p.why(ctx, bounds, latest[offsets[i]])
+			failed = cmp.Or(failed, err)
 			return why != ""
 		})
-		switch {
-		case err != nil:
-			return 0, err
-		case lost > 0:
-			return offsets[lost-1], nil
-		case from == first:
-			return -1, nil
+		if lost > 0 {
+			proved = offsets[lost-1]
 		}
-	}
+		return lost > 0, failed
+	})
+	return proved, err
 }
 
 // why returns why a prediction is not for the message at its offset of the examples, which have the given bounds. "" means that it is, or
 // that there is no such message.
-func (s *scorer) why(ctx context.Context, bounds coverage.Span, p *schemas.Prediction) (why string, err error) {
-	mark := coverage.Mark{Partition: bounds.Partition, Offset: p.Offset, Checksum: p.Checksum}
-	found, err := protocol.Still(ctx, s.client.Log, s.From, bounds, mark)
+func (p *partition) why(ctx context.Context, bounds coverage.Span, of *schemas.Prediction) (why string, err error) {
+	mark := coverage.Mark{Partition: bounds.Partition, Offset: of.Offset, Checksum: of.Checksum}
+	found, err := protocol.Still(ctx, p.client.Log, p.From, bounds, mark)
 	switch found {
 	case protocol.FoundEnd:
-		why = fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", p.Offset, s.From, bounds.Partition, bounds.To)
+		why = fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", of.Offset, p.From, bounds.Partition, bounds.To)
 	case protocol.FoundOther:
-		why = fmt.Sprintf("the last one is of another message at offset %d: the topic was recreated", p.Offset)
+		why = fmt.Sprintf("the last one is of another message at offset %d: the topic was recreated", of.Offset)
 	}
 	return why, err
 }
 
-// each calls with for the predictions in a range of a partition, of which it reads only the headers.
-func (s *scorer) each(ctx context.Context, partition int, from, to int64, with func(*schemas.Prediction)) error {
-	for m, err := range s.client.Between(ctx, s.To, partition, from, to) {
+// predictions returns the predictions in a range of the partition, of which it reads only the headers.
+func (p *partition) predictions(ctx context.Context, from, to int64) (all []*schemas.Prediction, err error) {
+	for m, err := range p.client.Between(ctx, p.To, p.number, from, to) {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if p, err := schemas.PredictionHeader(m.Message); err == nil { // else another program wrote it
-			with(p)
+		if of, err := schemas.PredictionHeader(m.Message); err == nil { // else another program wrote it
+			all = append(all, of)
 		}
 	}
-	return nil
+	return all, nil
 }

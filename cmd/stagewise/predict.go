@@ -300,19 +300,18 @@ func newScore() *cobra.Command {
 		if o.To != topics.Predictions && slices.Contains(topicNames(c), o.To) {
 			return fmt.Errorf("--to: %s: expected a topic for predictions: the pipeline uses this one for something else", o.To)
 		}
-		blas, err := openBLAS()
-		if err != nil {
+		if _, err := openBLAS(); err != nil { // each of those who predict opens it for itself
 			return err
 		}
 		of, counts := session{role: protocol.RoleScore, with: withLog}, &screen.ScoreCounts{}
 		if o.UntilEnd {
 			of.role = "" // it ends by itself
 		}
-		err = show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+		err := show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 			if !o.UntilEnd {
 				recorder.Record(event.Following{Topic: o.From})
 			}
-			return scoreTopic(cmd.Context(), log, c, o, version, blas, telemetry.Tee{recorder, counts})
+			return scoreTopic(cmd.Context(), log, c, o, version, telemetry.Tee{recorder, counts})
 		})
 		if err == nil && o.UntilEnd && show.onScreen() {
 			counts.Conclude(cmd.ErrOrStderr(), o)
@@ -328,7 +327,7 @@ func newScore() *cobra.Command {
 }
 
 // scoreTopic predicts for the partitions that this process gets, by a version; "": by the newest.
-func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, version string, blas *kernel.BLAS,
+func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, version string,
 	recorder event.Recorder) (err error) {
 	partitions, err := log.Partitions(ctx, o.From)
 	if errors.Is(err, kafkalog.ErrUnknownTopic) {
@@ -377,7 +376,7 @@ func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o scor
 		if group == nil {
 			owner = protocol.NewSoleOwner(partitions)
 		}
-		err := score.Run(ctx, topics, o, versions, owner, blas, recorder)
+		err := score.Run(ctx, topics, o, versions, owner, recorder)
 		added, grown := errors.AsType[*score.AddedError](err)
 		if !grown {
 			return err
