@@ -148,7 +148,8 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 	assert.True(t, near(got, want), "features %v, expected %v", got, want[:9])
 }
 
-// The parts of times use the time zone in Arrow, also in Parquet written from it, such as zoned.parquet.
+// The parts of times use the time zone in Arrow, also in Parquet written from it: zoned.parquet, and nested.parquet, whose schema has
+// structures, views, nested dictionaries and nulls alone, and a duration.
 func TestTimesOfZones(t *testing.T) {
 	content := assert.Must(os.ReadFile("testdata/zoned.parquet"))(t)
 	record := arrowRows(t, `[{"at": "2026-11-01 09:30:00", "day": "2026-11-01", "label": "a"}, {"at": null, "day": "1970-01-01", "label": "b"},
@@ -162,6 +163,12 @@ func TestTimesOfZones(t *testing.T) {
 		})
 		assert.True(t, problem == "" && near(rows.Floats, want), "%s: %v %s, expected %v", name, rows.Floats, problem, want)
 	}
+	want = []float32{11, nan, 10.5, 7, 1.5, 1, nan, nan, nan, 2, nan, nan, 2, 3, 0}
+	rows, _, _, problem := readAs(t, "a.parquet", assert.Must(os.ReadFile("testdata/nested.parquet"))(t), func(o *Options) {
+		o.Times = layout.PartsOfTimes(map[string][]string{"u.at": {"hour", "weekday"}, "day": {"month"}})
+		o.Columns.Use = []string{"u.at", "day", "u.wait", "none"}
+	})
+	assert.True(t, problem == "" && near(rows.Floats, want), "nested.parquet: %v %s, expected %v", rows.Floats, problem, want)
 }
 
 // The unit of numbers is determined once for a column, from all of its first rows, or set; numbers of no unit are an error.

@@ -20,7 +20,8 @@ const (
 	pairKey, pairValue                                  = 4, 6
 	timestampZone                                       = 6
 	tagSchema, tagDictionary, tagBatch                  = 1, 2, 3 // of messages
-	tagTimestamp, tagUnion, tagLargeList                = 10, 14, 21
+	tagTimestamp, tagUnion                              = 10, 14
+	tagLargeList, tagRunEndEncoded                      = 21, 22
 	sizeOffset                                          = 4
 	bigEndian                                           = 1
 	maxFields, maxDepth                                 = 4096, 16
@@ -32,6 +33,8 @@ type rules struct {
 	dictionaries map[int64]bool
 	// many allows any number of batches, with compressed buffers, and dictionaries that change between them.
 	many bool
+	// typesOnly means that no batch is read, so columns may also be views, and dictionaries may be anywhere.
+	typesOnly bool
 }
 
 // verify checks the metadata of a message before Arrow reads it, and returns the length of the message's body. Arrow
@@ -49,7 +52,7 @@ func (r rules) verify(meta []byte) (bodyLength int64, err error) {
 	message.Union(&header, flatbuffers.UOffsetT(at))
 	switch tag := message.GetByteSlot(messageHeaderType, 0); tag {
 	case tagSchema:
-		return bodyLength, verifySchema(header, r.dictionaries)
+		return bodyLength, r.verifySchema(header)
 	case tagDictionary:
 		return bodyLength, r.verifyDictionary(header)
 	case tagBatch:
@@ -79,11 +82,11 @@ func (r rules) verifyDictionary(header flatbuffers.Table) error {
 
 // verifySchema checks a schema and records its dictionaries. The number and depth of its fields are limited, and their
 // types must be ones that Arrow reads safely.
-func verifySchema(schema flatbuffers.Table, dictionaries map[int64]bool) error {
+func (r rules) verifySchema(schema flatbuffers.Table) error {
 	if schema.GetInt16Slot(schemaEndianness, 0) == bigEndian {
 		return errors.New("a big-endian Arrow stream")
 	}
-	w := walk{fields: maxFields, bytes: len(schema.Bytes), dictionaries: dictionaries}
+	w := walk{fields: maxFields, bytes: len(schema.Bytes), rules: r}
 	if err := w.children(schema, schemaFields, maxDepth); err != nil {
 		return err
 	}
@@ -94,8 +97,8 @@ func verifySchema(schema flatbuffers.Table, dictionaries map[int64]bool) error {
 // schema stores each text once, so its texts take no more bytes than its metadata. In a hostile schema, many fields
 // refer to the same text, which Arrow would copy for each of them.
 type walk struct {
+	rules
 	fields, bytes int
-	dictionaries  map[int64]bool // dictionaries found so far
 }
 
 // children checks the fields in a slot of parent, to a limited depth.
@@ -120,8 +123,9 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 		return err
 	}
 	if at := field.Offset(fieldDictionary); at != 0 {
-		// Arrow resolves dictionaries within dictionaries by recursion.
-		if depth < maxDepth-1 || field.Offset(fieldChildren) != 0 && field.VectorLen(flatbuffers.UOffsetT(field.Offset(fieldChildren))) > 0 {
+		children := field.Offset(fieldChildren)
+		isNested := depth < maxDepth-1 || children != 0 && field.VectorLen(flatbuffers.UOffsetT(children)) > 0
+		if isNested && !w.typesOnly { // Arrow resolves dictionaries within dictionaries by recursion
 			return fmt.Errorf("column %s: dictionary-encoded columns of lists and structs, or within them, are not supported", name(field))
 		}
 		encoding := flatbuffers.Table{Bytes: field.Bytes, Pos: field.Indirect(flatbuffers.UOffsetT(at) + field.Pos)}
@@ -129,7 +133,7 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 	}
 	// Arrow does not check what unions, views and run-end encoded columns claim.
 	tag := field.GetByteSlot(fieldTypeTag, 0)
-	if tag == tagUnion || tag > tagLargeList {
+	if tag == tagUnion || tag > tagLargeList && !(w.typesOnly && tag > tagRunEndEncoded) {
 		return fmt.Errorf("column %s: unions, views and run-end encoded columns are not supported: write a plain column "+
 			"(in Polars compat_level=CompatLevel.oldest())", name(field))
 	}

@@ -32,11 +32,21 @@ type Reader struct {
 // before the reader is closed and the records are released. file is true for the stream in a file, after the file's
 // magic number: a footer may follow. The error wraps [ErrDamaged], and that of from if it has one.
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (*Reader, error) {
-	return newReader(from, file, &boundedAllocator{mem: mem}, true)
+	return newReader(from, file, &boundedAllocator{mem: mem}, rules{many: true})
 }
 
-// newReader is [NewReader] for a stream of many batches or of one.
-func newReader(from io.Reader, file bool, mem *boundedAllocator, many bool) (_ *Reader, err error) {
+// ReadSchema returns the schema with which a stream begins. Unlike one of [NewReader], it may also have views and nested
+// dictionaries. The error wraps [ErrDamaged].
+func ReadSchema(content []byte) (*arrow.Schema, error) {
+	r, err := newReader(bytes.NewBuffer(content), false, &boundedAllocator{mem: memory.DefaultAllocator}, rules{typesOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	return r.Schema(), nil
+}
+
+// newReader is [NewReader] for a stream with other rules.
+func newReader(from io.Reader, file bool, mem *boundedAllocator, allowed rules) (_ *Reader, err error) {
 	whole, _ := from.(*bytes.Buffer)
 	r := &Reader{bounded: mem, from: from}
 	next := func(n int64) ([]byte, error) {
@@ -56,7 +66,8 @@ func newReader(from io.Reader, file bool, mem *boundedAllocator, many bool) (_ *
 		}
 		return taken.Bytes(), err
 	}
-	r.messages = &frames{next: next, footer: file, rules: rules{dictionaries: map[int64]bool{}, many: many}}
+	allowed.dictionaries = map[int64]bool{}
+	r.messages = &frames{next: next, footer: file, rules: allowed}
 	defer failed(&err)
 	defer recovered(&err)
 	if r.reader, err = ipc.NewReaderFromMessageReader(r.messages, ipc.WithAllocator(r.bounded)); err != nil {

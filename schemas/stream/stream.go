@@ -63,7 +63,7 @@ func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (
 		}
 		bounded.live = nil
 	}()
-	r, err := newReader(bytes.NewBuffer(value), false, bounded, false)
+	r, err := newReader(bytes.NewBuffer(value), false, bounded, rules{})
 	if err != nil {
 		return nil, err
 	}

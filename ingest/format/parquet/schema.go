@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/decimal256"
 	"github.com/apache/arrow/go/v17/arrow/float16"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -32,7 +30,7 @@ type schema struct {
 // types are what a file says of its columns, beyond their nodes.
 type types struct {
 	leaves  []format.LogicalTypeValue // by leaf
-	written map[string]arrow.DataType // Arrow types from which columns were written, by name, as far as known
+	written []arrow.DataType          // Arrow types from which leaves were written; none: unknown
 }
 
 // arrowSchema is the metadata key of the Arrow schema of files written from Arrow.
@@ -44,20 +42,31 @@ func typesOf(file *parquet.File) (t types) {
 			t.leaves = append(t.leaves, element.LogicalType.Value)
 		}
 	}
-	t.written = map[string]arrow.DataType{}
 	text, _ := file.Lookup(arrowSchema)
 	content, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return t
 	}
-	r, err := stream.NewReader(bytes.NewReader(content), false, memory.DefaultAllocator)
+	written, err := stream.ReadSchema(content)
 	if err != nil {
 		return t // only a hint
 	}
-	for _, f := range r.Schema().Fields() {
-		t.written[f.Name] = f.Type
+	if leaves := appendLeaves(nil, written.Fields()); len(leaves) == len(t.leaves) {
+		t.written = leaves
 	}
 	return t
+}
+
+// appendLeaves appends the types of the leaves of fields, in the order in which Parquet has them.
+func appendLeaves(to []arrow.DataType, fields []arrow.Field) []arrow.DataType {
+	for _, f := range fields {
+		if nested, ok := f.Type.(arrow.NestedType); ok {
+			to = appendLeaves(to, nested.Fields())
+		} else {
+			to = append(to, f.Type)
+		}
+	}
+	return to
 }
 
 // name returns the name of a column that is at a path; "": it was dropped.
@@ -160,7 +169,10 @@ func (s *schema) leafType(c *parquet.Column) arrow.DataType {
 		logical = known.Value
 	}
 	kind := c.Type().Kind()
-	written := s.types.written[c.Path()[0]]
+	var written arrow.DataType
+	if c.Index() < len(s.types.written) {
+		written = s.types.written[c.Index()]
+	}
 	if d, ok := written.(*arrow.DurationType); ok && kind == parquet.Int64 { // Parquet has none: they are written as integers
 		return d
 	}
@@ -169,6 +181,8 @@ func (s *schema) leafType(c *parquet.Column) arrow.DataType {
 		zone = t.TimeZone
 	}
 	switch t := logical.(type) {
+	case *format.NullType:
+		return arrow.Null
 	case *format.StringType, *format.EnumType, *format.JsonType:
 		return arrow.BinaryTypes.String
 	case *format.IntType:
