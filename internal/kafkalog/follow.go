@@ -65,14 +65,12 @@ func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, me
 		}
 	}()
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		if all = slices.DeleteFunc(all, (*source).isOver); len(all) == 0 {
-			return nil
-		}
+		all = slices.DeleteFunc(all, (*source).isOver)
 		leaders, err := f.leaders(ctx, all)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil { // deliver may have passed over what was read last
 			return cmp.Or(context.Cause(l.ctx), ctx.Err())
 		}
-		if err != nil {
+		if err != nil || len(all) == 0 {
 			return nil
 		}
 		began := time.Now()
