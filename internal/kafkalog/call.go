@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -22,9 +21,10 @@ import (
 
 const (
 	// anyBroker and controller are the destinations of requests that no particular broker must answer, and of those that
-	// change the cluster.
-	anyBroker  int32 = -1
-	controller int32 = -2
+	// change the cluster. Those for any broker go to an address of [Options], or if none answers to knownBroker, a random one of the cluster.
+	anyBroker   int32 = -1
+	controller  int32 = -2
+	knownBroker int32 = -3
 	// maxAnswerBytes limits a response. The partitions of a fetch have limits of their own.
 	maxAnswerBytes = 1 << 30
 	// layoutAge is the maximum age of the leaders of a topic. Brokers report when they no longer lead a partition, but a
@@ -40,7 +40,7 @@ const (
 // cache.
 type call struct {
 	request kmsg.Request
-	broker  int32 // a node ID, anyBroker or controller
+	broker  int32 // a node ID, or one of the constants
 	version int16 // overrides the version that kafka-go supports, unless 0
 }
 
@@ -56,11 +56,15 @@ func (a *answer) ApiKey() protocol.ApiKey { return protocol.ApiKey(a.Key()) }
 // Broker returns the broker to which the Transport sends the call.
 func (c *call) Broker(layout protocol.Cluster) (protocol.Broker, error) {
 	id := c.broker
-	if id == anyBroker {
+	switch id {
+	case anyBroker:
 		return protocol.Broker{ID: anyBroker}, nil
-	}
-	if id == controller {
+	case controller:
 		id = layout.Controller
+	case knownBroker:
+		for _, broker := range layout.Brokers { // in random order
+			return broker, nil
+		}
 	}
 	broker, known := layout.Brokers[id]
 	if !known {
@@ -113,19 +117,16 @@ func send[R kmsg.Response](ctx context.Context, l *Log, broker int32, request km
 	return found.Response.(R), nil
 }
 
-// exchange sends a call. If the addresses of [Options] do not answer a call for any broker, it tries the other brokers.
+// exchange sends a call. If the addresses of [Options] do not answer a call for any broker, it tries another broker.
 func (l *Log) exchange(ctx context.Context, c *call) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := l.transport.RoundTrip(ctx, l.seeds, c)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && c.broker == anyBroker {
-		for _, id := range l.leaders.brokers() {
-			other := *c
-			other.broker = id
-			if found, failure := l.transport.RoundTrip(ctx, l.seeds, &other); failure == nil {
-				response, err = found, nil
-				break
-			}
+		other := *c
+		other.broker = knownBroker
+		if found, failure := l.transport.RoundTrip(ctx, l.seeds, &other); failure == nil {
+			response, err = found, nil
 		}
 	}
 	if err != nil {
@@ -158,7 +159,6 @@ func (l *Log) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResp
 	if err != nil {
 		return nil, err
 	}
-	l.leaders.learn(found)
 	if topics == nil {
 		return found, nil
 	}
@@ -187,31 +187,11 @@ func (l *Log) topic(ctx context.Context, name string) (t kmsg.MetadataResponseTo
 type leaders struct {
 	mutex  sync.Mutex
 	topics map[string]ledTopic
-	ids    []int32 // of the brokers that were up at the last request
 }
 
 type ledTopic struct {
 	brokers map[int]int32 // by partition; -1: none
 	learnt  time.Time
-}
-
-// learn notes the brokers of a response.
-func (l *leaders) learn(found *kmsg.MetadataResponse) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.ids = l.ids[:0]
-	for _, b := range found.Brokers {
-		l.ids = append(l.ids, b.NodeID)
-	}
-}
-
-// brokers returns the brokers of the cluster in random order.
-func (l *leaders) brokers() []int32 {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	ids := slices.Clone(l.ids)
-	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-	return ids
 }
 
 // forget makes the next request for a topic ask for its leaders.
