@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 // firstRetry and lastRetry bound the exponential backoff after an error. Each attempt to read a damaged version reads the whole topic,
@@ -27,7 +26,7 @@ func (f *Follower) run(ctx context.Context) {
 	for wait := f.retry; ; wait = min(2*wait, lastRetry) {
 		began := time.Now()
 		err := f.followPlans(ctx)
-		f.confirm(time.Time{}, err)
+		f.set(f.model.Load(), f.written, time.Time{}, err)
 		if time.Since(began) > lastRetry {
 			wait = f.retry
 		}
@@ -84,68 +83,52 @@ func (f *Follower) followPlans(ctx context.Context) error {
 }
 
 // choose makes the first complete version that the options allow the model. failing reports whether that version can't be read.
-// For asked see confirm.
+// For asked see set.
 func (f *Follower) choose(ctx context.Context, asked time.Time, l *protocol.Ledger, failed map[string]error) (failing bool) {
+	before := f.model.Load()
 	var incomplete error // why the first version was skipped
 	for place := range l.Wanted(f.options.version()) {
-		err, known := failed[place.Run]
-		if !known {
-			err = f.read(ctx, asked, place)
+		m, written, err := before, f.written, failed[place.Run]
+		if err == nil && (before == nil || before.Manifest.Run != place.Run) {
+			m, written, err = f.client.ModelAt(ctx, place, before)
+			failed[place.Run] = err
 		}
 		switch {
 		case err == nil:
-			f.confirm(asked, incomplete)
+			f.set(m, written, asked, incomplete)
 			return false
 		case protocol.IsIncomplete(err) && f.options.version() == protocol.Latest:
-			failed[place.Run], incomplete = err, cmp.Or(incomplete, err)
+			incomplete = cmp.Or(incomplete, err)
 		default:
-			failed[place.Run] = err
-			f.confirm(time.Time{}, err)
+			f.set(before, f.written, time.Time{}, err)
 			return true
 		}
 	}
 	_, missing := l.Find(f.options.version())
-	f.confirm(asked, cmp.Or(incomplete, missing)) // before the change, so that Status has the reason when Changed is closed
-	if f.model.Load() != nil {
-		f.offer(nil, time.Time{}, asked)
-	}
+	f.set(nil, time.Time{}, asked, cmp.Or(incomplete, missing))
 	return false
 }
 
-// read makes the version at a place the model, unless it already is. For asked see confirm.
-func (f *Follower) read(ctx context.Context, asked time.Time, place schemas.Place) error {
+// set makes m, written at a time, the model, and records the last error, nil after a success, and when the brokers were asked for the
+// version that they confirm. A zero time means that they were not asked.
+func (f *Follower) set(m *model.Model, written, asked time.Time, err error) {
 	before := f.model.Load()
-	if before != nil && before.Manifest.Run == place.Run {
-		return nil
+	if m != nil && m != before {
+		m.Predict(make([]float32, m.Width()), nil) // makes the random draws before the first prediction needs them
 	}
-	m, written, err := f.client.ModelAt(ctx, place, before)
-	if err != nil {
-		return err
-	}
-	m.Predict(make([]float32, m.Width()), nil) // makes the random draws before the first prediction needs them
-	f.offer(m, written, asked)
-	return nil
-}
-
-// offer makes m the model and, in the same step, records asked: see confirm.
-func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
+	f.err, f.confirmed = err, cmp.Or(asked, f.confirmed)
+	if m == before {
+		return
+	}
 	f.model.Store(m)
-	f.written, f.confirmed = written, cmp.Or(asked, f.confirmed)
+	f.written = written
 	close(f.changed)
 	f.changed = make(chan struct{})
 	if m != nil {
 		f.readable.Do(func() { close(f.ready) })
 	}
-}
-
-// confirm records the last error, nil after a success, and when the brokers were asked for the version that they confirm. A zero time
-// means that they were not asked.
-func (f *Follower) confirm(asked time.Time, err error) {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	f.err, f.confirmed = err, cmp.Or(asked, f.confirmed)
 }
 
 // wait records that an operation waits for brokers, or has ended.

@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 // Follower has the model of the newest version of a pipeline, or of one that was chosen. [Follow] makes followers. All
@@ -68,7 +67,6 @@ func Follow(ctx context.Context, o Options) (*Follower, error) {
 // FollowOn is [Follow] on an open log, which Close leaves open, for the commands of this module. They may start before the pipeline
 // has topics: FollowOn waits for them. It ignores the brokers of the options.
 func FollowOn(ctx context.Context, log *kafkalog.Log, o Options) (*Follower, error) {
-	o.Brokers, o.DataDir = log.Addr(), ""
 	if err := o.checkValues(); err != nil {
 		return nil, fmt.Errorf("follow versions: %w", err)
 	}
@@ -152,11 +150,8 @@ func (f *Follower) Status() Status {
 	if m == nil {
 		return s
 	}
-	s.Version, s.Run, s.Kind = m.Manifest.Version, m.Manifest.Run, schemas.RunFull
+	s.Version, s.Run, s.Kind = m.Manifest.Version, m.Manifest.Run, m.Manifest.Plan.Kind()
 	s.Written, s.Age = f.written, now.Sub(f.written)
-	if m.Manifest.Plan.Update() != nil {
-		s.Kind = schemas.RunUpdate
-	}
 	if chain := m.Manifest.Plan.Chain; chain != nil && chain.Parent != nil {
 		s.Parent = chain.Parent.Run
 	}

@@ -42,11 +42,6 @@ type Options struct {
 	MaxAge time.Duration
 }
 
-const (
-	defaultSilence = time.Minute
-	longestCheck   = 10 * time.Second
-)
-
 // Check returns the first error in the options.
 func (o *Options) Check() error {
 	switch {
@@ -68,15 +63,14 @@ func (o *Options) checkValues() error {
 		return option.Problem{Key: "Name", Value: "not set", Want: "the name of a pipeline"}
 	case o.version() != protocol.Latest && !versionName.MatchString(o.Version): // no version can match
 		return option.Problem{Key: "version", Value: o.Version, Want: "a version number, the id of a run, or " + protocol.Latest}
-	}
-	for key, limit := range map[string]time.Duration{"MaxSilence": o.MaxSilence, "MaxAge": o.MaxAge} {
-		if limit < 0 {
-			return option.Problem{Key: key, Value: limit.String(), Want: "a time of at least 0"}
-		}
+	case o.MaxSilence < 0:
+		return option.Problem{Key: "MaxSilence", Value: o.MaxSilence.String(), Want: "a time of at least 0"}
+	case o.MaxAge < 0:
+		return option.Problem{Key: "MaxAge", Value: o.MaxAge.String(), Want: "a time of at least 0"}
 	}
 	return nil
 }
 
 func (o *Options) version() string           { return cmp.Or(o.Version, protocol.Latest) }
-func (o *Options) silence() time.Duration    { return cmp.Or(o.MaxSilence, defaultSilence) }
-func (o *Options) checkEvery() time.Duration { return min(o.silence()/4, longestCheck) }
+func (o *Options) silence() time.Duration    { return cmp.Or(o.MaxSilence, time.Minute) }
+func (o *Options) checkEvery() time.Duration { return min(o.silence()/4, 10*time.Second) }

@@ -278,13 +278,10 @@ const kindTrain = "train"
 
 // kindOf returns the kind of the run of a plan.
 func kindOf(plan *schemas.Plan) string {
-	switch {
-	case plan.Chain == nil:
+	if plan.Chain == nil {
 		return kindTrain
-	case plan.Update() != nil:
-		return schemas.RunUpdate
 	}
-	return schemas.RunFull
+	return plan.Kind()
 }
 
 // state returns the run for the page.

@@ -141,6 +141,14 @@ func (p *Plan) Update() *Update {
 	return p.Chain.Update
 }
 
+// Kind returns the kind of a run of a chain, as [RetrainReport] has it.
+func (p *Plan) Kind() string {
+	if p.Update() != nil {
+		return RunUpdate
+	}
+	return RunFull
+}
+
 // Partitions returns the partitions of the examples that visits to stages read, in order: those of the spans and, for an update, those of
 // the increments that it revisits or that leave.
 func (p *Plan) Partitions() (numbers []int) {

@@ -28,7 +28,7 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	if plan.Chain == nil {
 		return
 	}
-	retrain := &schemas.RetrainReport{Version: r.Version, Kind: schemas.RunFull, Rows: r.Rows,
+	retrain := &schemas.RetrainReport{Version: r.Version, Kind: plan.Kind(), Rows: r.Rows,
 		Forgotten: r.PassedOver[coverage.ForgottenRow], Overflow: r.PassedOver[coverage.Overflowing],
 		NoLabel: r.PassedOver[coverage.NoLabel], Offered: true}
 	for _, lost := range plan.Chain.Lost {
@@ -36,7 +36,6 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	}
 	retrain.Spans, retrain.From, retrain.Until = plan.Added().Hulls(), plan.Chain.From, plan.Chain.Until
 	if plan.Update() != nil {
-		retrain.Kind = schemas.RunUpdate
 		if losses := statistics.LossesOf(c.found.sum.Tensors())[examples.Train]; losses.Weight > 0 {
 			retrain.PrequentialError, retrain.PrequentialLoss = finite(losses.ErrorPercent()), finite(losses.MeanLoss())
 			retrain.Curve = errorCurve(c.found.Messages, plan.Chain)
