@@ -72,12 +72,12 @@ func magnitudes(sums []*Sum, name string) []float64 {
 }
 
 // tree merges the sums pairwise in a random tree.
-func tree(t *testing.T, r *rand.Rand, sums []*Sum) *Sum {
+func mergeAsTree(t *testing.T, r *rand.Rand, sums []*Sum) *Sum {
 	if len(sums) == 1 {
 		return clone(sums[0])
 	}
 	cut := 1 + r.IntN(len(sums)-1)
-	return mustMerge(t, tree(t, r, sums[:cut]), tree(t, r, sums[cut:]))
+	return mustMerge(t, mergeAsTree(t, r, sums[:cut]), mergeAsTree(t, r, sums[cut:]))
 }
 
 func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
 		want := mustMerge(t, &Sum{}, sums...)
 		shuffled := slices.Clone(sums)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		got := tree(t, r, shuffled)
+		got := mergeAsTree(t, r, shuffled)
 		got = mustMerge(t, got, &Sum{}) // the sum over nothing changes nothing
 		assert.Need(t, got.Same(want.Coverage), "seed %d: covers %+v, in order %+v", seed, got.Coverage, want.Coverage)
 		for _, name := range []string{statistics.FieldCross, statistics.FieldGram} {

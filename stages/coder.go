@@ -18,7 +18,6 @@ import (
 type Coder struct {
 	features []int       // of each column
 	edges    [][]float32 // of each column
-	encoder  *tree.Encoder
 }
 
 // learnBins returns the bins of columns, for the survey's result. sample is raw rows. Without columns each feature is
@@ -31,7 +30,7 @@ func learnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float
 	for _, column := range columns {
 		var edges []float32
 		if n := len(column.Categories); n > 0 {
-			edges = tree.WordEdges(min(n, tree.MaxWords))
+			edges = tree.WordEdges(n)
 		} else {
 			values, _ := valuesOf(sample, feature)
 			edges = tree.EdgesOf(values)
@@ -62,17 +61,17 @@ func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 		switch {
 		case float32(features) != of || float32(n) != numbers:
 			return nil, fmt.Errorf("%w: column %d has %v features and %v edges", wire.ErrDamaged, j, of, numbers)
-		case features > 1 && !slices.Equal(rest[:n], tree.WordEdges(min(features-1, tree.MaxWords))):
+		case features > 1 && !slices.Equal(rest[:n], tree.WordEdges(features-1)):
 			return nil, fmt.Errorf("%w: column %d has edges that are not those of %d words", wire.ErrDamaged, j, features-1)
+		}
+		if err := tree.CheckEdges(rest[:n]); err != nil {
+			return nil, fmt.Errorf("%w: column %d: %w", wire.ErrDamaged, j, err)
 		}
 		c.features, c.edges = append(c.features, features), append(c.edges, rest[:n])
 		rest, all = rest[n:], all+features
 	}
 	if all != width || len(rest) > 0 {
 		return nil, fmt.Errorf("%w: the bins are of %d features, not %d", wire.ErrDamaged, all, width)
-	}
-	if c.encoder, err = tree.NewEncoder(c.edges); err != nil {
-		return nil, fmt.Errorf("%w: %w", wire.ErrDamaged, err)
 	}
 	return c, nil
 }
@@ -132,7 +131,7 @@ func (c *Coder) AppendCodes(codes []uint8, raw kernel.Dense) []uint8 {
 			if features > 1 {
 				to[j] = uint8(1 + firstSet(row[:features-1]))
 			} else {
-				to[j] = c.encoder.Code(j, row[0])
+				to[j] = tree.CodeOf(c.edges[j], row[0])
 			}
 			row = row[features:]
 		}

@@ -94,8 +94,8 @@ type paths struct {
 // factor is the nodes of a path that compare a column.
 type factor struct {
 	column int
-	share  float64     // of the rows that pass all of them
-	passes [Codes]bool // codes of the rows that do
+	share  float64   // of the rows that pass all of them
+	passes [8]uint32 // codes of the rows that do, as in [kernel.ShapleyNode]
 }
 
 // follow adds a subtree of so many nodes, to which a path leads from the side of the node above. It returns its index in Below.
@@ -123,30 +123,22 @@ func (p *paths) follow(nodes, above, side int, path []factor) int32 {
 	node.Place = int32(p.places[node.Column])
 	at := slices.IndexFunc(path, func(f factor) bool { return f.column == int(node.Column) })
 	if path = slices.Clone(path); at < 0 {
-		at, path = len(path), append(path, factor{column: int(node.Column), share: 1})
-		for code := range Codes {
-			path[at].passes[code] = true
-		}
+		const all = math.MaxUint32
+		at, path = len(path), append(path, factor{int(node.Column), 1, [8]uint32{all, all, all, all, all, all, all, all}})
 	} else {
 		node.Points, p.passing = int32(3*len(p.passing)), append(p.passing, path[at].share)
 	}
-	sides := [2]factor{{column: path[at].column, share: path[at].share * left}, {column: path[at].column, share: path[at].share * (1 - left)}}
-	for code, passes := range path[at].passes {
-		side, rank := 0, uint8(code)
-		if ranks := p.Orders.RanksOf(order); ranks != nil {
-			rank = ranks[code]
-		}
-		if rank > cut {
+	before := path[at]
+	for code := range Codes {
+		side := 0
+		if p.Orders.Rank(order, uint8(code)) > cut {
 			side = 1
 		}
-		if passes {
-			sides[side].passes[code] = true
-			node.Passing[side][code%8] |= 1 << (31 - code/8)
-		}
+		node.Passing[side][code%8] |= before.passes[code%8] & (1 << (31 - code/8))
 	}
 	p.tree = append(p.tree, node)
-	for side := range sides {
-		path[at] = sides[side]
+	for side, share := range []float64{left, 1 - left} {
+		path[at] = factor{before.column, before.share * share, node.Passing[side]}
 		p.tree[index].Below[side] = p.follow(sizes[side], index, side, path)
 	}
 	return int32(index)

@@ -16,7 +16,7 @@ import (
 type Finder struct {
 	trees, leaves, columns int
 
-	words  int      // of a bitmask
+	words  int      // of a bitmask: a multiple of 8
 	kept   []uint64 // the bitmasks of all tables
 	tables []table
 }
@@ -33,16 +33,20 @@ func NewFinder(forest Forest, columns int) *Finder {
 	if err := forest.Check(columns); err != nil || columns < 1 {
 		panic(fmt.Sprintf("tree: NewFinder: a forest over %d columns: %v", columns, err))
 	}
-	f := &Finder{trees: forest.Trees(), leaves: forest.Leaves, columns: columns}
-	f.words = (f.trees*f.leafBits() + 63) / 64
+	f := &Finder{trees: len(forest.Sizes), leaves: forest.Leaves, columns: columns}
+	leafBits := 64 // of a word per tree
+	if f.leaves <= 32 {
+		leafBits = 32
+	}
+	f.words = (f.trees*leafBits + 511) / 512 * 8
 	rules := make(map[int32][]rule) // of each column
 	first := 0
 	for t, size := range forest.Sizes {
-		shift := t * f.leafBits() % 64
+		shift := t * leafBits % 64
 		walk(forest.Lefts[first:][:size], func(node, leaf, left, _ int) {
 			order, ruled := int(forest.Compared[first+node]), (uint64(1)<<(left+1)-1)<<leaf<<shift
 			column := forest.Orders.Columns[order]
-			rules[column] = append(rules[column], rule{t * f.leafBits() / 64, ^ruled, forest.Orders.RanksOf(order), forest.Cuts[first+node]})
+			rules[column] = append(rules[column], rule{t * leafBits / 64, ^ruled, order, forest.Cuts[first+node]})
 		})
 		first += int(size)
 	}
@@ -53,8 +57,8 @@ func NewFinder(forest Forest, columns int) *Finder {
 			for i := range row {
 				row[i] = ^uint64(0)
 			}
-			for i := range rules {
-				if r := &rules[i]; r.fails(code) {
+			for _, r := range rules {
+				if forest.Orders.Rank(r.order, uint8(code)) > r.cut {
 					row[r.word] &= r.kept
 				}
 			}
@@ -68,28 +72,12 @@ func NewFinder(forest Forest, columns int) *Finder {
 	return f
 }
 
-// leafBits returns the number of bits of a word per tree.
-func (f *Finder) leafBits() int {
-	if f.leaves <= 32 {
-		return 32
-	}
-	return 64
-}
-
 // rule is a node: the bits of a word that a row of a rank above the cut keeps.
 type rule struct {
 	word  int
 	kept  uint64
-	ranks []uint8 // of the codes; nil: each code is its own rank
+	order int
 	cut   uint8
-}
-
-// fails reports whether a row with a code keeps no other bits.
-func (r *rule) fails(code int) bool {
-	if r.ranks != nil {
-		code = int(r.ranks[code])
-	}
-	return code > int(r.cut)
 }
 
 // Leaves are the leaves of rows in each tree (trees × rows): a byte each, numbered within the tree.
@@ -131,7 +119,7 @@ func (f *Finder) Find(dst *Leaves, codes []uint8) {
 			at += 2 * n
 		}
 		if f.trees%2 == 1 {
-			dst.Data[at] = uint8(bits.TrailingZeros32(uint32(kept[f.words-1])))
+			dst.Data[at] = uint8(bits.TrailingZeros32(uint32(kept[f.trees/2])))
 		}
 	}
 }
@@ -143,15 +131,8 @@ func (f *Finder) conjoin(l *Leaves, row []uint8) []uint64 {
 		t := &f.tables[j]
 		l.offsets = append(l.offsets, t.offsets[row[t.column]])
 	}
-	at := 0
-	for ; at+8 <= f.words; at += 8 {
+	for at := 0; at < f.words; at += 8 {
 		conjoin8((*[8]uint64)(l.kept[at:]), f.kept[min(at, len(f.kept)):], l.offsets)
-	}
-	for ; at < f.words; at++ {
-		l.kept[at] = ^uint64(0)
-		for _, from := range l.offsets {
-			l.kept[at] &= f.kept[int(from)+at]
-		}
 	}
 	return l.kept
 }

@@ -33,10 +33,7 @@ type Forest struct {
 	Covers []float32
 }
 
-// Trees returns T, the number of trees.
-func (f Forest) Trees() int { return len(f.Sizes) }
-
-// Size returns the number of columns of the block: T · Leaves.
+// Size returns the number of columns of the block: Leaves for each tree.
 func (f Forest) Size() int { return len(f.Sizes) * f.Leaves }
 
 // Check returns an error with the name of the array and the index of its first wrong value if f is not a valid forest over the given

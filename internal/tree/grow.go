@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 )
@@ -39,12 +38,12 @@ func Grow(sample kernel.Dense, columns int, o Orders, shape Shape, seed, stage u
 	}
 	view := newView(sample, columns, o)
 	trees := make([]Forest, shape.Trees)
+	workers = max(1, min(workers, shape.Trees))
 	var group sync.WaitGroup
-	var next atomic.Int64
-	for range max(1, min(workers, shape.Trees)) {
+	for worker := range workers {
 		group.Go(func() {
 			g := newGrowth(view, shape)
-			for t := int(next.Add(1)) - 1; t < len(trees); t = int(next.Add(1)) - 1 {
+			for t := worker; t < len(trees); t += workers {
 				g.write(&trees[t], g.grow(rand.NewPCG(mix(seed, stage), uint64(t))))
 			}
 		})
@@ -80,14 +79,10 @@ func newView(sample kernel.Dense, columns int, o Orders) *view {
 	v.ranks = make([]uint8, v.n*v.stride)
 	v.bounds = bounds{bytes.Repeat([]byte{Codes - 1}, v.stride), make([]uint8, v.stride)}
 	for order, column := range o.Columns {
-		ranks := o.RanksOf(order)
 		for i := range v.n {
-			code := uint8(sample.Row(i)[column])
-			if ranks != nil {
-				code = ranks[code]
-			}
-			v.ranks[i*v.stride+order] = code
-			v.low[order], v.high[order] = min(v.low[order], code), max(v.high[order], code)
+			rank := o.Rank(order, uint8(sample.Row(i)[column]))
+			v.ranks[i*v.stride+order] = rank
+			v.low[order], v.high[order] = min(v.low[order], rank), max(v.high[order], rank)
 		}
 	}
 	v.width = (v.k + 2 + 3) / 4 * 4
@@ -123,11 +118,11 @@ type node struct {
 // growth grows trees sequentially, in the same memory.
 type growth struct {
 	*view
-	shape       Shape
-	draws       *rand.PCG
-	rows        []int32 // of all leaves
-	left, right []int32
-	orders      []int32 // a permutation
+	shape  Shape
+	draws  *rand.PCG
+	rows   []int32 // of all leaves
+	right  []int32 // scratch for the rows of the right side of a split
+	orders []int32 // a permutation
 	// tried are the orders in which a leaf is split, by cuts, and parts are the sums of the rows between these (orders
 	// × (thresholds + 1) × width). An additional column has a single part: the total of the rows.
 	tried kernel.Parts
@@ -138,7 +133,7 @@ type growth struct {
 
 func newGrowth(v *view, shape Shape) *growth {
 	g := &growth{view: v, shape: shape, orders: make([]int32, v.stride)}
-	g.rows, g.left, g.right = make([]int32, v.n), make([]int32, v.n), make([]int32, v.n)
+	g.rows, g.right = make([]int32, v.n), make([]int32, v.n)
 	g.lower = make(sums, v.width)
 	g.tried.Stride, g.tried.Count = v.stride, shape.Thresholds+1
 	return g
@@ -171,9 +166,7 @@ func (g *growth) grow(draws *rand.PCG) *node {
 		if !(n.gain > 0) {
 			break
 		}
-		left, right := g.split(n.rows, n.order, n.cut)
-		middle := copy(n.rows, left)
-		copy(n.rows[middle:], right)
+		middle := g.split(n.rows, n.order, n.cut)
 		n.left = g.leaf(n.rows[:middle], n.bounds.clone())
 		n.right = g.leaf(n.rows[middle:], n.bounds)
 		leaves[best] = n.left
@@ -199,16 +192,16 @@ func (g *growth) write(f *Forest, n *node) int {
 	return 1 + left + g.write(f, n.right)
 }
 
-// split returns the rows of each side of a split, valid until the next call. It is branch-free: the branches of a
-// random threshold are unpredictable.
-func (g *growth) split(rows []int32, order int32, cut uint8) (left, right []int32) {
-	left, right = g.left[:len(rows)], g.right[:len(rows)]
-	n := 0
+// split moves the rows of the left side of a split before those of the right side, and returns their number. Each side stays in order. It
+// is branch-free: the branches of a random threshold are unpredictable.
+func (g *growth) split(rows []int32, order int32, cut uint8) (left int) {
+	right := g.right[:len(rows)]
 	for i, row := range rows {
-		left[n], right[i-n] = row, row
-		n += int(uint32(int32(g.ranks[int(row)*g.stride+int(order)])-int32(cut)-1) >> 31) // 1 if the rank is up to the cut
+		rows[left], right[i-left] = row, row
+		left += int(uint32(int32(g.ranks[int(row)*g.stride+int(order)])-int32(cut)-1) >> 31) // 1 if the rank is up to the cut
 	}
-	return left[:n], right[:len(rows)-n]
+	copy(rows[left:], right)
+	return left
 }
 
 // leaf returns a leaf with its best split, given bounds of its rows, which it narrows.
@@ -286,14 +279,12 @@ func (n *node) narrow(v *view, order int32) {
 
 // appendParts appends the part of each code: the number of ascending cuts below it.
 func appendParts(parts, cuts []uint8) []uint8 {
-	code := 0
-	for part, cut := range cuts {
-		for ; code <= int(cut); code++ {
-			parts = append(parts, uint8(part))
+	part := 0
+	for code := range Codes {
+		for part < len(cuts) && int(cuts[part]) < code {
+			part++
 		}
-	}
-	for ; code < Codes; code++ {
-		parts = append(parts, uint8(len(cuts)))
+		parts = append(parts, uint8(part))
 	}
 	return parts
 }

@@ -194,7 +194,7 @@ func TestGrowLaws(t *testing.T) {
 	}
 	for _, o := range []Orders{{}, {Columns: []int32{0, 1}}} {
 		f := Grow(kernel.NewDense(50, 4), 2, o, Shape{3, 4, 1, 1, 1}, 1, 1, 1)
-		assert.True(t, len(f.Cuts) == 0 && f.Trees() == 3, "rows that don't differ have a forest of %+v", f)
+		assert.True(t, len(f.Cuts) == 0 && len(f.Sizes) == 3, "rows that don't differ have a forest of %+v", f)
 	}
 }
 
@@ -335,70 +335,6 @@ func TestOrdersOfWords(t *testing.T) {
 	}
 }
 
-// leavesOf returns random leaves.
-func leavesOf(seed uint64, rows, trees, leaves int) (l Leaves) {
-	r := rand.New(rand.NewPCG(seed, 2))
-	l.Reshape(rows, trees)
-	for i := range l.Data {
-		l.Data[i] = uint8(r.IntN(leaves))
-	}
-	return l
-}
-
-func values(seed uint64, n int) []float32 {
-	r, x := rand.New(rand.NewPCG(seed, 3)), make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
-
-// rows returns the leaves of some rows.
-func (l Leaves) rows(from, to int) (part Leaves) {
-	part.Reshape(to-from, l.Trees)
-	for t := range l.Trees {
-		copy(part.Tree(t), l.Tree(t)[from:to])
-	}
-	return part
-}
-
-// Sums add the rows in order, however they are divided into calls: they are bitwise identical to the definition.
-func TestSumsAsDefined(t *testing.T) {
-	for _, c := range []struct{ rows, trees, leaves, outputs int }{
-		{1, 1, 2, 1}, {63, 3, 31, 2}, {300, 5, 32, 3}, {500, 3, 64, 1}, {0, 2, 3, 2}, {64, 32, 32, 2},
-	} {
-		l, h, r := leavesOf(1, c.rows, c.trees, c.leaves), values(2, c.rows), values(3, c.rows*c.outputs)
-		p, k := c.trees*c.leaves, c.outputs
-		w, before := values(4, p*k), values(5, c.rows*k)
-		gram, cross, scores := make([]float64, p*(p+1)/2), make([]float64, p*k), slices.Clone(before)
-		for i := range c.rows {
-			for a := range c.trees {
-				at := a*c.leaves + int(l.Tree(a)[i])
-				for b := range a + 1 {
-					gram[at*(at+1)/2+b*c.leaves+int(l.Tree(b)[i])] += float64(h[i])
-				}
-				for output := range k {
-					cross[at*k+output] += float64(r[i*k+output])
-					scores[i*k+output] += w[at*k+output]
-				}
-			}
-		}
-		for _, part := range []int{c.rows, 1, 100} {
-			gotGram, gotCross, gotScores := make([]float64, len(gram)), make([]float64, len(cross)), slices.Clone(before)
-			for from := 0; from < c.rows; from += part {
-				to := min(from+part, c.rows)
-				AddPairs(gotGram, l.rows(from, to), c.leaves, h[from:to])
-				part := l.rows(from, to)
-				kernel.AddLeafResiduals(gotCross, part.Data, r[from*k:to*k], part.Rows, c.leaves, k)
-				kernel.AddLeafRows(gotScores[from*k:to*k], part.Data, w, part.Rows, c.leaves, k)
-			}
-			assert.True(t, slices.Equal(gotGram, gram), "%+v, %d rows a call: the pairs differ", c, part)
-			assert.True(t, slices.Equal(gotCross, cross), "%+v, %d rows a call: the cross moments differ", c, part)
-			assert.True(t, slices.Equal(gotScores, scores), "%+v, %d rows a call: the scores differ", c, part)
-		}
-	}
-}
-
 // sample is n rows of a sample.
 type sample struct {
 	columns, outputs int
@@ -447,9 +383,17 @@ func ordersOf(seed uint64, s sample, words int) Orders {
 		numbers[j] = j
 	}
 	numbers, last := numbers[:s.columns-words], numbers[s.columns-words:]
-	w := Words{last, make([]float64, words*Codes*(s.outputs+1))}
-	w.Add(s.codes, s.columns, s.residuals, slices.Repeat([]float32{0.25}, len(s.weights)))
-	return NewOrders(numbers, w, seed, 0)
+	sums := make([]float64, words*Codes*(s.outputs+1))
+	for j, column := range last {
+		for i := range s.weights {
+			of := sums[(j*Codes+int(s.codes[i*s.columns+column]))*(s.outputs+1):]
+			for c, r := range s.residuals[i*s.outputs:][:s.outputs] {
+				of[c] += float64(r)
+			}
+			of[s.outputs] += 0.25
+		}
+	}
+	return NewOrders(numbers, last, sums, seed, 0)
 }
 
 // descend returns the leaf of a row by descending from node to node of a tree, given its first node.
@@ -479,7 +423,6 @@ func TestEncode(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	inf := float32(math.Inf(1))
 	for _, edges := range [][]float32{nil, {0}, {-inf, -1, 0, 1e-40, 2, inf}, WordEdges(MaxWords), edgesOf(r, 250), edgesOf(r, 3)} {
-		e := assert.Must(NewEncoder([][]float32{edges, {5}}))(t)
 		values := []float32{float32(math.NaN()), -float32(math.NaN()), 0, float32(math.Copysign(0, -1)), inf, -inf}
 		values = append(values, math.MaxFloat32, -math.MaxFloat32, 1e-45, -1e-45)
 		for _, edge := range edges {
@@ -495,8 +438,8 @@ func TestEncode(t *testing.T) {
 			if x != x {
 				want = 0
 			}
-			got, other := e.Code(0, x), e.Code(1, 7)
-			assert.True(t, got == want && other == 2, "%v has the code %d, and 7 has %d, want %d and 2, of edges %v", x, got, other, want, edges)
+			got := CodeOf(edges, x)
+			assert.True(t, got == want, "%v has the code %d, want %d, of edges %v", x, got, want, edges)
 		}
 	}
 }
@@ -524,10 +467,10 @@ func TestBinsOfASample(t *testing.T) {
 				}
 			}
 			edges := EdgesOf(slices.Sorted(slices.Values(values)))
-			e := assert.Must(NewEncoder([][]float32{edges}))(t)
+			assert.NoError(t, CheckEdges(edges))
 			codes := make([]uint8, n)
 			for i, x := range values {
-				codes[i] = e.Code(0, x)
+				codes[i] = CodeOf(edges, x)
 			}
 			rows, largest, count := map[uint8]int{}, map[uint8]float32{}, map[float32]int{}
 			for i, code := range codes {
@@ -558,7 +501,6 @@ func TestEdgesAreBetweenValues(t *testing.T) {
 
 func TestBinsFromOutside(t *testing.T) {
 	for _, edges := range [][]float32{{1, 1}, {2, 1}, {float32(math.NaN())}, {1, float32(math.NaN())}, make([]float32, 255)} {
-		_, err := NewEncoder([][]float32{{1}, edges})
-		assert.True(t, err != nil, "%v: no error", edges)
+		assert.True(t, CheckEdges(edges) != nil, "%v: no error", edges)
 	}
 }

@@ -21,6 +21,14 @@ type Orders struct {
 // Numbers returns the number of orders without ranks, which come first: those of columns of numbers.
 func (o Orders) Numbers() int { return len(o.Columns) - len(o.Ranks)/Codes }
 
+// Rank returns the rank of a code in an order.
+func (o Orders) Rank(order int, code uint8) uint8 {
+	if ranks := o.RanksOf(order); ranks != nil {
+		return ranks[code]
+	}
+	return code
+}
+
 // RanksOf returns the ranks of the codes in an order; nil: each code is its own rank.
 func (o Orders) RanksOf(order int) []uint8 {
 	if order -= o.Numbers(); order < 0 {
@@ -29,47 +37,21 @@ func (o Orders) RanksOf(order int) []uint8 {
 	return o.Ranks[order*Codes:][:Codes]
 }
 
-// Words are columns of words, with sums over all training rows.
-type Words struct {
-	Columns []int
-	// Sums are, per column and code, Σ w r of the k residuals, then Σ w h of the curvature (columns × Codes × (k+1)).
-	Sums []float64
-}
-
-// of returns the sums of a column (Codes × width): each code has one for each residual, then that of its curvatures.
-func (w Words) of(j int) (sums []float64, width int) {
-	each := len(w.Sums) / len(w.Columns)
-	return w.Sums[j*each:][:each], each / Codes
-}
-
-// Add adds the residuals (n × k) and the curvatures (n) of rows, both times the rows' weights, to the words of their codes (n × width).
-func (w Words) Add(codes []uint8, width int, residuals, curvatures []float32) {
-	for j, column := range w.Columns {
-		sums, each := w.of(j)
-		for i, h := range curvatures {
-			to := sums[int(codes[i*width+column])*each:][:each]
-			for c, r := range residuals[i*(each-1):][:each-1] {
-				to[c] += float64(r)
-			}
-			to[each-1] += float64(h)
-		}
-	}
-}
-
 // shrinkage is added to the curvature of a word, so that the mean of a rare word is close to the overall mean.
 const shrinkage = 10
 
 // NewOrders returns the orders of a stage: one per column of numbers, and two per column of words, or one for two
 // classes. Words are ordered by Σ u·r / (Σ h + 10), a Newton step, for a direction u of the k outputs: (−1, 1) for two,
-// otherwise k normal draws that depend on the seed and the stage.
-func NewOrders(numbers []int, words Words, seed, stage uint64) Orders {
+// otherwise k normal draws that depend on the seed and the stage. sums are over all training rows, per column of words and
+// code: Σ w r of the k residuals, then Σ w h of the curvature (columns × [Codes] × (k+1)).
+func NewOrders(numbers, words []int, sums []float64, seed, stage uint64) Orders {
 	var o Orders
 	for _, column := range numbers {
 		o.Columns = append(o.Columns, int32(column))
 	}
-	for j, column := range words.Columns {
-		sums, each := words.of(j)
-		direction := make([]float64, each-1)
+	for j, column := range words {
+		each := len(sums) / len(words)
+		direction := make([]float64, each/Codes-1)
 		draws := rand.New(rand.NewPCG(mix(seed, stage), mix(wordDraws, uint64(column))))
 		for range min(2, max(1, len(direction)-1)) {
 			for c := range direction {
@@ -78,7 +60,7 @@ func NewOrders(numbers []int, words Words, seed, stage uint64) Orders {
 				}
 			}
 			o.Columns = append(o.Columns, int32(column))
-			o.Ranks = append(o.Ranks, ranksOf(sums, direction)...)
+			o.Ranks = append(o.Ranks, ranksOf(sums[j*each:][:each], direction)...)
 		}
 	}
 	return o

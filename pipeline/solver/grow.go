@@ -77,13 +77,14 @@ func growForest(plan *schemas.Plan, number int, prepared *stages.Preparation, ro
 	if want := statistics.GrowthWidth(c, k); rows.Cols != want {
 		return f, fmt.Errorf("%w: rows of a sample have %d values, expected %d", wire.ErrDamaged, rows.Cols, want)
 	}
-	words := tree.Words{Columns: coder.Words()}
-	if len(words.Columns) > 0 {
-		if words.Sums, err = sums.Shaped(statistics.FieldWords, len(words.Columns), tree.Codes, k+1); err != nil {
+	var ofWords []float64
+	words := coder.Words()
+	if len(words) > 0 {
+		if ofWords, err = sums.Shaped(statistics.FieldWords, len(words), tree.Codes, k+1); err != nil {
 			return f, err
 		}
 	}
-	orders := tree.NewOrders(coder.Numbers(), words, plan.Seed, uint64(number))
+	orders := tree.NewOrders(coder.Numbers(), words, ofWords, plan.Seed, uint64(number))
 	shape := tree.Shape{Trees: features.Size / features.Leaves, Leaves: features.Leaves, Rows: rowsPerLeaf, Share: triedOrders,
 		Thresholds: triedThresholds}
 	return tree.Grow(rows, c, orders, shape, plan.Seed, uint64(number), runtime.GOMAXPROCS(0)), nil

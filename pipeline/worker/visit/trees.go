@@ -54,8 +54,8 @@ func (p *Processor) sumPairs() summing {
 		} else {
 			p.curvature = append(p.curvature[:0], b.Fitted...)
 		}
-		n := p.visit.Of.Features.Size()
-		p.addPairs(p.sum.Field(statistics.FieldGram, n*(n+1)/2), p.leavesOf(b))
+		features := p.visit.Of.Features
+		p.sum.AddLeaves(p.leavesOf(b), features.Leaves(), features.Size(), p.curvature)
 	}, p.nameGram}
 }
 
@@ -77,29 +77,7 @@ func (p *Processor) addLeavesGradient(b *Batch) {
 	p.measure(b.Rows)
 	b.Rows.Residuals(p.score)
 	weighted(p.score, b.Fitted)
-	cross := p.sum.Field(statistics.FieldCross, features.Size(), k)
-	grown := leaves.Trees * features.Leaves()
-	kernel.AddLeafResiduals(cross[:grown*k], leaves.Data, p.score.Data, leaves.Rows, features.Leaves(), k)
-	if features.Size() > grown { // the intercept
-		last := cross[grown*k:]
-		for i, v := range p.score.Data {
-			last[i%k] += float64(v)
-		}
-	}
-}
-
-// addPairs adds the products of a batch's rows, with their curvature in p.curvature, to a packed Gram matrix.
-func (p *Processor) addPairs(matrix []float64, leaves tree.Leaves) {
-	features := p.visit.Of.Features
-	n := leaves.Trees * features.Leaves()
-	tree.AddPairs(matrix[:n*(n+1)/2], leaves, features.Leaves(), p.curvature)
-	if features.Size() > n { // the intercept
-		last := matrix[n*(n+1)/2:]
-		kernel.AddLeafResiduals(last[:n], leaves.Data, p.curvature, leaves.Rows, features.Leaves(), 1)
-		for _, h := range p.curvature {
-			last[n] += float64(h)
-		}
-	}
+	p.sum.AddLeafResiduals(leaves, features.Leaves(), features.Size(), p.score)
 }
 
 // curvatureBefore writes the weighted curvature of each row of a batch at its score before the stage to p.curvature.
@@ -143,7 +121,7 @@ func weighted(residuals kernel.Dense, weights []float32) {
 func (p *Processor) sumGrowth(batches []*Batch) summing {
 	coder, k := p.visit.prepared.Coder, p.visit.Of.Classes
 	p.sample = &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
-	words := tree.Words{Columns: coder.Words()}
+	words := coder.Words()
 	row := make([]float32, statistics.GrowthWidth(coder.Width(), k))
 	rows := 0
 	for _, b := range batches {
@@ -167,8 +145,7 @@ func (p *Processor) sumGrowth(batches []*Batch) summing {
 			}
 		}
 		weighted(p.score, b.Fitted)
-		words.Sums = p.sum.Field(statistics.FieldWords, len(words.Columns), tree.Codes, k+1)
-		words.Add(b.Codes, coder.Width(), p.score.Data, p.curvature)
+		p.sum.AddWords(words, b.Codes, coder.Width(), p.score, p.curvature)
 	}}
 }
 
