@@ -88,7 +88,7 @@ func (s *deltaState) check(t *table) error {
 		return err
 	}
 	for _, feature := range s.protocol.Features {
-		if !slices.Contains([]string{"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck"}, feature) {
+		if !slices.Contains([]string{"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck", "variantType"}, feature) {
 			return t.fail("a table with the feature %s, which is not supported", value.Quote(feature))
 		}
 	}

@@ -43,12 +43,21 @@ func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd boo
 	return FollowInTurn(ctx, p, job, rec)
 }
 
+// sourceKey returns the key under examples that names what is followed.
+func sourceKey(job topics.Job) string {
+	if job.Examples.Archive.Alone {
+		return "archive.files"
+	}
+	return "from_topic"
+}
+
 // CheckSource returns an error if the job's source topic can't be followed.
 func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
 	if job.Examples.FromTopic == "" {
 		return nil
 	}
-	for _, read := range []struct{ key, topic string }{{"from_topic", job.Examples.FromTopic}, {"outcome.topic", job.Examples.Outcome.Topic}} {
+	followed := job.Examples
+	for _, read := range []struct{ key, topic string }{{sourceKey(job), followed.FromTopic}, {"outcome.topic", followed.Outcome.Topic}} {
 		if read.topic == "" {
 			continue
 		}
@@ -184,11 +193,7 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 	f.feeds = nil
 	f.newest.Clear()
 	if f.Bounds, err = f.Log.Spans(ctx, f.Topic); err != nil {
-		key := "examples.from_topic"
-		if f.Job.Examples.Archive.Alone {
-			key = "examples.archive.files"
-		}
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return nil, fmt.Errorf("examples.%s: %w", sourceKey(f.Job), err)
 	}
 	examples, err := f.Log.Spans(ctx, f.Topics.Examples)
 	if err != nil {

@@ -211,6 +211,9 @@ type AvroRows struct {
 func OpenAvro(r io.Reader) (rows *AvroRows, err error) {
 	rows = &AvroRows{}
 	rows.file, err = ocf.NewReader(r, ocf.WithSchemaOpts(append(rows.empty.conversions(), rows.empty.records())...))
+	if err != nil {
+		err = fmt.Errorf("%w: expected a container file with the codec null, deflate, snappy or zstandard", err)
+	}
 	return rows, err
 }
 
