@@ -67,7 +67,7 @@ var (
 //   - a write is applied only after its client was killed;
 //   - a worker or a solver loses its membership, so that its role ends, and is started again as a new member;
 //   - the log refuses a write, so that the role ends, and is started again;
-//   - a batch of writes arrives in several requests;
+//   - a batch of writes arrives in several requests, and unordered writes arrive in any order;
 //   - runners that wait for more examples are stopped, and others go on to the end, some with another stage;
 //   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
@@ -1010,6 +1010,24 @@ func (l actorLog) Append(ctx context.Context, topic string, partition int, messa
 		messages = messages[n:]
 	}
 	return base, l.giveWay(ctx)
+}
+
+// Scatter writes the messages in random order, and returns the offsets of those that were given.
+func (l actorLog) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) ([]int64, error) {
+	order, offsets := make([]int, len(messages)), make([]int64, len(messages))
+	for i := range order {
+		order[i] = i
+	}
+	if l.random != nil {
+		l.random.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
+	}
+	for _, i := range order {
+		var err error
+		if offsets[i], err = l.Append(ctx, topic, partition, messages[i]); err != nil {
+			return nil, err
+		}
+	}
+	return offsets, nil
 }
 
 // simMembership is an actor's membership of a consumer group: the partitions that it believes it owns.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -33,6 +35,20 @@ func (b brokers) Spans(ctx context.Context, topic string) ([]coverage.Span, erro
 
 func (b brokers) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
 	return b.OffsetsAt(ctx, topic, time.Now().Add(-age))
+}
+
+// Scatter sends a few requests concurrently, because a large Gram matrix takes many messages.
+func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) ([]int64, error) {
+	requests, ctx := errgroup.WithContext(ctx)
+	requests.SetLimit(3)
+	offsets := make([]int64, len(messages))
+	for i, m := range messages {
+		requests.Go(func() (err error) {
+			offsets[i], err = b.Append(ctx, topic, partition, m)
+			return err
+		})
+	}
+	return offsets, requests.Wait()
 }
 
 func (b brokers) Range(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {

@@ -16,6 +16,8 @@ import (
 type Log interface {
 	// Append appends messages to a partition in order, and returns the offset of the first.
 	Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error)
+	// Scatter appends messages to a partition in any order, and returns the offset of each.
+	Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) ([]int64, error)
 	// Bounds returns the first offset of a partition, and the offset after its last message.
 	Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error)
 	// Spans returns the offset range of each partition, including empty ones, in the order of the partitions.

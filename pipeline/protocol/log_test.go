@@ -32,6 +32,14 @@ func (l memoryLog) Append(_ context.Context, topic string, _ int, messages ...wi
 	return int64(base), nil
 }
 
+func (l memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) (offsets []int64, err error) {
+	offsets = make([]int64, len(messages))
+	for i := len(messages) - 1; i >= 0 && err == nil; i-- { // in reverse order
+		offsets[i], err = l.Append(ctx, topic, partition, messages[i])
+	}
+	return offsets, err
+}
+
 func (l memoryLog) Bounds(_ context.Context, topic string, _ int) (first, end int64, err error) {
 	return 0, int64(len(l[topic])), nil
 }

@@ -48,20 +48,30 @@ func writtenMessageOf(m Message) writtenMessage {
 	return writtenMessage{m.Offset, m.Key, m.Digest(), m.Checksum(), m.Time}
 }
 
-// WriteRecord writes the messages of a record to a partition, and returns their places.
+// writtenTogether is the number of messages of a record that are in memory at the same time.
+const writtenTogether = 9
+
+// WriteRecord writes the messages of a record to a partition, in any order, and returns their places.
 func WriteRecord[T wire.Number](ctx context.Context, c *Client, topic string, partition int, r *wire.Record[T]) (*Written, error) {
 	w := NewWritten(r.Identity, topic, partition)
+	var messages []wire.Message
+	write := func() error {
+		offsets, err := c.Log.Scatter(ctx, topic, partition, messages...)
+		for i, at := range offsets {
+			w.Add(Message{Message: messages[i], Offset: at})
+		}
+		messages = nil
+		return err
+	}
 	for m, err := range r.EachWithin(c.Chunk, c.Memory) {
-		at := int64(0)
-		if err == nil {
-			at, err = c.Log.Append(ctx, topic, partition, m)
+		if messages = append(messages, m); err == nil && len(messages) == writtenTogether {
+			err = write()
 		}
 		if err != nil {
 			return nil, err
 		}
-		w.Add(Message{Message: m, Offset: at})
 	}
-	return w, nil
+	return w, write()
 }
 
 // Holds reports whether a topic still has a record: each message at its offset, with the same bytes. Retention may have

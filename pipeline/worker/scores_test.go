@@ -55,6 +55,14 @@ func (l *memoryLog) Append(_ context.Context, topic string, partition int, messa
 	return int64(base), nil
 }
 
+func (l *memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) (offsets []int64, err error) {
+	base, err := l.Append(ctx, topic, partition, messages...)
+	for i := range messages {
+		offsets = append(offsets, base+int64(i))
+	}
+	return offsets, err
+}
+
 func (l *memoryLog) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
