@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -17,27 +18,18 @@ func Keys() []option.Key {
 	for k := range kinds {
 		names = append(names, fmt.Sprintf("`%s` (%s)", k.name, k.meaning))
 	}
-	return []option.Key{
-		{Name: "kind", Meaning: english.WordSeries(names, "or")},
-		{Name: "size", Meaning: "number of features of the block; " + meaning("size")},
-		{Name: "bandwidth_scale", Meaning: meaning("bandwidth_scale")},
-		{Name: "degree", Meaning: meaning("degree")},
-		{Name: "replacement", Meaning: meaning("replacement")},
-		{Name: "weight", Meaning: meaning("weight")},
-		{Name: "rounds", Meaning: meaning("rounds")},
-		{Name: "leaves", Meaning: meaning("leaves")},
-		{Name: "sample", Meaning: meaning("sample")},
-		{Name: "patch", Meaning: meaning("patch")},
-		{Name: "filters", Meaning: meaning("filters")},
-		{Name: "grid", Meaning: meaning("grid")},
-		{Name: "overlap", Meaning: meaning("overlap")},
-		{Name: "root", Meaning: meaning("root")},
-		{Name: "rectify", Meaning: meaning("rectify")},
-		{Name: "whiten", Meaning: meaning("whiten")},
-		{Name: "contrast", Meaning: meaning("contrast")},
-		{Name: "mirror", Meaning: meaning("mirror")},
-		{Name: "source", Meaning: meaning("source")},
+	var keys []option.Key
+	for key := range option.Values(reflect.ValueOf(schemas.Features{})) {
+		of := meaning(key)
+		switch key {
+		case "kind":
+			of = english.WordSeries(names, "or")
+		case "size":
+			of = "number of features of the block; " + of
+		}
+		keys = append(keys, option.Key{Name: key, Meaning: of})
 	}
+	return keys
 }
 
 // meaning joins the meanings of a key for each kind that reads it, as in "`a`, `b`: this; `c`: that".
