@@ -44,13 +44,7 @@ const wantFeatures = "a list of float32, float64 or uint8, or a list of structs 
 // float32, weights are finite and not negative, splits are known, and labels that are text are UTF-8 of at most [MaxLabel] bytes. The rows
 // have memory of their own; that of mem is released. An error wraps [wire.ErrDamaged]; it is a *[ValueError] if a single value is at fault.
 func Decode(value []byte, mem memory.Allocator) (*Rows, error) {
-	record, err := stream.Decode(value, mem, func(column string) bool {
-		switch column {
-		case columnFeatures, columnLabel, columnWeight, columnSplit, columnTargets, columnServed, columnServedVersion:
-			return true
-		}
-		return false
-	})
+	record, err := stream.Decode(value, mem, isKnown)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +57,9 @@ func Decode(value []byte, mem memory.Allocator) (*Rows, error) {
 		name := record.ColumnName(i)
 		if len(record.Schema().FieldIndices(name)) > 1 {
 			return nil, fmt.Errorf("%w: column %s occurs twice", wire.ErrDamaged, stream.Quote(name))
+		}
+		if !isKnown(name) { // not validated
+			continue
 		}
 		switch err := d.column(name, column); {
 		case errors.As(err, new(*ValueError)):
@@ -77,6 +74,15 @@ func Decode(value []byte, mem memory.Allocator) (*Rows, error) {
 	}
 	d.answers()
 	return d.Rows, nil
+}
+
+// isKnown reports whether a column of this name is read.
+func isKnown(column string) bool {
+	switch column {
+	case columnFeatures, columnLabel, columnWeight, columnSplit, columnTargets, columnServed, columnServedVersion:
+		return true
+	}
+	return false
 }
 
 // columnNames names the first columns of a message, for errors to its producer.
