@@ -267,6 +267,7 @@ func TestParquetErrors(t *testing.T) {
 	for want, content := range map[string][]byte{
 		"a.parquet: no rows": empty.parquet(t),
 		`a.parquet: an incomplete or damaged Parquet file: write or download it again: invalid magic footer of parquet file: "else"`: []byte("PAR1 and nothing\x00\x00\x00\x00else"),
+		"a.parquet: a damaged Parquet file: write or download it again: a footer of 4026531840 bytes in a file of 24":                []byte("PAR1 and nothing\x00\x00\x00\xf0PAR1"),
 		`a.parquet, column 0 ("x"): compressed with LZ4_RAW: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed`: two.parquet(t,
 			parquet.Compression(&parquet.Lz4Raw)),
 	} {

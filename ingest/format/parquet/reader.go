@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -60,6 +61,11 @@ func damaged(err *error) {
 // Open opens a file.
 func Open(r io.ReaderAt, size int64, columns Columns) (_ *Reader, err error) {
 	defer damaged(&err)
+	var end [8]byte // the size of the footer, which the library allocates unchecked, and PAR1
+	if _, err := r.ReadAt(end[:], size-int64(len(end))); err == nil && int64(binary.LittleEndian.Uint32(end[:])) > size {
+		return nil, fmt.Errorf("a damaged Parquet file: write or download it again: a footer of %d bytes in a file of %d",
+			binary.LittleEndian.Uint32(end[:]), size)
+	}
 	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, fmt.Errorf("an incomplete or damaged Parquet file: write or download it again: %w", err)
