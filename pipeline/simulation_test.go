@@ -735,8 +735,7 @@ func (s *simulation) startWorker(i int) {
 	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
 		p, cache := s.pipeline(a), visit.NewCache(s.job.Memory)
 		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
-			return s.join(a, s.workers,
-				i)
+			return s.join(a, s.workers, i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
 			return worker.New(p.Client, s.blas, plan, o, worker.Options{Cache: cache, Executor: sequential{}}, event.Ignore{}).Work(ctx)
 		})
@@ -750,8 +749,7 @@ func (s *simulation) startSolver(i int) {
 			p.Sums = &solver.Store{}
 		}
 		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
-			return s.join(a, s.solvers,
-				i)
+			return s.join(a, s.solvers, i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
 			local := worker.Options{Cache: cache, Executor: sequential{}}
 			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, event.Ignore{}); err != nil || s.random == nil {

@@ -1256,14 +1256,13 @@ func FuzzLedger(f *testing.F) {
 		topics := protocol.TopicsOf("test")
 		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
 		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Memory: memory.DefaultAllocator}
-		l, err := client.ReadLedger(t.Context())
-		assert.NoError(t, err)
+		l := assert.Must(client.ReadLedger(t.Context()))(t)
 		digest := sha256.Sum256(value)
 		headers := []wire.Header{{Key: "kind", Value: kind}, {Key: "chunks", Value: "1"}, {Key: "digest", Value: hex.EncodeToString(digest[:])}}
 		for _, number := range []string{"stage", "visit", "partition", "chunk"} {
 			headers = append(headers, wire.Header{Key: number, Value: "0"})
 		}
-		err = l.Add(protocol.Message{Message: wire.Message{Value: value, Headers: headers}})
+		err := l.Add(protocol.Message{Message: wire.Message{Value: value, Headers: headers}})
 		assert.True(t, err == nil || errors.Is(err, wire.ErrDamaged), "%v", err)
 		for _, p := range l.Unfinished() {
 			p.Content()

@@ -131,8 +131,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 				row := features[(p.Row+i)*width : (p.Row+i+1)*width]
 				assert.NoError(t, predictor.Contributions(&examples.Rows{Rows: 1, Cols: width, Floats: row}, a.contributions,
 					func(_ int, want []model.Contributions) {
-						assert.Need(t, text == string(wire.JSON(want)),
-							"row %d of offset %d: contributions %s, expected %v", p.Row+i, p.Offset, text, want)
+						assert.Need(t, text == string(wire.JSON(want)), "row %d of offset %d: contributions %s, expected %v", p.Row+i, p.Offset, text, want)
 					}))
 			}
 			for i := range p.Classes {

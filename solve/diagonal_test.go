@@ -75,8 +75,7 @@ func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (vis
 			pr.shape.apply(w, step.Changed, step.Change)
 		}
 		sums := pr.blockSums(stage.Link, Step{W: w, Block: step.Block})
-		e, err := f.Observe(len(visits), step, sums)
-		assert.NoError(t, err)
+		e := assert.Must(f.Observe(len(visits), step, sums))(t)
 		visits = append(visits, sparseVisit{w, step.Block, statistics.LossesOf(sums), e})
 		step = assert.Must(f.Next())(t)
 		if step.Final {

@@ -226,7 +226,10 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	assert.True(t, rows == 700, "a run learnt %d rows, expected 700", rows)
 	typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end") // also for messages that do not count
 	// Partitions that other producers write to, too.
-	message := firstMessage(t, e.log, e.name+".examples")
+	var message kafkalog.Message
+	for m, err := range e.log.Range(t.Context(), e.name+".examples", 0, 0, 1) {
+		message = assert.Must(m, err)(t)
+	}
 	message.Headers = nil
 	assert.Must(e.log.Append(t.Context(), e.name+".examples", 5, message))(t)
 	assert.NoError(t, e.log.AddPartitions(t.Context(), e.name+".examples", 8))

@@ -207,22 +207,16 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	until(330)
 	client := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{address}}))(t)
 	defer client.Close()
-	message := firstMessage(t, client, "blobs.examples")
+	var message kafkalog.Message
+	for m, err := range client.Range(t.Context(), "blobs.examples", 0, 0, 1) {
+		message = assert.Must(m, err)(t)
+	}
 	examples := assert.Must(examples.Decode(message.Value, memory.DefaultAllocator))(t)
 	assert.NoError(t, client.AddPartitions(t.Context(), "blobs.examples", 6))
 	assert.Must(client.Append(t.Context(), "blobs.examples", 5, message))(t)
 	until(330 + examples.Rows)
 	scores.stop()
 	assert.Equal(t, scored(t, "blobs.predictions"), 330+examples.Rows, "rows that have predictions that count")
-}
-
-// firstMessage returns the first message of a topic.
-func firstMessage(t *testing.T, log *kafkalog.Log, topic string) (first kafkalog.Message) {
-	t.Helper()
-	for m, err := range log.Range(t.Context(), topic, 0, 0, 1) {
-		first = assert.Must(m, err)(t)
-	}
-	return first
 }
 
 // scoredBy writes the predictions for the examples of a pipeline, which are all of this model, and returns for how many

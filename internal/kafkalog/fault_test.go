@@ -266,11 +266,10 @@ func TestLongPollDelaysNobody(t *testing.T) {
 }
 
 func TestUnreachableBrokersAreNamed(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.NoError(t, err)
+	listener := assert.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := listener.Addr().String()
 	assert.NoError(t, listener.Close())
-	_, err = Open(testContext(t), Options{Brokers: []string{address}})
+	_, err := Open(testContext(t), Options{Brokers: []string{address}})
 	want := "reach Kafka at " + address + ": dial tcp " + address + ": "
 	assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "no listener: %v, want %s…", err, want)
 
@@ -304,8 +303,7 @@ func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
 // A failed write returns the file error, not a Kafka error code. When the cause is gone, writes succeed again, and nothing is missing.
 func TestRefusedWrite(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
-	l, err := Open(ctx, Options{DataDir: dir})
-	assert.NoError(t, err)
+	l := assert.Must(Open(ctx, Options{DataDir: dir}))(t)
 	defer func() { assert.NoError(t, l.Close()) }()
 	assert.NoError(t, l.Create(ctx, Topic{Name: "x", Partitions: 1}))
 	// A file in place of the partition's directory.
@@ -313,7 +311,7 @@ func TestRefusedWrite(t *testing.T) {
 	assert.NoError(t, os.RemoveAll(folder))
 	assert.NoError(t, os.MkdirAll(filepath.Dir(folder), 0o755))
 	assert.NoError(t, os.WriteFile(folder, nil, 0o644))
-	_, err = l.Append(ctx, "x", 0, numbered(0, 10))
+	_, err := l.Append(ctx, "x", 0, numbered(0, 10))
 	assert.True(t, errors.Is(err, syscall.ENOTDIR) &&
 		strings.HasPrefix(err.Error(), "append to x[0]: the embedded broker could not write to "+folder+": not a directory; "),
 		"error %v", err)

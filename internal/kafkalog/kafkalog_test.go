@@ -451,20 +451,15 @@ func testLongTransaction(t *testing.T, l *Log, topic string) {
 	mustHold(t, l, topic, 0, 2*n+2, numbers(n, 2*n))
 	for last := range n { // a range whose context ends meanwhile is not taken for a whole one
 		ended, cancel := context.WithCancel(ctx)
-		seen, failed := 0, false
-		for _, err := range l.Range(ended, topic, 0, n+1, 2*n+2) {
-			if failed = err != nil; !failed {
-				seen++
-			}
-			if seen == last+1 {
-				for range 5 { // time for the next fetch
-					bounds(t, l, topic, 0)
-				}
+		seen, err := 0, error(nil)
+		for _, err = range l.Range(ended, topic, 0, n+1, 2*n+2) {
+			if seen++; seen == last+1 {
+				mustHold(t, l, topic, 0, 2*n+2, numbers(n, 2*n)) // meanwhile the next fetch ends
 				cancel()
 			}
 		}
 		cancel()
-		assert.True(t, failed || seen == n, "%d of %d messages without an error", seen, n)
+		assert.True(t, err != nil || seen == n, "%d of %d messages without an error", seen, n)
 	}
 }
 

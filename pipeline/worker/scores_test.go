@@ -246,8 +246,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		"seals that end early":    func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].To -= 2 },
 		"another score in the last message": func(w *Worker, number int) {
 			m := residuals(number, 1)[testMessages-1]
-			r, err := schemas.DecodeResiduals(*m, testClasses, client.Memory)
-			assert.NoError(t, err)
+			r := assert.Must(schemas.DecodeResiduals(*m, testClasses, client.Memory))(t)
 			r.Score[0]++
 			*m = assert.Must(r.Encode(memory.DefaultAllocator))(t)
 		},
