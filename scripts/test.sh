@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh STEP... runs the steps in the given order and stops at the first that fails.
-# CONTRIBUTING.md says what each step does. Variables: SCHEDULES (1000) of simulate, RUNS (1) of chaos, FUZZTIME (20s) of each target of fuzz.
+# CONTRIBUTING.md says what each step does. Variables: SCHEDULES (500) of simulate, RUNS (1) of chaos, FUZZTIME (20s) of each target of fuzz.
 # No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -87,7 +87,7 @@ quick() {
   go test -vet=off -short -timeout 10m ./...
 }
 
-simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-1000}"; }
+simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-500}"; }
 
 race() {
   files_in_memory
