@@ -279,12 +279,14 @@ func (n *node) narrow(v *view, order int32) {
 
 // appendParts appends the part of each code: the number of ascending cuts below it.
 func appendParts(parts, cuts []uint8) []uint8 {
-	part := 0
-	for code := range Codes {
-		for part < len(cuts) && int(cuts[part]) < code {
-			part++
+	code := 0
+	for part, cut := range cuts {
+		for ; code <= int(cut); code++ {
+			parts = append(parts, uint8(part))
 		}
-		parts = append(parts, uint8(part))
+	}
+	for ; code < Codes; code++ {
+		parts = append(parts, uint8(len(cuts)))
 	}
 	return parts
 }
