@@ -65,12 +65,14 @@ func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, me
 		}
 	}()
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		all = slices.DeleteFunc(all, (*source).isOver)
+		if all = slices.DeleteFunc(all, (*source).isOver); len(all) == 0 {
+			return nil
+		}
 		leaders, err := f.leaders(ctx, all)
-		if ctx.Err() != nil { // deliver may have passed over what was read last
+		if ctx.Err() != nil {
 			return cmp.Or(context.Cause(l.ctx), ctx.Err())
 		}
-		if err != nil || len(all) == 0 {
+		if err != nil {
 			return nil
 		}
 		began := time.Now()
@@ -317,6 +319,7 @@ func (l *Log) Range(ctx context.Context, topic string, partition int, from, to i
 				case <-reading.Done():
 				}
 			})
+			ended = cmp.Or(ended, reading.Err()) // the last page may have been dropped
 		}()
 		defer func() {
 			stop()
