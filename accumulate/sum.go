@@ -5,6 +5,8 @@
 // Sums form a commutative monoid. A Sum carries the spans that it covers, so that nothing is counted twice.
 // Floating-point addition does not associate, so the order of merging is fixed: tiles of whole messages within a segment,
 // the segments of all partitions of a share in order, then the shares in order.
+//
+// What goes over rows is here, and what goes over sums in package solve.
 package accumulate
 
 import (

@@ -54,7 +54,7 @@ func (a *accelerated) accept(before, at *point) []float64 {
 	if before == nil {
 		a.size, a.t, a.u = 1, 1, wide(at.w)
 	}
-	step := scaled(a.size, at.preconditioned)
+	step := floats.ScaleTo(make([]float64, len(at.w)), a.size, at.preconditioned)
 	ahead, gained := wide(at.w), make([]float64, len(at.w))
 	floats.Sub(ahead, step)
 	floats.SubTo(gained, ahead, a.u)
@@ -77,7 +77,7 @@ func (a *accelerated) reject(at *point) (size float64, step []float64) {
 			return 0, nil
 		}
 	}
-	step = scaled(a.size, at.preconditioned)
+	step = floats.ScaleTo(make([]float64, len(at.w)), a.size, at.preconditioned)
 	a.u = wide(at.w)
 	floats.Sub(a.u, step)
 	a.t, a.momentum = 1, false

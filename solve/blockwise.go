@@ -77,13 +77,8 @@ func (b *blockwise) follow(step Step) {
 	if step.Changed != nil {
 		b.square += b.shape.apply(b.w, step.Changed, step.Change)
 	} else if step.W != nil || b.w == nil {
-		var penalised []float32
-		b.w, penalised, _ = b.start(step)
+		b.w, _, b.square = b.start(step)
 		b.w = slices.Clone(b.w)
-		b.square = 0
-		for _, x := range penalised {
-			b.square += float64(x) * float64(x)
-		}
 	}
 	b.changed, b.change = nil, nil
 }

@@ -65,9 +65,6 @@ func ChainWeight(w schemas.Weight) schemas.Weight {
 	return w
 }
 
-// Ridge returns 0: the weights are not fitted.
-func (c *counted) Ridge() schemas.Ridge { return 0 }
-
 // Weight returns the factor of the logarithms.
 func (c *counted) Weight() schemas.Weight { return c.weight }
 
@@ -94,7 +91,7 @@ func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluatio
 func (c *counted) count() error {
 	k, smoothing := c.shape.Classes, float64(smoothing)
 	if c.shape.Chained {
-		c.weight, smoothing = ChainWeight(c.weight), chainSmoothing
+		c.weight, smoothing = ChainWeight(c.weight), ChainSmoothing
 	}
 	sums := make([]float64, k)
 	for i, n := range c.counts[:c.shape.Penalised*k] {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -13,13 +14,12 @@ import (
 // not safe for concurrent use.
 type CountsUpdate struct {
 	settings
-	shape   Shape
-	sums    *SparseSums
-	all     []int32       // columns of the examples, in the order of the block
-	before  *CountsBefore // nil: all counts have changed
-	counted statistics.Occurring
-	weight  float64 // Σw of the new training rows
-	terms   *statistics.Occurring
+	shape  Shape
+	sums   *SparseSums
+	all    []int32              // columns of the examples, in the order of the block
+	before *CountsBefore        // nil: all counts have changed
+	terms  statistics.Occurring // the counts of the new training rows
+	weight float64              // Σw of these
 }
 
 // CountsBefore is the state behind the previous version's weights, if few columns have changed since.
@@ -32,31 +32,30 @@ type CountsBefore struct {
 // NewCountsUpdate returns the fit of a counted stage, given the counts of its window without those of increments that leave,
 // and the columns of the examples in the order of the block.
 func NewCountsUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, before *CountsBefore) *CountsUpdate {
+	stage.Ridge = 0
 	return &CountsUpdate{settings: settings{stage}, shape: shape, sums: sums, all: columns, before: before}
 }
-
-// Ridge returns 0: the weights are not fitted.
-func (c *CountsUpdate) Ridge() schemas.Ridge { return 0 }
 
 // Weight returns the factor of the logarithms.
 func (c *CountsUpdate) Weight() schemas.Weight { return ChainWeight(c.stage.Features.Weight) }
 
-// Observe takes the reduced sums of the visit.
+// Observe takes the reduced sums of the visit, and adds the counts of the new rows.
 func (c *CountsUpdate) Observe(_ int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
-	v, err := occurringVisitOf(sums, c.shape)
+	losses := statistics.LossesOf(sums)[examples.Train]
+	counted, err := statistics.OccurringOf(sums, statistics.FieldCounted, c.shape.Columns, c.shape.Classes)
 	if err != nil {
 		return nil, err
 	}
-	c.counted, c.weight = v.Counted, v.Losses.Weight
-	return &Evaluation{Number: 1, Objective: v.Losses.MeanLoss(), Accepted: true}, nil
+	c.terms, c.weight = c.sums.Terms(counted, c.all, 1), losses.Weight
+	c.sums.Add(1, c.terms)
+	return &Evaluation{Number: 1, Objective: losses.MeanLoss(), Accepted: true}, nil
 }
 
 // Next returns the weights that include the new rows: if the previous state is known, those of columns with changed counts, and the
 // shift of all others.
 func (c *CountsUpdate) Next() (step Step, err error) {
-	c.add()
 	weight := float64(c.Weight())
-	of, err := newBayes(c.countsOf, c.sums.Totals(), c.shape, chainSmoothing)
+	of, err := newBayes(c.countsOf, c.sums.Totals(), c.shape, ChainSmoothing)
 	if err != nil {
 		return step, err
 	}
@@ -65,7 +64,7 @@ func (c *CountsUpdate) Next() (step Step, err error) {
 		step.W, err = of.weights(allColumns(c.shape.Columns), times(weight))
 		return step, err
 	}
-	before, err := totalLogs(c.before.Totals, c.before.Inputs, chainSmoothing)
+	before, err := totalLogs(c.before.Totals, c.before.Inputs, ChainSmoothing)
 	if err != nil {
 		return step, err
 	}
@@ -87,18 +86,5 @@ func (c *CountsUpdate) Next() (step Step, err error) {
 // countsOf returns the counts of a column of the block (k); nil: there are none.
 func (c *CountsUpdate) countsOf(column int) []float64 { return c.sums.Row(c.all[column]) }
 
-// add adds the counts of the new rows, once.
-func (c *CountsUpdate) add() {
-	if c.terms == nil {
-		terms := c.sums.Terms(c.counted, c.all, 1)
-		c.sums.Add(1, terms)
-		c.terms = &terms
-		c.counted = statistics.Occurring{}
-	}
-}
-
 // After returns the counts of the new rows, which are now part of the sums, and Σw of these rows.
-func (c *CountsUpdate) After() (statistics.Occurring, float64) {
-	c.add()
-	return *c.terms, c.weight
-}
+func (c *CountsUpdate) After() (statistics.Occurring, float64) { return c.terms, c.weight }

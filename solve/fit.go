@@ -140,6 +140,9 @@ type Fit interface {
 	// Weight returns the factor of the weights of counted features; 0 for other features. The second call of Observe
 	// chooses a factor that is auto.
 	Weight() schemas.Weight
+	// Prior returns nλ of a fit that has observed its first visit: the initial curvature sum of a chain on sparse rows. It is 0 of counts
+	// and of updates.
+	Prior() float64
 	// Next returns the step to publish after the visits observed so far.
 	Next() (Step, error)
 }
@@ -168,6 +171,7 @@ func newFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffe
 	case shape.AtATime > 0:
 		return &blockwise{common: common}
 	case shape.Counted:
+		common.stage.Ridge = 0
 		return &counted{common: common}
 	case common.link.Learnt:
 		return &calibrated{common: common}
@@ -200,6 +204,9 @@ func (s *settings) Ridge() schemas.Ridge { return s.stage.Ridge }
 
 // Weight returns 0: fitted weights have no factor.
 func (*settings) Weight() schemas.Weight { return 0 }
+
+// Prior returns 0: an update has the prior of its chain.
+func (*settings) Prior() float64 { return 0 }
 
 // common is the state shared by all fits.
 type common struct {
@@ -416,19 +423,17 @@ func (c *common) gradient(sums wire.Tensors[float64], penalised []float32) ([]fl
 	return gradient, nil
 }
 
-// start returns the weights of a visit (zeros if the stage begins without), the penalised ones among them, and the
-// ridge term λ/2 |W|² of J.
-func (c *common) start(step Step) (w, penalised []float32, ridge float64) {
+// start returns the weights W of a visit (zeros if the stage begins without), the penalised ones among them, and |W|² of these.
+func (c *common) start(step Step) (w, penalised []float32, square float64) {
 	k := c.shape.Classes
 	if w = step.W; w == nil {
 		w = make([]float32, c.shape.Columns*k)
 	}
 	penalised = w[:c.shape.Penalised*k]
-	norm := 0.0
 	for _, x := range penalised {
-		norm += float64(x) * float64(x)
+		square += float64(x) * float64(x)
 	}
-	return w, penalised, c.lambda / 2 * norm
+	return w, penalised, square
 }
 
 // stop ends a stage when the loss of a split stops falling. It never ends a stage by a split without rows.

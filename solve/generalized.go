@@ -3,8 +3,6 @@ package solve
 import (
 	"math"
 
-	"gonum.org/v1/gonum/floats"
-
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -43,8 +41,8 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 	if err != nil {
 		return nil, err
 	}
-	weights, penalised, ridge := g.start(w)
-	trial := point{w: weights, visit: v, objective: losses[examples.Train].MeanLoss() + ridge, size: 1}
+	weights, penalised, square := g.start(w)
+	trial := point{w: weights, visit: v, objective: losses[examples.Train].MeanLoss() + g.lambda/2*square, size: 1}
 	g.passes++
 	evaluation := &Evaluation{Number: g.passes, Objective: trial.objective}
 	first := g.accepted.w == nil
@@ -81,9 +79,4 @@ func (g *generalized) Next() (Step, error) {
 		return g.chosen, nil
 	}
 	return Step{W: trialFrom(g.accepted.w, g.accepted.size, g.accepted.step)}, nil
-}
-
-// scaled returns size · step.
-func scaled(size float64, step []float64) []float64 {
-	return floats.ScaleTo(make([]float64, len(step)), size, step)
 }

@@ -9,7 +9,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/internal/assert"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -159,13 +158,7 @@ func TestWhiten(t *testing.T) {
 	}
 	var covariance mat.Dense
 	covariance.Mul(draws.T(), draws)
-	lower := mat.DenseCopyOf(&covariance).RawMatrix().Data
-	for i := range n {
-		for j := i + 1; j < n; j++ {
-			lower[i*n+j] = math.NaN() // not read
-		}
-	}
-	whitening := assert.Must(Whiten(lower, n, ridge))(t)
+	whitening := assert.Must(Whiten(covariance.RawMatrix().Data, n, ridge))(t)
 	w := mat.NewDense(n, n, nil)
 	for i, v := range whitening {
 		w.Set(i/n, i%n, float64(v))
@@ -186,38 +179,6 @@ func TestWhiten(t *testing.T) {
 		}
 	}
 	assert.MustFail(Whiten([]float64{math.Inf(1)}, 1, ridge))(t, new(*NotFiniteError))
-}
-
-// A feature is coarse only if float32 hardly resolves neighbouring values: not small whole numbers, however little they
-// differ, and not values that differ much relative to their size.
-func TestFindCoarse(t *testing.T) {
-	columns := []struct {
-		name   string
-		value  func(i int) float64
-		coarse bool
-	}{
-		{"milliseconds", func(i int) float64 { return 1764000000000 + 1000*float64(i) }, true},
-		{"one value of them", func(int) float64 { return 1764000000000 }, true},
-		{"pressure", func(i int) float64 { return 101325 + 0.003*float64(i%7) }, true},
-		{"years", func(i int) float64 { return 2020 + float64(i%50/49) }, false},
-		{"a constant", func(int) float64 { return 0.1 }, false},
-		{"identifiers", func(i int) float64 { return float64(i) * 123456789123 }, false},
-		{"pixels", func(i int) float64 { return float64(i % 256) }, false},
-		{"zeros", func(int) float64 { return 0 }, false},
-	}
-	rows := kernel.NewDense(300, len(columns))
-	for i := range rows.Rows {
-		for j, c := range columns {
-			rows.Row(i)[j] = float32(c.value(i))
-		}
-	}
-	found := map[int]bool{}
-	for _, c := range FindCoarse(rows) {
-		found[c.Feature] = true
-	}
-	for j, c := range columns {
-		assert.Equal(t, found[j], c.coarse, "%s: coarse", c.name)
-	}
 }
 
 // The λ of trees falls with the curvature of their rows down to that of RidgeRows rows of even odds in each leaf of

@@ -31,14 +31,14 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 		return nil, err
 	}
 	q.next = nil // the weights of this visit, which the caller has
-	weights, penalised, ridge := q.start(w)
+	weights, penalised, square := q.start(w)
 	gradient, err := q.gradient(sums, penalised)
 	if err != nil {
 		return nil, err
 	}
 	q.visit, q.passes = v, q.passes+1
 	if q.steps == nil {
-		q.objective = losses[examples.Train].MeanLoss() + ridge
+		q.objective = losses[examples.Train].MeanLoss() + q.lambda/2*square
 		length := 1.0
 		if length, err = q.firstLength(gradient, sums); err == nil {
 			q.steps = newConjugate(weights, gradient, q.shape.Classes, q.factor, length)

@@ -65,16 +65,8 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 // oracle online.py.
 const chainedRows = 0.1
 
-// Prior returns nλ of a fit that has observed its first visit: the initial curvature sum of a chain on sparse rows; 0
-// for other fits.
-func Prior(f Fit) float64 {
-	if of, ok := f.(interface{ prior() float64 }); ok {
-		return of.prior()
-	}
-	return 0
-}
-
-func (c *common) prior() float64 { return c.lambda * c.weight }
+// Prior returns nλ.
+func (c *common) Prior() float64 { return c.lambda * c.weight }
 
 // above returns the diagonal matrix that bounds the curvature of J, from the sums of the first visit.
 func (c *common) above(sums wire.Tensors[float64]) (*diagonal, error) {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
@@ -18,32 +20,18 @@ type SparseSums struct {
 	Prior  float64 // D without rows, in the penalised columns
 	Grid   float64 // a power of 2
 	k      int
-	slots  map[int32]int // the columns that have sums, numbered in the order of insertion
-	blocks [][]float64   // blockRows × k each, without the prior: appending to a single matrix would copy megabytes
-	totals []float64     // k: over all columns but the intercept
+	rows   map[int32][]float64 // the sums of each column that has any (k), without the prior
+	free   []float64           // memory for the next rows
+	totals []float64           // k: over all columns but the intercept
 }
 
 // NewSparseSums returns empty sums of k classes.
 func NewSparseSums(k int, prior, grid float64) *SparseSums {
-	return &SparseSums{Prior: prior, Grid: grid, k: k, slots: map[int32]int{}, totals: make([]float64, k)}
+	return &SparseSums{Prior: prior, Grid: grid, k: k, rows: map[int32][]float64{}, totals: make([]float64, k)}
 }
 
 // Row returns the sums of a column of the examples (k), without the prior; nil: it has none.
-func (s *SparseSums) Row(column int32) []float64 {
-	at, any := s.slots[column]
-	if !any {
-		return nil
-	}
-	return s.at(at)
-}
-
-// blockRows is the number of rows of a block of sums.
-const blockRows = 1024
-
-// at returns the sums of a slot (k).
-func (s *SparseSums) at(slot int) []float64 {
-	return s.blocks[slot/blockRows][slot%blockRows*s.k:][:s.k]
-}
+func (s *SparseSums) Row(column int32) []float64 { return s.rows[column] }
 
 // gridBits is the resolution of the grid relative to the mean contribution of a row over all columns. statistics.Occurring are kept as
 // float32, so the grid adds little rounding; sums are exact up to 2²⁵ such rows.
@@ -55,14 +43,6 @@ func GridOf(total, weight float64) float64 {
 		return math.Exp2(-gridBits)
 	}
 	return math.Exp2(math.Ceil(math.Log2(total/weight)) - gridBits)
-}
-
-// TotalOf returns the sum of the absolute values of terms.
-func TotalOf(o statistics.Occurring) (total float64) {
-	for _, v := range o.Values {
-		total += math.Abs(v)
-	}
-	return total
 }
 
 // Terms rounds the sums over an increment's rows, whose weights were multiplied by weight, to the grid: its contribution to the
@@ -92,22 +72,20 @@ func (s *SparseSums) Terms(o statistics.Occurring, columns []int32, weight float
 	return t
 }
 
-// add returns the sums of a column (k), which are 0 if it has had none.
-func (s *SparseSums) add(column int32) []float64 {
-	at, had := s.slots[column]
-	if !had {
-		at = len(s.slots)
-		if s.slots[column] = at; at == blockRows*len(s.blocks) {
-			s.blocks = append(s.blocks, make([]float64, blockRows*s.k))
-		}
-	}
-	return s.at(at)
-}
+// rowsAtOnce is the number of rows whose memory is allocated at once.
+const rowsAtOnce = 1024
 
 // Add adds the terms of an increment, times a weight.
 func (s *SparseSums) Add(weight float64, t statistics.Occurring) {
 	for i, column := range t.Columns {
-		to := s.add(column)
+		to := s.rows[column]
+		if to == nil {
+			if len(s.free) == 0 {
+				s.free = make([]float64, rowsAtOnce*s.k)
+			}
+			to, s.free = s.free[:s.k:s.k], s.free[s.k:]
+			s.rows[column] = to
+		}
 		for class, v := range t.Values[i*s.k:][:s.k] {
 			to[class] += weight * v
 			if column != InterceptColumn {
@@ -122,26 +100,17 @@ func (s *SparseSums) Totals() []float64 { return slices.Clone(s.totals) }
 
 // Clear empties s.
 func (s *SparseSums) Clear() {
-	clear(s.slots)
-	for _, block := range s.blocks {
-		clear(block)
-	}
+	clear(s.rows)
 	clear(s.totals)
 }
 
 // appendRow appends D of a column of the examples.
 func (s *SparseSums) appendRow(to []float64, column int32) []float64 {
-	prior := s.Prior
-	if column == InterceptColumn {
-		prior = 0
-	}
-	row := s.Row(column)
-	for class := range s.k {
-		v := prior
-		if row != nil {
-			v += row[class]
-		}
-		to = append(to, v)
+	from := len(to)
+	to = append(to, make([]float64, s.k)...)
+	copy(to[from:], s.rows[column])
+	if column != InterceptColumn {
+		floats.AddConst(s.Prior, to[from:])
 	}
 	return to
 }

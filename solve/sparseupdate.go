@@ -10,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -38,9 +39,8 @@ type SparseUpdate struct {
 	sums   *SparseSums
 	all    []int32 // columns of the examples, in the order of the block
 
-	initial []float32 // p × k: W₀
 	columns []int32   // columns that occur
-	start   []float32 // m × k: W₀ there
+	start   []float32 // m × k: the initial weights W₀ there
 	past    []float64 // m × k: D there
 	metric  []float64 // m × k: the inverse of D + the curvature of the new rows at W₀
 	weight  float64   // Σw of the new training rows
@@ -64,20 +64,21 @@ func HasCurvature(visit, passes int) bool { return visit == 0 || visit >= passes
 
 // Observe takes the reduced sums of a visit, and keeps their memory.
 func (u *SparseUpdate) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
-	v, err := occurringVisitOf(sums, u.shape)
+	losses := statistics.LossesOf(sums)[examples.Train]
+	gradient, err := statistics.OccurringOf(sums, statistics.FieldGradient, u.shape.Columns, u.shape.Classes)
 	if err != nil {
 		return nil, err
 	}
 	u.visits++
 	u.kept = false
 	if visit == 0 {
-		if err := u.begin(w, &v); err != nil {
+		if err := u.begin(w, losses, gradient); err != nil {
 			return nil, err
 		}
-	} else if columns := v.Gradient.Columns; !slices.Equal(columns, u.columns) {
+	} else if columns := gradient.Columns; !slices.Equal(columns, u.columns) {
 		return nil, fmt.Errorf("%w: visit %d has %d columns, not the %d of the first", wire.ErrDamaged, visit, len(columns), len(u.columns))
 	}
-	here := point{w: w.Rows, gradient: v.Gradient.Values, visit: visit, objective: v.Losses.Loss}
+	here := point{w: w.Rows, gradient: gradient.Values, visit: visit, objective: losses.Loss}
 	if visit == 0 {
 		here.w = u.start
 	} else if !slices.Equal(w.Occurring, u.columns) {
@@ -92,7 +93,10 @@ func (u *SparseUpdate) Observe(visit int, w Step, sums wire.Tensors[float64]) (*
 		return evaluation, nil
 	}
 	if HasCurvature(visit, u.passes) {
-		u.terms, u.kept = v.Curvature, true
+		u.kept = true
+		if u.terms, err = statistics.OccurringOf(sums, statistics.FieldCurvature, u.shape.Columns, u.shape.Classes); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case repeats:
@@ -108,7 +112,7 @@ func (u *SparseUpdate) Observe(visit int, w Step, sums wire.Tensors[float64]) (*
 	here.preconditioned = floats.MulTo(make([]float64, len(here.gradient)), here.gradient, u.metric)
 	if visit == 0 {
 		u.lbfgs.accept(nil, &here)
-		u.lbfgs.size, err = u.firstSize(v.Reach)
+		u.lbfgs.size, err = u.firstSize(sums)
 	} else {
 		u.lbfgs.accept(&u.at, &here)
 	}
@@ -135,19 +139,19 @@ func (u *SparseUpdate) addPast(here *point) {
 }
 
 // begin reads the columns from the first visit.
-func (u *SparseUpdate) begin(w Step, v *occurringVisit) error {
-	k, gradient := u.shape.Classes, v.Gradient
+func (u *SparseUpdate) begin(w Step, losses statistics.Losses, gradient statistics.Occurring) error {
+	k := u.shape.Classes
 	if len(w.W) != u.shape.Columns*k {
 		return errors.New("the update lacks its initial weights")
 	}
-	if !Finite(v.Losses.Loss) || !Finite(floats.Sum(gradient.Values)) {
+	if !Finite(losses.Loss) || !Finite(floats.Sum(gradient.Values)) {
 		return &NotFiniteError{What: "the loss of the new rows"}
 	}
-	u.initial, u.columns, u.weight = w.W, gradient.Columns, v.Losses.Weight
+	u.columns, u.weight = gradient.Columns, losses.Weight
 	u.start, u.past = make([]float32, 0, len(gradient.Values)), make([]float64, 0, len(gradient.Values))
 	for _, column := range u.columns {
 		at := int(column) * k
-		u.start = append(u.start, u.initial[at:at+k]...)
+		u.start = append(u.start, w.W[at:at+k]...)
 		u.past = u.sums.appendRow(u.past, u.all[column])
 	}
 	return nil
@@ -170,7 +174,11 @@ func (u *SparseUpdate) precondition() error {
 
 // firstSize returns the size of the first step: the longest one guaranteed to lower the objective. Per column, the
 // curvature is at most that of D and of Σ w |x| |row|₁ times the link's largest.
-func (u *SparseUpdate) firstSize(reach statistics.Occurring) (float64, error) {
+func (u *SparseUpdate) firstSize(sums wire.Tensors[float64]) (float64, error) {
+	reach, err := statistics.OccurringOf(sums, statistics.FieldReach, u.shape.Columns, 1)
+	if err != nil {
+		return 0, err
+	}
 	if !slices.Equal(reach.Columns, u.columns) {
 		return 0, fmt.Errorf("%w: bounds of %d columns, expected %d", wire.ErrDamaged, len(reach.Columns), len(u.columns))
 	}
@@ -191,7 +199,7 @@ func (u *SparseUpdate) tried() bool { return u.visits-1 >= u.passes }
 // curvature.
 func (u *SparseUpdate) Next() (Step, error) {
 	if (u.ends || u.tried()) && u.kept {
-		return u.final(), nil
+		return Step{Occurring: append([]int32{}, u.columns...), Rows: u.at.w, Final: true, Of: u.visits - 1}, nil
 	}
 	step := Step{Occurring: u.columns, Rows: u.at.w}
 	if u.ends || u.tried() {
@@ -199,11 +207,6 @@ func (u *SparseUpdate) Next() (Step, error) {
 	}
 	step.Rows = trialFrom(u.at.w, u.lbfgs.size, u.lbfgs.step)
 	return step, nil
-}
-
-// final returns the step that ends the stage.
-func (u *SparseUpdate) final() Step {
-	return Step{Occurring: append([]int32{}, u.columns...), Rows: u.at.w, Final: true, Of: u.visits - 1}
 }
 
 // After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must

@@ -74,12 +74,12 @@ func (o *plain) update(rows [][]float64, classes []int) {
 	}
 	totals := make([]float64, o.k)
 	for i, n := range o.n {
-		totals[i%o.k] += n + chainSmoothing
+		totals[i%o.k] += n + ChainSmoothing
 	}
 	for j := range inputs {
 		mean := 0.0
 		for c, total := range totals {
-			o.b[j*o.k+c] = math.Log((o.n[j*o.k+c] + chainSmoothing) / total)
+			o.b[j*o.k+c] = math.Log((o.n[j*o.k+c] + ChainSmoothing) / total)
 			mean += o.b[j*o.k+c] / float64(o.k)
 		}
 		for c := range totals {
@@ -251,12 +251,12 @@ func TestSumsForgetWhatLeaves(t *testing.T) {
 	assert.Equal(t, sums.Totals(), direct.Totals(), "the totals")
 }
 
-// SparseSums have the row of each column, in however many blocks, and forget all of them.
+// SparseSums have the row of each column, however many there are, and forget all of them.
 func TestSumsOfManyColumns(t *testing.T) {
 	const k = 2
 	sums := NewSparseSums(k, 0, 1)
 	for range 2 {
-		columns := 2*blockRows + 65
+		columns := 2*rowsAtOnce + 65
 		for column := range columns {
 			sums.Add(1, statistics.Occurring{Columns: []int32{int32(3 * column)}, Values: []float64{float64(column), 1}})
 		}

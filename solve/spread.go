@@ -6,7 +6,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 )
@@ -21,15 +20,15 @@ const rounding = 1e-13
 
 // Spread returns the median squared distance between prepared rows (n × m). If more than half of the pairs are equal
 // rows it is the mean, and if all rows are equal it is 1, so that it is a valid divisor. Equal rows must have equal
-// bits. It returns a *NotFiniteError if the result overflows float32.
-func Spread(rows kernel.Dense) (float32, error) {
+// bits. Prepared rows are short enough for distances in float32.
+func Spread(rows kernel.Dense) float32 {
 	n := rows.Rows
 	if n < 2 {
-		return 1, nil
+		return 1
 	}
 	// in float64, as a distance is the small difference of large products
 	x := mat.NewDense(n, rows.Cols, wide(rows.Data))
-	lengths, distances := make([]float64, n), make([]float64, 0, n*(n-1)/2)
+	lengths, distances, sum := make([]float64, n), make([]float32, 0, n*(n-1)/2), 0.0
 	for i := range n {
 		lengths[i] = floats.Dot(x.RawRowView(i), x.RawRowView(i))
 	}
@@ -46,42 +45,36 @@ func Spread(rows kernel.Dense) (float32, error) {
 				if distance < rounding*both {
 					distance = 0
 				}
-				distances = append(distances, distance)
+				distances, sum = append(distances, float32(distance)), sum+distance
 			}
 		}
 	}
-	for _, s := range []float64{median(distances), stat.Mean(distances, nil)} {
-		if !Finite(float64(float32(s))) {
-			return 0, &NotFiniteError{What: "the distance between examples"}
-		}
-		if float32(s) > 0 {
-			return float32(s), nil
-		}
+	if s := median(distances); s > 0 {
+		return s
 	}
-	return 1, nil
+	if mean := float32(sum / float64(len(distances))); mean > 0 {
+		return mean
+	}
+	return 1
 }
 
-// median returns the median of numbers ≥ 0, the lower one of an even count. The bits of numbers ≥ 0 sort like the
-// numbers. So a radix count finds the leading bits of the median, and only the numbers with these bits need sorting.
-func median(x []float64) float64 {
-	const digit, few = 16, 1 << 12 // below few, sorting is faster than clearing the counts
-	rank := (len(x) - 1) / 2
-	for low := 64 - digit; low >= 0 && len(x) > few; low -= digit {
-		counts := make([]int, 1<<digit)
-		for _, v := range x {
-			counts[math.Float64bits(v)>>low%(1<<digit)]++
-		}
-		top := 0
-		for ; rank >= counts[top]; top++ {
-			rank -= counts[top]
-		}
-		same := make([]float64, 0, counts[top])
-		for _, v := range x {
-			if math.Float64bits(v)>>low%(1<<digit) == uint64(top) {
-				same = append(same, v)
-			}
-		}
-		x = same
+// median returns the median of numbers ≥ 0, the lower one of an even count. The bits of such numbers sort like the numbers, so counts by
+// their leading half leave few numbers to sort.
+func median(x []float32) float32 {
+	leading := func(v float32) uint32 { return math.Float32bits(v) >> 16 }
+	counts, rank, half := make([]int, 1<<16), (len(x)-1)/2, uint32(0)
+	for _, v := range x {
+		counts[leading(v)]++
 	}
-	return slices.Sorted(slices.Values(x))[rank]
+	for ; rank >= counts[half]; half++ {
+		rank -= counts[half]
+	}
+	same := make([]float32, 0, counts[half])
+	for _, v := range x {
+		if leading(v) == half {
+			same = append(same, v)
+		}
+	}
+	slices.Sort(same)
+	return same[rank]
 }

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -164,18 +161,14 @@ func PrepareDense(s DenseSums, standardize bool, components int) (*Preparation, 
 	if weight <= 0 {
 		return nil, NoWeightError{}
 	}
-	first, err := s.Sums.Shaped(statistics.FieldSums, d)
-	if err != nil {
-		return nil, err
+	var moments [3][]float64
+	for i, field := range []string{statistics.FieldSums, statistics.FieldSquares, statistics.FieldPresent} {
+		var err error
+		if moments[i], err = s.Sums.Shaped(field, d); err != nil {
+			return nil, err
+		}
 	}
-	squares, err := s.Sums.Shaped(statistics.FieldSquares, d)
-	if err != nil {
-		return nil, err
-	}
-	present, err := s.Sums.Shaped(statistics.FieldPresent, d)
-	if err != nil {
-		return nil, err
-	}
+	first, squares, present := moments[0], moments[1], moments[2]
 	p := &Preparation{Center: make([]float32, d), Scale: make([]float32, d), Labels: s.Labels}
 	for j := range d {
 		if present[j] == 0 {
@@ -196,6 +189,7 @@ func PrepareDense(s DenseSums, standardize bool, components int) (*Preparation, 
 			p.Scale[j] = 1
 		}
 	}
+	var err error
 	if components > 0 {
 		p.Basis, err = principal(s.Sums, first, p.Scale, weight, components)
 	}
@@ -235,15 +229,10 @@ func principal(sums wire.Tensors[float64], first []float64, scale []float32, wei
 			covariance[b*n+a] = c * float64(scale[i]) * float64(scale[j])
 		}
 	}
-	if !Finite(floats.Sum(covariance)) {
-		return nil, &NotFiniteError{What: "the covariance of the features"}
+	_, vectors, err := eigen(covariance, n, "the covariance of the features")
+	if err != nil {
+		return nil, err
 	}
-	var eigen mat.EigenSym
-	if !eigen.Factorize(mat.NewSymDense(n, covariance), true) {
-		return nil, &NotFiniteError{What: "the covariance of the features"}
-	}
-	var vectors mat.Dense
-	eigen.VectorsTo(&vectors)
 	for c := range min(m, n) {
 		from, largest := n-1-c, 0.0 // values ascend
 		for a := range n {

@@ -184,7 +184,7 @@ type Learner struct {
 	BLAS *kernel.BLAS
 	Seed uint64
 	Rows kernel.Dense // the sample, prepared (n × m)
-	// Whiten returns (C + ridge·I)^−½ (n × n) of the lower triangle of a covariance C (n × n, row-major).
+	// Whiten returns (C + ridge·I)^−½ (n × n) of a covariance C (n × n, row-major).
 	Whiten func(covariance []float64, n int, ridge float64) ([]float32, error)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -168,9 +170,9 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 			return err
 		}
 		sum.Take(of.Occurring())
-		total += solve.TotalOf(occurring[i])
+		total += floats.Norm(occurring[i].Values, 1)
 	}
-	sums := solve.NewSparseSums(f.shape.Classes, solve.Prior(f.fit), solve.GridOf(total, weight))
+	sums := solve.NewSparseSums(f.shape.Classes, f.fit.Prior(), solve.GridOf(total, weight))
 	terms := make([]statistics.Occurring, len(increments))
 	for i := range increments {
 		// The rows were fitted with the weights of their increments; terms are stored at weight 1.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -29,7 +30,7 @@ func noticeFeatures(task examples.Task, p *solve.Preparation, columns examples.C
 		}
 		notices = append(notices, "no feature varies between the training rows: every row gets the same prediction, "+what)
 	}
-	coarse := solve.FindCoarse(sample)
+	coarse := accumulate.FindCoarse(sample)
 	const some = 5
 	names := nameFeatures(columns, len(p.Scale))
 	var told []string

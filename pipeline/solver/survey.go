@@ -181,11 +181,7 @@ func (s *Solver) preparation(found *surveyed, sampled *accumulate.Sample, earlie
 		learnt = append(learnt, ranks...)
 	}
 	rows := stages.PrepareSample(s.blas, how, preparation.Center, preparation.Scale, preparation.Basis, ranks, sample)
-	spread, err := solve.Spread(rows)
-	if err != nil {
-		return nil, err
-	}
-	tensors := preparation.Tensors(spread)
+	tensors := preparation.Tensors(solve.Spread(rows))
 	if s.plan.Input.Image != (examples.Image{}) {
 		found.Image = s.plan.Input.Image
 	}

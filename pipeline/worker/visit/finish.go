@@ -79,9 +79,10 @@ func (p *Processor) finish(average *accumulate.Sum, b *Batch, votes kernel.Dense
 		p.visit.fitted.ScoresOfLeaves(b.After, b.Score, p.leavesOf(b), stage.Features.Leaves())
 		p.finishRows(average, b, votes, 0, b.Len(), kernel.Dense{})
 	case stage.Features.Sparse():
-		p.visit.fitted.ScoresSparse(b.After, b.Score, stage.Features.ExpandSparse(b.Sparse))
+		block := stage.Features.ExpandSparse(b.Sparse)
+		p.visit.fitted.ScoresSparse(b.After, b.Score, block)
 		if p.visit.counts != nil {
-			p.leaveSelfOut(b, p.visit.counts, p.visit.totals)
+			p.visit.counts.LeaveOut(b.After, block, b.Rows.Classes, b.Fitted)
 		}
 		p.finishRows(average, b, votes, 0, b.Len(), kernel.Dense{})
 	default:

@@ -296,40 +296,19 @@ func (p *Processor) occurringTerms(batches []*Batch) *accumulate.Sum {
 	return sum
 }
 
-// leaveSelfOut removes a row's own counts from its scores in a counted stage of a full run of a chain: an update scores
-// rows before it counts them, and the next stage must not be fitted to scores that include the row's own label.
-func (p *Processor) leaveSelfOut(b *Batch, counts []float32, totals []float64) {
-	stage := p.visit.Of
-	shape := solve.Shape{Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes}
-	weight := float64(solve.ChainWeight(p.Plan.Stages[p.visit.Stage].Features.Weight))
-	for i, class := range b.Rows.Classes {
-		if b.Fitted[i] == 0 || class < 0 {
-			continue
-		}
-		columns, values := b.Sparse.Row(i)
-		row := solve.CountRow{Columns: columns, Values: values, Class: int(class), Weight: float64(b.Fitted[i])}
-		own, other := solve.WithoutRow(row, counts, totals[class], shape, weight)
-		score := b.After.Row(i)
-		for c := range score {
-			if c == int(class) {
-				score[c] += float32(own)
-			} else {
-				score[c] += float32(other)
-			}
-		}
-	}
-}
-
-// readCounts reads the counts of the weights of a counted stage of a full run of a chain, and their sums over the inputs.
-func (v *Visit) readCounts(final *schemas.Weights) (err error) {
+// readCounts reads the counts of the weights of a counted stage of a full run of a chain.
+func (v *Visit) readCounts(final *schemas.Weights) error {
 	k := v.Of.Classes
-	if v.counts, err = final.Tensors.Shaped(statistics.TensorCounts, v.Of.Features.Size(), k); err != nil {
+	counts, err := final.Tensors.Shaped(statistics.TensorCounts, v.Of.Features.Size(), k)
+	if err != nil {
 		return err
 	}
-	v.totals = make([]float64, k)
-	for i, n := range v.counts[:v.Of.Features.Penalised()*k] {
-		v.totals[i%k] += float64(n)
+	totals := make([]float64, k)
+	for i, n := range counts[:v.Of.Features.Penalised()*k] {
+		totals[i%k] += float64(n)
 	}
+	weight := solve.ChainWeight(v.Plan.Stages[v.Stage].Features.Weight)
+	v.counts = &sink.Counts{All: counts, Totals: totals, Smoothing: solve.ChainSmoothing, Weight: float64(weight)}
 	return nil
 }
 

@@ -57,8 +57,7 @@ type Visit struct {
 	blocks    *blockVisit       // of a stage that is fitted in blocks
 	occurring *occurringWeights // of an update on sparse rows
 	own       []passed          // of an update on sparse rows: the stages before the last with their new weights
-	counts    []float32         // p × k, of a counted stage of a full run of a chain that has ended: the counts of its weights
-	totals    []float64         // k: their sums over the inputs
+	counts    *sink.Counts      // of a counted stage of a full run of a chain that has ended: those of its weights
 	Offered   *model.Model      // of an update: the version for subscribers, if the visit evaluates revisited increments
 }
 

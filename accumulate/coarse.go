@@ -1,4 +1,4 @@
-package solve
+package accumulate
 
 import (
 	"math"
@@ -24,7 +24,7 @@ func FindCoarse(rows kernel.Dense) (found []CoarseFeature) {
 	for j := range rows.Cols {
 		values = values[:0]
 		for i := range rows.Rows {
-			if v := float64(rows.Row(i)[j]); Finite(v) {
+			if v := float64(rows.Row(i)[j]); v == v { // not a missing value
 				values = append(values, v)
 			}
 		}
