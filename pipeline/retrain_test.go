@@ -1276,10 +1276,14 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 		"numbers of all":         {schemas.ClassWeight{By: map[string]float64{"late": 3, "ring0": 0.5, "ring1": 2}}, link.Softmax, 0.1},
 		"balanced, logistic":     {schemas.ClassWeight{Balanced: true}, link.Logistic, 0.1},
 		"balanced, squared loss": {schemas.ClassWeight{Balanced: true}, link.Identity, 0.1},
+		"stages chosen":          {schemas.ClassWeight{By: map[string]float64{"late": 20}}, link.Softmax, 0.1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
 			job := newForeignJob(t, rffStage(test.link, 20, 3))
+			if name == "stages chosen" {
+				job.Stages[0].Stop = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}
+			}
 			job.Examples.Holdout, job.Examples.ClassWeight, job.Retrain = 0.2, test.weight, topics.DefaultRetrain()
 			job.Retrain.Rows, job.Retrain.NewClassRows = rows, 5
 			for i := range messages {

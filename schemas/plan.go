@@ -64,6 +64,8 @@ type Plan struct {
 	Arithmetic Arithmetic `json:"arithmetic"`      // arithmetic of the process that made the plan
 	Warm       *Warm      `json:"warm,omitempty"`  // version to start from; absent: none
 	Chain      *Chain     `json:"chain,omitempty"` // place in a chain of retraining; absent: none
+	// Trial is true if the run helps to choose the stages of a chain, whose later rows may have other labels.
+	Trial bool `json:"trial,omitempty"`
 	// Trigger is true if a trigger such as a timer submitted the plan. While the plan waits for other runs, a later plan of a trigger
 	// replaces it.
 	Trigger bool `json:"trigger,omitempty"`

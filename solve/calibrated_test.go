@@ -283,17 +283,14 @@ func TestCalibrationErrors(t *testing.T) {
 
 func TestClassWeights(t *testing.T) {
 	classes, rows := []string{"a", "b", "c"}, map[string]int64{"a": 6, "b": 2}
-	factors, err := ClassWeights(schemas.ClassWeight{Balanced: true}, classes, rows, false)
+	factors, err := ClassWeights(schemas.ClassWeight{Balanced: true}, classes, rows)
 	assert.True(t, err == nil && slices.Equal(factors, []float32{8.0 / 12, 2, 1}), "balanced: %v, %v", factors, err)
-	factors, err = ClassWeights(schemas.ClassWeight{By: map[string]float64{"b": 3, "c": 0}}, classes, rows, false)
+	factors, err = ClassWeights(schemas.ClassWeight{By: map[string]float64{"b": 3, "c": 0}}, classes, rows)
 	assert.True(t, err == nil && slices.Equal(factors, []float32{1, 3, 0}), "by label: %v, %v", factors, err)
-	factors, err = ClassWeights(schemas.ClassWeight{}, classes, rows, false)
+	factors, err = ClassWeights(schemas.ClassWeight{}, classes, rows)
 	assert.True(t, factors == nil && err == nil, "none: %v, %v", factors, err)
-	unknown := schemas.ClassWeight{By: map[string]float64{"d": 3}}
-	_, err = ClassWeights(unknown, classes, rows, false)
-	assert.True(t, errors.As(err, new(*ClassWeightError)), "a label that is no class: %v", err)
-	factors, err = ClassWeights(unknown, classes, rows, true)
-	assert.True(t, err == nil && slices.Equal(factors, []float32{1, 1, 1}), "a label that may come: %v, %v", factors, err)
+	factors, err = ClassWeights(schemas.ClassWeight{By: map[string]float64{"b": 3, "d": 3}}, classes, rows)
+	assert.True(t, errors.As(err, new(*ClassWeightError)) && slices.Equal(factors, []float32{1, 3, 1}), "no class: %v, %v", factors, err)
 }
 
 // Mean and deviation do not depend on the shift of the moments, as long as it is near the numbers; the survey's record

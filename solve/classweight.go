@@ -2,6 +2,7 @@ package solve
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -25,9 +26,9 @@ func (e *ClassWeightError) Error() string {
 }
 
 // ClassWeights returns the weight factors of the training rows of each class (k); nil: 1. rows has the number of
-// training rows of each label. A class without rows has 1. open means that more labels may follow. The error is a
-// *ClassWeightError.
-func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64, open bool) ([]float32, error) {
+// training rows of each label. A class without rows has 1. The error is a *ClassWeightError, with the factors of the classes
+// that there are.
+func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64) ([]float32, error) {
 	if w.IsZero() {
 		return nil, nil
 	}
@@ -49,9 +50,9 @@ func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64
 			factors[c] = float32(float64(all) / (float64(filled) * float64(n)))
 		}
 	}
-	for label := range w.By {
-		if !open && !slices.Contains(classes, labels.Spelt(label)) {
-			return nil, &ClassWeightError{label, classes}
+	for _, label := range slices.Sorted(maps.Keys(w.By)) {
+		if !slices.Contains(classes, labels.Spelt(label)) {
+			return factors, &ClassWeightError{label, classes}
 		}
 	}
 	return factors, nil

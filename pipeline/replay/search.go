@@ -88,7 +88,8 @@ func ingestedPlans(ctx context.Context, p *topics.Pipeline, by dispatch.Process,
 func samePlans(plan *schemas.Plan) planner {
 	return func(job topics.Job) (*schemas.Plan, error) {
 		own := *plan
-		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, stages.Placed(job.Stages, nil), scaled(job.Prepare, plan), job.Examples.Holdout
+		own.Trial, own.Chain, own.Stages = plan.Open(), nil, stages.Placed(job.Stages, nil)
+		own.Prepare, own.Holdout = scaled(job.Prepare, plan), job.Examples.Holdout
 		return &own, nil
 	}
 }

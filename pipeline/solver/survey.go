@@ -141,10 +141,12 @@ func (s *Solver) preparation(found *surveyed, sampled *accumulate.Sample, earlie
 			return nil, err
 		}
 	}
-	open := s.plan.Chain != nil && s.plan.Chain.Open
-	classWeights, err := solve.ClassWeights(s.plan.ClassWeight, labels, found.Labels, open)
-	if err != nil {
+	classWeights, err := solve.ClassWeights(s.plan.ClassWeight, labels, found.Labels)
+	switch {
+	case err != nil && !s.plan.Open() && !s.plan.Trial:
 		return nil, err
+	case err != nil: // rows of the label may follow
+		event.Notice(s.rec, "%v", err)
 	}
 	how := s.plan.Prepare
 	var preparation *solve.Preparation
