@@ -400,7 +400,7 @@ func TestReadKey(t *testing.T) {
 			"1001": "1001", `"1001"`: "1001", `{"id":1001}`: "1001", `{"id":"1001"}`: "1001", "\x00\x00\x00\x00\x00\x00\x03\xe9": "1001",
 			"\x00\x00\x03\xe9": "1001", "\x00\x00\x00\x00\x07\x081001": "1001", "\x00\x00\x00\x00\x07\xd2\x0f": "1001",
 			"\x00\x00\x00\x00\x07\"1001\"": "1001", "\xff\xff\xff\xff\xff\xff\xff\xff": "-1",
-			"abc": "abc", "12345678": "12345678", "5e-7 a": "5e-7 a", "{a}": "{a}", `"`: `"`, " ": " ", "größe": "größe", `{"a":1,"b":2}`: `{"a":1,"b":2}`,
+			"abc": "abc", "12345678": "12345678", "5e-7 a": "5e-7 a", "{a}": "{a}", `"`: `"`, " ": " ", "größe": "größe", `{"b": 2, "a": 1}`: `{"a":1,"b":2}`,
 			"\x19\x3c\x00\x12\x00\x00\xff\x01": "1818328426860314369",
 		},
 		KeyText: {`"1001"`: `"1001"`},
@@ -410,8 +410,7 @@ func TestReadKey(t *testing.T) {
 	} {
 		for key, want := range keys {
 			got, err := ReadKey(key, format)
-			bad := err != nil
-			assert.True(t, got == want && bad == (want == ""), "%s: %q is read as %q, expected %q: %v", format, key, got, want, err)
+			assert.True(t, got == want && (err != nil) == (want == ""), "%s: %q is read as %q, expected %q: %v", format, key, got, want, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -26,7 +27,7 @@ func ReadKey(key, format string) (string, error) {
 	case KeyText:
 		return key, nil
 	case KeyAuto, "":
-		key, _ = KeyEncoding(key)
+		key, _ = detect(key)
 		return key, nil
 	}
 	text, ok := readers[format](key)
@@ -36,8 +37,25 @@ func ReadKey(key, format string) (string, error) {
 	return text, nil
 }
 
-// KeyEncoding returns the encoding of a key that KeyAuto recognizes, and its text. A text that is none of the others is the key itself.
-func KeyEncoding(key string) (text, format string) {
+// KeyEncoding returns how a key is encoded, as KeyAuto recognizes it: keys of the same value and the same encoding have the same bytes.
+func KeyEncoding(key string) string {
+	switch _, format := detect(key); {
+	case format == KeyLong:
+		return fmt.Sprint(format, len(key))
+	case format == KeyJSON:
+		return format + withoutValues(key)
+	case format == KeyAvro:
+		format += key[:registryPrefix]
+		if _, ok := jsonKey(key[registryPrefix:]); ok {
+			format += withoutValues(key[registryPrefix:])
+		}
+		return format
+	}
+	return KeyText
+}
+
+// detect returns the text of a key, and its format. A text that is none of the others is the key itself.
+func detect(key string) (text, format string) {
 	if key == "" {
 		return key, KeyText
 	}
@@ -72,7 +90,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// jsonKey reads a string, a number, or an object with one of these.
+// jsonKey reads a string, a number, or an object: with one of these, it is read as that, otherwise as JSON with sorted members.
 func jsonKey(key string) (string, bool) {
 	d := json.NewDecoder(bytes.NewReader([]byte(key)))
 	d.UseNumber()
@@ -89,8 +107,21 @@ func jsonKey(key string) (string, bool) {
 		return v, true
 	case json.Number:
 		return v.String(), true
+	case map[string]any:
+		sorted, err := json.Marshal(v)
+		return string(sorted), err == nil
 	}
 	return "", false
+}
+
+var (
+	jsonText   = regexp.MustCompile(`((?:^|:)\s*)"[^"\\]*"`) // without escapes
+	jsonNumber = regexp.MustCompile(`((?:^|:)\s*)[\w.+-]+`)
+)
+
+// withoutValues returns JSON with the same value for all texts without escapes, and for all numbers.
+func withoutValues(key string) string {
+	return jsonNumber.ReplaceAllString(jsonText.ReplaceAllString(key, `$1""`), "${1}0")
 }
 
 // longKey reads a big-endian integer.
@@ -104,13 +135,15 @@ func longKey(key string) (string, bool) {
 	return "", false
 }
 
+const registryPrefix = 5 // bytes
+
 // registryKey reads a key after the prefix of a schema registry: a zero and the ID of a schema. Avro's strings and integers need no
 // schema: the length of a string says where it ends.
 func registryKey(key string) (string, bool) {
-	if len(key) < 6 || key[0] != 0 || binary.BigEndian.Uint32([]byte(key[1:5])) == 0 {
+	if len(key) <= registryPrefix || key[0] != 0 || binary.BigEndian.Uint32([]byte(key[1:registryPrefix])) == 0 {
 		return "", false
 	}
-	body := key[5:]
+	body := key[registryPrefix:]
 	n, read := binary.Varint([]byte(body)) // zigzag, as Avro's
 	switch {
 	case read > 0 && n > 0 && int64(len(body)-read) == n && utf8.ValidString(body[read:]):

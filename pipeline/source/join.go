@@ -64,7 +64,7 @@ func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 	if f.Job.Examples.Outcome.KeyFormat != outcome.KeyAuto {
 		return false, nil
 	}
-	formats := map[string]bool{}
+	encodings := map[string]bool{}
 	for _, input := range []struct {
 		topic string
 		spans []coverage.Span
@@ -75,13 +75,12 @@ func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 					return false, err
 				}
 				if m.Key != "" && len(m.Value) > 0 {
-					_, format := outcome.KeyEncoding(m.Key)
-					formats[format] = true
+					encodings[outcome.KeyEncoding(m.Key)] = true
 				}
 			}
 		}
 	}
-	return len(formats) <= 1, nil
+	return len(encodings) <= 1, nil
 }
 
 // beginJoining initializes the waiting rows of a feed. last is the state that it continues from, which may be of an
