@@ -152,3 +152,39 @@ func TestScoresThatOverflow(t *testing.T) {
 	f.Shown(kernel.Gonum(), &Workspace{}, dst, before, block)
 	assert.True(t, !slices.ContainsFunc(dst.Data, func(v float32) bool { return v-v != 0 }), "calibrated predictions are %v", dst.Data)
 }
+
+// The scores without what a row itself counts are those by the counts of the other rows.
+func TestCountsLeaveOut(t *testing.T) {
+	const n, p, k, smoothing, weight = 4, 3, 3, 0.1, 0.7
+	block := kernel.Sparse{Rows: n, Cols: p, Ones: true, Starts: []int{0, 2, 4, 5, 6}, Columns: []int32{0, 2, 1, 2, 1, 0}, Values: []float32{1, 2, 3, 1, 2, 1}}
+	wide := [n][p + 1]float64{{1, 0, 2, 1}, {0, 3, 1, 1}, {0, 2, 0, 1}, {1, 0, 0, 1}}
+	classes, factors := []int32{0, 1, 0, -1}, []float32{1, 2, 0, 1} // the last two rows are not counted
+	all := &Counts{Smoothing: smoothing, Weight: weight}
+	scores := func(i, without int) (scores [k]float64) {
+		all.All, all.Totals = make([]float32, (p+1)*k), make([]float64, k)
+		for row, class := range classes[:2] {
+			for j, x := range wide[row] {
+				if counted := float32(x) * factors[row]; row != without {
+					all.All[j*k+int(class)] += counted
+					all.Totals[class] += float64(counted) * float64(1-j/p) // without the column of ones
+				}
+			}
+		}
+		for at := range k * (p + 1) * k { // less their mean over the classes
+			score, class, j := at%k, at/k%k, at/k/k
+			share := (float64(all.All[j*k+class]) + smoothing) / math.Pow(all.Totals[class]+p*smoothing, float64(1-j/p))
+			if scores[score] -= weight * wide[i][j] * math.Log(share) / k; score == class {
+				scores[score] += weight * wide[i][j] * math.Log(share)
+			}
+		}
+		return scores
+	}
+	left := kernel.NewDense(n, k)
+	for at := range left.Data {
+		left.Data[at] = float32(scores(at/k, n)[at%k])
+	}
+	all.LeaveOut(left, block, classes, factors)
+	for at, got := range left.Data {
+		assert.Near(t, float64(got), scores(at/k, at/k)[at%k], 1e-5, "a score by the other rows")
+	}
+}
