@@ -106,6 +106,9 @@ func (s *switched) Status() client.Status {
 
 func newServer(t testing.TB, o Options, versions Versions) *Server {
 	t.Helper()
+	if o.Timeout == Defaults().Timeout {
+		o.Timeout = 5 * time.Minute // of the race detector on a busy machine
+	}
 	problems := o.Check()
 	assert.Need(t, len(problems) == 0, "%v", problems)
 	return assert.Must(New(o, versions, prometheus.NewRegistry(), "p", func(string) {}))(t)
