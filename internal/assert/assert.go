@@ -76,9 +76,9 @@ func Must[T any](value T, err error) func(testing.TB) T {
 // Fails reports an error of the test unless err is all that is wanted: an error whose text contains a text, that wraps an error, as of
 // [errors.Is], and that wraps an error of the type to which a pointer points, as of [errors.As]. Nil and an empty text want no error.
 func Fails(t testing.TB, err error, wanted ...any) {
-	t.Helper()
 	for _, want := range wanted {
 		if !fails(err, want) {
+			t.Helper()
 			t.Errorf("got error %v, expected %T %[2]v", err, want)
 		}
 	}
@@ -110,9 +110,9 @@ func MustFail[T any](_ T, err error) func(t testing.TB, wanted ...any) {
 // Equal reports an error of the test unless got is want: of lists, each element, where an empty list is like nil. The format what and its
 // arguments say of what, unless it is empty.
 func Equal[T any](t testing.TB, got, want T, what string, args ...any) {
-	t.Helper()
 	empty := func(v T) bool { list := reflect.ValueOf(v); return list.Kind() == reflect.Slice && list.Len() == 0 }
 	if !reflect.DeepEqual(got, want) && !(empty(got) && empty(want)) {
+		t.Helper()
 		t.Errorf("%s%+v, expected %+v", about(what, args...), got, want)
 	}
 }
@@ -143,8 +143,8 @@ func Need(t testing.TB, holds bool, format string, args ...any) {
 
 // Near is [Equal] for numbers that may differ by a tolerance. A NaN is near nothing.
 func Near(t testing.TB, got, want, tolerance float64, what string, args ...any) {
-	t.Helper()
 	if !(math.Abs(got-want) <= tolerance) {
+		t.Helper()
 		t.Errorf("%s%v, expected %v", about(what, args...), got, want)
 	}
 }
