@@ -353,3 +353,28 @@ func TestFindCoarse(t *testing.T) {
 		assert.Equal(t, found[j], c.coarse, "%s: coarse", c.name)
 	}
 }
+
+// The covariance of patches is that of its definition, over as many sums of products as there are.
+func TestCovarianceOfPatches(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 1))
+	x := kernel.NewDense(rowsPerSum+63, 5)
+	for i := range x.Data {
+		x.Data[i] = r.Float32() + float32(i%5)
+	}
+	for i := range x.Rows { // columns that vary together
+		x.Row(i)[4] -= x.Row(i)[1]
+	}
+	mean, covariance := Covariance(kernel.Gonum(), x)
+	for a := range x.Cols {
+		for b := range x.Cols {
+			sum, of, with := 0.0, 0.0, 0.0
+			for i := range x.Rows {
+				of, with = of+float64(x.Row(i)[a]), with+float64(x.Row(i)[b])
+				sum += float64(x.Row(i)[a]) * float64(x.Row(i)[b])
+			}
+			n := float64(x.Rows)
+			assert.Near(t, covariance[a*x.Cols+b], sum/n-of/n*with/n, 1e-5, "the covariance of columns %d and %d", a, b)
+			assert.Near(t, float64(mean[a]), of/n, 1e-5, "the mean of column %d", a)
+		}
+	}
+}

@@ -20,6 +20,40 @@ func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
 	kernel.AddColumns(sums, squares, present, x, shift, weights)
 }
 
+// rowsPerSum is the number of rows whose products [Covariance] sums in float32: sums of so few are accurate enough.
+const rowsPerSum = 1000
+
+// Covariance returns the mean of rows (n × q), and their covariance (q × q).
+func Covariance(blas *kernel.BLAS, x kernel.Dense) (mean []float32, covariance []float64) {
+	q := x.Cols
+	sums, products := make([]float64, q), kernel.NewDense(q, q)
+	covariance = make([]float64, q*q)
+	for from := 0; from < x.Rows; from += rowsPerSum {
+		part := x.Slice(from, min(from+rowsPerSum, x.Rows))
+		for i := range part.Rows {
+			for j, v := range part.Row(i) {
+				sums[j] += float64(v)
+			}
+		}
+		blas.Gram(products, part, false)
+		for i := range q {
+			for j := range i + 1 {
+				covariance[i*q+j] += float64(products.Data[i*q+j])
+			}
+		}
+	}
+	n := float64(max(x.Rows, 1))
+	mean = make([]float32, q)
+	for i := range q {
+		mean[i] = float32(sums[i] / n)
+		for j := range i + 1 {
+			covariance[i*q+j] = covariance[i*q+j]/n - sums[i]/n*sums[j]/n
+			covariance[j*q+i] = covariance[i*q+j]
+		}
+	}
+	return mean, covariance
+}
+
 // SampleRows is how many raw rows the survey samples. The median of their squared distances is the scale of the kernels.
 const SampleRows = 2000
 

@@ -109,10 +109,8 @@ func (c *Config) problems() []option.Problem {
 	for i, s := range c.Stages {
 		key := fmt.Sprintf("stages.%d", i)
 		under(key+".features", stages.Check(s.Features))
-		under(key+".features", stages.CheckInputs(s.Features, c.Prepare.Prepare))
-		under(key+".features", stages.CheckTask(s.Features, c.Examples.Task()))
+		under(key, stages.CheckStage(s.Stage, c.Prepare.Prepare, c.Examples.Task()))
 		dense(key+".", stages.CheckSparse(s.Features, s.Scores))
-		under(key, stages.CheckScores(s.Features, s.Scores))
 		under(key, solve.Check(s.Stage))
 		under(key, model.CheckTemperature(s.Stage))
 		if slices.Contains(link.Names(), string(s.Link)) {

@@ -159,7 +159,8 @@ func everyRecipe(t testing.TB) (all []recipe) {
 	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
 		for _, components := range []int{0, 4} {
 			for _, features := range everyFeatures(t) {
-				if stages.CheckInputs(features, schemas.Prepare{Scale: scale, PCA: components}) != nil {
+				prepare := schemas.Prepare{Scale: scale, PCA: components}
+				if stages.CheckStage(schemas.Stage{Features: features}, prepare, examples.OneLabel) != nil {
 					continue
 				}
 				if components > 0 && features.Kind == stages.Columns && !features.Replacement {
@@ -167,7 +168,7 @@ func everyRecipe(t testing.TB) (all []recipe) {
 				}
 				for _, last := range links {
 					for _, scores := range []bool{false, true} {
-						if stages.CheckScores(features, scores) != nil {
+						if stages.CheckStage(schemas.Stage{Features: features, Scores: scores}, prepare, examples.OneLabel) != nil {
 							continue
 						}
 						first := schemas.Stage{Features: features, Link: schemas.Link(links[turn%len(links)]), Scores: scores && turn%4 > 1}

@@ -172,8 +172,7 @@ func CheckPlan(p *schemas.Plan) error {
 			return err
 		}
 		problems = append(problems, stages.Check(s.Features)...)
-		problems = append(problems, stages.CheckTask(s.Features, p.Task())...)
-		problems = append(problems, stages.CheckScores(s.Features, s.Scores)...)
+		problems = append(problems, stages.CheckStage(s, p.Prepare, p.Task())...)
 		problems = append(problems, CheckLink(p.Task(), s.Link)...)
 		problems = append(problems, CheckTemperature(s)...)
 	}

@@ -219,7 +219,7 @@ func TestTreesMeasurePreparedRows(t *testing.T) {
 	everyGrown(t, func(what string, _ *parts, m *Model) {
 		const n = 65
 		blas, raw := kernel.Gonum(), tableRows(n)
-		inputs := Inputs{Prepared: kernel.NewDense(n, m.prepared.Inputs()), Codes: m.prepared.Coder.Encode(raw)}
+		inputs := Inputs{Prepared: kernel.NewDense(n, m.prepared.Inputs()), Codes: m.prepared.Coder.AppendCodes(nil, raw)}
 		m.prepared.Apply(blas, inputs.Prepared, raw)
 		truth, loss, predicted := link.Truth{Classes: make([]int32, n)}, make([]float32, n), make([]int32, n)
 		predictor := m.Predictor(blas)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // maxSize bounds the features of a block and the principal components: the Gram matrix of more features would exceed
@@ -60,20 +61,22 @@ func ruleOf(key string) option.Rule {
 	return option.Rule{}
 }
 
-// CheckInputs returns the keys under `features` that conflict with a preparation. Both must pass their own checks.
-func CheckInputs(f schemas.Features, p schemas.Prepare) []option.Problem {
-	if KindOf(f).pixels && (p.PCA > 0 || p.Scale == ScaleUnit || p.Scale == ScaleRanks) {
-		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are computed from pixels"
-		return []option.Problem{{Key: "kind", Value: f.Kind, Want: want}}
+// CheckStage returns the keys of a stage, whose features pass [Check], that conflict with each other, with the preparation, or with the
+// task of the run.
+func CheckStage(s schemas.Stage, p schemas.Prepare, task examples.Task) (problems []option.Problem) {
+	kind, name := KindOf(s.Features), s.Features.Kind
+	bad := func(key, value, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
 	}
-	return nil
-}
-
-// CheckScores returns the stage's keys that conflict with scores as features.
-func CheckScores(f schemas.Features, scores bool) []option.Problem {
-	if scores && KindOf(f).Grown {
-		want := "false with kind " + f.Kind + ", because leaves are all columns of such a block"
-		return []option.Problem{{Key: "scores", Value: "true", Want: want}}
+	if kind.pixels && (p.PCA > 0 || p.Scale == ScaleUnit || p.Scale == ScaleRanks) {
+		bad("features.kind", name,
+			"another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are computed from pixels")
 	}
-	return nil
+	if kind.Counted && task != examples.OneLabel {
+		bad("features.kind", name, "another kind, because these features count the rows of each class, and rows have one label each")
+	}
+	if kind.Grown && s.Scores {
+		bad("scores", "true", "false with kind "+name+", because leaves are all columns of such a block")
+	}
+	return problems
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // ClassCounts is the kind of features that are the inputs of sparse rows, with weights computed from counts instead of
@@ -34,12 +33,3 @@ func classCounts() Kind {
 // without a tenth of its training rows, the test error is 11.7 to 11.8 % for any of the best weights; without a fifth,
 // 12.1 %.
 const DefaultHoldout = 0.1
-
-// CheckTask returns the keys under `features` that conflict with the task of the run.
-func CheckTask(f schemas.Features, task examples.Task) []option.Problem {
-	if KindOf(f).Counted && task != examples.OneLabel {
-		return []option.Problem{{Key: "kind", Value: f.Kind,
-			Want: "another kind, because these features count the rows of each class, and rows have one label each"}}
-	}
-	return nil
-}

@@ -20,9 +20,9 @@ type Coder struct {
 	edges    [][]float32 // of each column
 }
 
-// learnBins returns the bins of columns, for the survey's result. sample is raw rows. Without columns each feature is
+// LearnBins returns the bins of columns, which trees compare, for the survey's result. sample is raw rows. Without columns each feature is
 // one.
-func learnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float32] {
+func LearnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float32] {
 	if columns == nil {
 		columns = make(examples.Columns, sample.Cols)
 	}
@@ -41,7 +41,7 @@ func learnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float
 	return wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(columns), 2, shape), wire.Vector(statistics.TensorEdges, all)}
 }
 
-// readCoder reads the result of learnBins for rows of the given number of features. It returns nil if there is none.
+// readCoder reads the result of LearnBins for rows of the given number of features. It returns nil if there is none.
 func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 	bins, err := t.Optional(statistics.TensorBins, -1, 2)
 	if bins == nil {
@@ -54,14 +54,11 @@ func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 	c, all := &Coder{}, 0
 	for j := range len(bins) / 2 {
 		of, numbers := bins[2*j], bins[2*j+1]
-		if !(of >= 1 && of <= float32(width-all) && numbers >= 0 && numbers <= float32(len(rest))) {
+		features, n := int(of), int(numbers)
+		if float32(features) != of || float32(n) != numbers || features < 1 || features > width-all || n < 0 || n > len(rest) {
 			return nil, fmt.Errorf("%w: column %d has %v features and %v edges", wire.ErrDamaged, j, of, numbers)
 		}
-		features, n := int(of), int(numbers)
-		switch {
-		case float32(features) != of || float32(n) != numbers:
-			return nil, fmt.Errorf("%w: column %d has %v features and %v edges", wire.ErrDamaged, j, of, numbers)
-		case features > 1 && !slices.Equal(rest[:n], tree.WordEdges(features-1)):
+		if features > 1 && !slices.Equal(rest[:n], tree.WordEdges(features-1)) {
 			return nil, fmt.Errorf("%w: column %d has edges that are not those of %d words", wire.ErrDamaged, j, features-1)
 		}
 		if err := tree.CheckEdges(rest[:n]); err != nil {
@@ -82,32 +79,21 @@ func (c *Coder) Width() int { return len(c.features) }
 // Features returns the number of features of each column. Callers must not change it.
 func (c *Coder) Features() []int { return c.features }
 
-// Edges returns the edges of each column. Callers must not change them.
-func (c *Coder) Edges() [][]float32 { return c.edges }
-
-// Words returns the columns of words.
-func (c *Coder) Words() (columns []int) {
+// Divided returns the columns of numbers, and those of words.
+func (c *Coder) Divided() (numbers, words []int) {
 	for j, features := range c.features {
 		if features > 1 {
-			columns = append(columns, j)
+			words = append(words, j)
+		} else {
+			numbers = append(numbers, j)
 		}
 	}
-	return columns
+	return numbers, words
 }
 
-// Numbers returns the columns of numbers.
-func (c *Coder) Numbers() (columns []int) {
-	for j, features := range c.features {
-		if features == 1 {
-			columns = append(columns, j)
-		}
-	}
-	return columns
-}
-
-// CheckOrders returns an error that wraps [wire.ErrDamaged] unless orders with ranks are of columns of words, and
+// checkOrders returns an error that wraps [wire.ErrDamaged] unless orders with ranks are of columns of words, and
 // others of numbers.
-func (c *Coder) CheckOrders(o tree.Orders) error {
+func (c *Coder) checkOrders(o tree.Orders) error {
 	numbers := o.Numbers()
 	for i, column := range o.Columns {
 		if words := c.features[column] > 1; words != (i >= numbers) {
@@ -118,10 +104,7 @@ func (c *Coder) CheckOrders(o tree.Orders) error {
 	return nil
 }
 
-// Encode returns the codes of raw rows (n × c, row-major). NaN is a missing value.
-func (c *Coder) Encode(raw kernel.Dense) []uint8 { return c.AppendCodes(nil, raw) }
-
-// AppendCodes appends the codes of raw rows to codes, and returns them all.
+// AppendCodes appends the codes of raw rows (n × c, row-major) to codes, and returns them all. NaN is a missing value.
 func (c *Coder) AppendCodes(codes []uint8, raw kernel.Dense) []uint8 {
 	width, from := len(c.features), len(codes)
 	codes = slices.Grow(codes, raw.Rows*width)[:from+raw.Rows*width]

@@ -32,33 +32,18 @@ type Factors struct {
 	groups  []group   // of columns
 	width   int       // d
 	kept    int       // m
-	numbers numbers   // leading columns, which are always kept
 }
 
-// numbers are the leading columns of mixed rows: they are centred and scaled like dense rows, and never omitted.
-type numbers struct{ center, scale []float32 }
-
-// newNumbers reads the survey's results about numbers among the given number of columns, if there are any.
-func newNumbers(columns int, t wire.Tensors[float32]) (n numbers, err error) {
-	if n.center, err = t.Optional(statistics.TensorCenter, -1); err != nil || n.center == nil {
-		return n, err
-	}
-	if len(n.center) > columns {
-		return n, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: []int{len(n.center)}, Want: []int{columns}}
-	}
-	n.scale, err = t.Shaped(statistics.TensorScale, len(n.center))
-	return n, err
-}
-
-// apply appends the inputs of the numbers of a row, and returns the number of values used. A missing number is the mean.
-func (n numbers) apply(dst *kernel.Sparse, indices []int32, values []float32) (used int) {
-	for j, center := range n.center {
+// applyNumbers appends the inputs of the leading numbers of a mixed row, which are centred and scaled like those of dense rows, and returns
+// the number of values used. A missing number is the mean.
+func (p *Preparation) applyNumbers(dst *kernel.Sparse, indices []int32, values []float32) (used int) {
+	for j, center := range p.Center {
 		v := float32(0)
 		if used < len(indices) && int(indices[used]) == j {
 			v = values[used]
 			used++
 		}
-		if v = (v - center) * n.scale[j]; v == v && v != 0 {
+		if v = (v - center) * p.Scale[j]; v == v && v != 0 {
 			dst.Columns, dst.Values = append(dst.Columns, int32(j)), append(dst.Values, v)
 		}
 	}
@@ -95,12 +80,15 @@ func (f *Factors) Kept() []int32 {
 	return columns
 }
 
-// newFactors takes the factors of the columns in the survey.
-func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factors, error) {
-	width := max(found.Width, len(n.center))
-	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, numbers: n, width: width, groups: make([]group, (width+63)/64)}
-	if len(n.center) > 0 || slices.ContainsFunc(found.Values, func(factor float32) bool { return factor != 1 }) {
-		f.factors = make([]float32, 0, len(n.center)+len(found.Values))
+// newFactors takes the factors of the columns in the survey. The leading columns, so many, are numbers, and never omitted.
+func newFactors(p schemas.Prepare, found statistics.Factors, numbers int) (*Factors, error) {
+	if numbers > examples.MaxColumns {
+		return nil, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: []int{numbers}, Want: []int{examples.MaxColumns}}
+	}
+	width := max(found.Width, numbers)
+	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, width: width, groups: make([]group, (width+63)/64)}
+	if numbers > 0 || slices.ContainsFunc(found.Values, func(factor float32) bool { return factor != 1 }) {
+		f.factors = make([]float32, 0, numbers+len(found.Values))
 	}
 	keep := func(column int32, factor float32) {
 		f.groups[column/64].kept |= 1 << (column % 64)
@@ -108,7 +96,7 @@ func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factor
 			f.factors = append(f.factors, factor)
 		}
 	}
-	for j := range n.center {
+	for j := range numbers {
 		keep(int32(j), 0)
 	}
 	for i, column := range found.Columns {
@@ -116,7 +104,7 @@ func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factor
 		if !(factor >= 0) || math.IsInf(float64(factor), 1) {
 			return nil, fmt.Errorf("%w: the factor of column %d is %v", wire.ErrDamaged, column, factor)
 		}
-		if int(column) >= len(n.center) {
+		if int(column) >= numbers {
 			keep(column, factor)
 		}
 	}
@@ -147,12 +135,12 @@ func (f *Factors) all() []float32 {
 func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows) (overflowed []int) {
 	f := p.Factors
 	dst.Begin(f.kept)
-	size := len(rows.Values) + rows.Len()*len(f.numbers.center)
+	size := len(rows.Values) + rows.Len()*len(p.Center)
 	dst.Columns, dst.Values = slices.Grow(dst.Columns, size), slices.Grow(dst.Values, size)
 	for i := range rows.Len() {
 		indices, values := rows.Row(i)
 		first := len(dst.Values)
-		used := f.numbers.apply(dst, indices, values)
+		used := p.applyNumbers(dst, indices, values)
 		indices, values = indices[used:], values[used:]
 		begin, square := len(dst.Values), 0.0 // of the other values, which the length covers
 		for _, v := range dst.Values[first:] {
@@ -210,7 +198,7 @@ type SparseInputs struct {
 // length of the longest row. Indices that are not columns, such as -1, pad shorter rows. Mixed rows must include all
 // numbers, even those that are 0.
 func (p *Preparation) AddSparse(g *onnx.Graph, indices, values onnx.Value) *SparseInputs {
-	f, d := p.Factors, len(p.Factors.numbers.center)
+	f, d := p.Factors, len(p.Center)
 	inside := g.Node("And", g.Node("GreaterOrEqual", indices, g.Integer(0)), g.Node("Less", indices, g.Integer(int64(f.width))))
 	at := g.Node("Where", inside, indices, g.Integer(0))
 	x := g.Node("Mul", addChange(g, f.values, values), g.Node("Gather", g.Row(f.all()), at))
@@ -221,8 +209,8 @@ func (p *Preparation) AddSparse(g *onnx.Graph, indices, values onnx.Value) *Spar
 	}
 	if d > 0 {
 		place := g.Node("Where", isNumber, indices, g.Integer(0))
-		number := g.Node("Mul", g.Node("Sub", values, g.Node("Gather", g.Row(f.numbers.center), place)),
-			g.Node("Gather", g.Row(f.numbers.scale), place))
+		number := g.Node("Mul", g.Node("Sub", values, g.Node("Gather", g.Row(p.Center), place)),
+			g.Node("Gather", g.Row(p.Scale), place))
 		number = g.Node("Where", g.Node("IsNaN", number), g.Number(0), number)
 		x = g.Node("Where", isNumber, number, x)
 	}

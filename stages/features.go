@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Map computes the features of one stage from prepared inputs. Create it with [NewMap]. It is immutable, and safe for
@@ -28,15 +27,12 @@ type Map struct {
 	scores int // number of previous predictions among the extra columns
 	sparse bool
 
-	coder     *Coder // of trees
-	structure wire.Tensors[float32]
-	forest    tree.Forest
-	finder    *tree.Finder
+	coder  *Coder // of trees
+	forest tree.Forest
+	finder *tree.Finder // nil: there are no trees, or none yet
 
 	before []schemas.Draw // of columns, by earlier stages
-	make   func() drawn
-	once   sync.Once
-	drawn  drawn
+	draw   func() drawn   // makes the draws in the first call
 }
 
 // NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
@@ -45,7 +41,13 @@ type Map struct {
 // *[wire.ShapeError] if the preparation lacks learnt tensors, or says why the images have no such patches.
 func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, scores int, intercept bool) (*Map, error) {
 	k := mustKindOf(f)
-	if err := checkSparse(f, prepared, scores > 0); err != nil {
+	var err error
+	if prepared.Factors != nil {
+		err = CheckSparse(f, scores > 0)
+	} else if k.OnlySparse {
+		err = &SparseError{What: "features.kind: " + f.Kind}
+	}
+	if err != nil {
 		return nil, err
 	}
 	m := &Map{kind: k, features: f, seed: seed, stage: stage, sparse: prepared.Factors != nil, coder: prepared.Coder,
@@ -55,18 +57,17 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, s
 	}
 	m.deviation = math.Sqrt(2 / (prepared.Spread * f.BandwidthScale))
 	if k.blockSize != nil {
-		var err error
 		if m.size, err = k.blockSize(f, m.inputs); err != nil {
 			return nil, err
 		}
 	}
-	m.make = func() drawn { return k.draw(m) }
+	draw := func() drawn { return k.draw(m) }
 	if k.read != nil {
-		var err error
-		if m.make, err = k.read(m, prepared); err != nil {
+		if draw, err = k.read(m, prepared); err != nil {
 			return nil, err
 		}
 	}
+	m.draw = sync.OnceValue(draw)
 	return m, nil
 }
 
@@ -85,9 +86,6 @@ func (m *Map) Scores() int { return m.scores }
 // Size returns the number of columns of the block, including the intercept.
 func (m *Map) Size() int { return m.size + m.extra }
 
-// draw makes the random draws, once.
-func (m *Map) draw() { m.once.Do(func() { m.drawn = m.make() }) }
-
 // Expand writes the block (n × [Map.Size]) of prepared inputs x (n × m) into dst, which it reshapes. A map with scores
 // copies the previous predictions (n × k) into the block; other maps ignore them. Some kinds reshape scratch and use it
 // as temporary memory. It panics for inputs or predictions of another shape. If any of the p features of a row
@@ -100,9 +98,8 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 		panic(fmt.Sprintf("stages: predictions are %d × %d, the map adds %d to each of %d rows",
 			predictions.Rows, predictions.Cols, m.scores, x.Rows))
 	}
-	m.draw()
 	dst.Reshape(x.Rows, m.Size())
-	m.drawn.expand(blas, *dst, scratch, x)
+	m.draw().expand(blas, *dst, scratch, x)
 	if m.kind.products {
 		overflowed = clearLong(*dst, m.size)
 	}
@@ -121,8 +118,7 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 // Add is [Map.Expand] in a graph: it adds the block of prepared inputs x and, if the map has scores, of the previous
 // predictions.
 func (m *Map) Add(g *onnx.Graph, x, predictions onnx.Value) onnx.Value {
-	m.draw()
-	block := m.drawn.node(g, x)
+	block := m.draw().node(g, x)
 	if m.scores > 0 {
 		block = g.Along(1, "Concat", block, predictions)
 	}

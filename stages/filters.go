@@ -2,6 +2,7 @@ package stages
 
 import (
 	"math"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -26,7 +27,7 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparatio
 	}
 	sample, contrast := b.sample(l, stage)
 	q := b.values
-	mean, covariance := covarianceOf(l.BLAS, sample)
+	mean, covariance := l.Covariance(l.BLAS, sample)
 	products := placesOfProducts(b.places)
 	if f.Mirror { // equivalent to a sample that also has each patch mirrored
 		asMirrored(mean, b.places)
@@ -64,76 +65,40 @@ func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast
 		n = 0
 	}
 	sample = kernel.NewDense(n, b.values)
-	variances, pixels := make([]float64, n), make([]float32, b.image.Size())
+	means, variances, pixels := make([]float64, n), make([]float64, n), make([]float32, b.image.Size())
 	total := 0.0
 	for i := range n {
 		b.pixels(pixels, l.Rows.Row(draws.Below(3*uint64(i), l.Rows.Rows)))
 		y, x := draws.Below(3*uint64(i)+1, b.down.positions()), draws.Below(3*uint64(i)+2, b.across.positions())
 		b.patch(sample.Row(i), pixels, y, x)
-		variances[i] = variance(sample.Row(i))
+		means[i], variances[i] = momentsOf(sample.Row(i))
 		total += variances[i]
 	}
 	if contrast = float64(float32(b.features.Contrast * total / float64(max(n, 1)))); contrast == 0 {
 		contrast = 1 // all patches are uniform
 	}
 	for i, variance := range variances {
-		row, mean := sample.Row(i), 0.0
-		for _, v := range row {
-			mean += float64(v)
-		}
-		mean /= float64(len(row))
-		factor := 1 / math.Sqrt(variance+contrast)
+		row, factor := sample.Row(i), 1/math.Sqrt(variance+contrast)
 		for j, v := range row {
-			row[j] = float32((float64(v) - mean) * factor)
+			row[j] = float32((float64(v) - means[i]) * factor)
 		}
 	}
 	return sample, contrast
 }
 
-// variance returns the variance of values.
-func variance(values []float32) float64 {
+// momentsOf returns the mean and the variance of values.
+func momentsOf(values []float32) (mean, variance float64) {
 	sum, square := 0.0, 0.0
 	for _, v := range values {
 		sum += float64(v)
 		square += float64(v) * float64(v)
 	}
 	n := float64(len(values))
-	return max(square-sum*sum/n, 0) / max(n-1, 1)
+	return sum / n, max(square-sum*sum/n, 0) / max(n-1, 1)
 }
 
-// rowsPerSum is the number of patches that are multiplied at once: sums of so few float32 products are accurate enough.
-const rowsPerSum = 1000
-
-// covarianceOf returns the mean of patches, and their covariance (q × q).
-func covarianceOf(blas *kernel.BLAS, x kernel.Dense) (mean []float32, covariance []float64) {
-	q := x.Cols
-	sums, products := make([]float64, q), kernel.NewDense(q, q)
-	covariance = make([]float64, q*q)
-	for from := 0; from < x.Rows; from += rowsPerSum {
-		part := x.Slice(from, min(from+rowsPerSum, x.Rows))
-		for i := range part.Rows {
-			for j, v := range part.Row(i) {
-				sums[j] += float64(v)
-			}
-		}
-		blas.Gram(products, part, false)
-		for i := range q {
-			for j := range i + 1 {
-				covariance[i*q+j] += float64(products.Data[i*q+j])
-			}
-		}
-	}
-	n := float64(max(x.Rows, 1))
-	mean = make([]float32, q)
-	for i := range q {
-		mean[i] = float32(sums[i] / n)
-		for j := range i + 1 {
-			covariance[i*q+j] = covariance[i*q+j]/n - sums[i]/n*sums[j]/n
-			covariance[j*q+i] = covariance[i*q+j]
-		}
-	}
-	return mean, covariance
-}
+// rowsPerProduct is the number of patches that are multiplied at once.
+const rowsPerProduct = 1000
 
 // choose returns the filters (q × f), each of length 1.
 func (b *filterBank) choose(l Learner, stage int, sample kernel.Dense) kernel.Dense {
@@ -143,7 +108,7 @@ func (b *filterBank) choose(l Learner, stage int, sample kernel.Dense) kernel.De
 		for j := range rows.Data {
 			rows.Data[j] = float32(draws.Normal(uint64(j)))
 		}
-		scaleToOne(rows)
+		scaleToOne(rows, make([]float32, q))
 		return transpose(rows)
 	}
 	chosen := shuffled(draws, sample.Rows)
@@ -161,22 +126,13 @@ func (b *filterBank) choose(l Learner, stage int, sample kernel.Dense) kernel.De
 func (b *filterBank) whitened(blas *kernel.BLAS, x kernel.Dense) kernel.Dense {
 	white := kernel.NewDense(x.Rows, x.Cols)
 	blas.Mul(white, x, kernel.Dense{Rows: x.Cols, Cols: x.Cols, Data: b.whitening}, false)
-	for i := range white.Rows {
-		for j, v := range b.offset {
-			white.Row(i)[j] -= v
-		}
-	}
-	scaleToOne(white)
+	scaleToOne(white, b.offset)
 	return white
 }
 
-// scaleToOne scales each row to length 1.
-func scaleToOne(x kernel.Dense) {
-	ones, zeros := make([]float32, x.Rows), make([]float32, x.Cols)
-	for i := range ones {
-		ones[i] = 1
-	}
-	kernel.ScaleRows(x, ones, zeros, 1)
+// scaleToOne subtracts an offset from each row, and scales it to length 1.
+func scaleToOne(x kernel.Dense, offset []float32) {
+	kernel.ScaleRows(x, slices.Repeat([]float32{1}, x.Rows), offset, 1)
 }
 
 // means returns centroids of the patches x (n × q, of length 1), one per row, starting from the given ones. A patch is
@@ -187,8 +143,8 @@ func means(blas *kernel.BLAS, x, centroids kernel.Dense) kernel.Dense {
 	for range roundsOfMeans {
 		columns, next := transpose(centroids), kernel.NewDense(centroids.Rows, centroids.Cols)
 		copy(next.Data, centroids.Data) // the old centroid counts as one patch, so that no cluster is empty
-		for from := 0; from < x.Rows; from += rowsPerSum {
-			part := x.Slice(from, min(from+rowsPerSum, x.Rows))
+		for from := 0; from < x.Rows; from += rowsPerProduct {
+			part := x.Slice(from, min(from+rowsPerProduct, x.Rows))
 			products.Reshape(part.Rows, centroids.Rows)
 			blas.Mul(products, part, columns, false)
 			for i := range part.Rows {
@@ -205,7 +161,7 @@ func means(blas *kernel.BLAS, x, centroids kernel.Dense) kernel.Dense {
 			}
 		}
 		centroids = next
-		scaleToOne(centroids)
+		scaleToOne(centroids, make([]float32, x.Cols))
 	}
 	return centroids
 }

@@ -184,6 +184,8 @@ type Learner struct {
 	BLAS *kernel.BLAS
 	Seed uint64
 	Rows kernel.Dense // the sample, prepared (n × m)
+	// Covariance returns the mean of rows (n × q), and their covariance (q × q).
+	Covariance func(blas *kernel.BLAS, x kernel.Dense) (mean []float32, covariance []float64)
 	// Whiten returns (C + ridge·I)^−½ (n × n) of a covariance C (n × n, row-major).
 	Whiten func(covariance []float64, n int, ridge float64) ([]float32, error)
 }

@@ -1,7 +1,6 @@
 package stages
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -137,9 +136,6 @@ func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, erro
 	if image == (examples.Image{}) {
 		return nil, ErrNoImages
 	}
-	if prepared.Unit || prepared.Basis.Cols > 0 {
-		return nil, errors.New("features of kind patches are made of pixels: expected prepare.scale none or standard, and prepare.pca 0")
-	}
 	b := &filterBank{features: f, image: image, center: prepared.Center, values: f.Patch * f.Patch * image.Channels()}
 	b.divided = make([]float32, len(b.center))
 	for j, factor := range prepared.Scale {
@@ -269,19 +265,6 @@ func (b *filterBank) pixels(dst, inputs []float32) {
 	}
 }
 
-// mirror swaps left and right of an image.
-func (b *filterBank) mirror(pixels []float32) {
-	width, channels := b.image.Width(), b.image.Channels()
-	for y := range b.image.Height() {
-		row := pixels[y*width*channels : (y+1)*width*channels]
-		for left, right := 0, (width-1)*channels; left < right; left, right = left+channels, right-channels {
-			for c := range channels {
-				row[left+c], row[right+c] = row[right+c], row[left+c]
-			}
-		}
-	}
-}
-
 // pool writes the sums of rectified responses of the rows of inputs into the first columns of dst. Only the patches of
 // one tile of positions are in memory at a time.
 func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, inputs kernel.Dense) {
@@ -307,7 +290,7 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 		b.pixels(pixels, inputs.Row(i))
 		for side := range b.sides() {
 			if side > 0 {
-				b.mirror(pixels)
+				Variant{mirrored: true}.Of(pixels, slices.Clone(pixels), b.image)
 			}
 			sums.measure(pixels, b.image)
 			if len(windows) > 1 {
@@ -494,7 +477,7 @@ func (b *filterBank) nodeOf(g *onnx.Graph, pixels onnx.Value, mirrored bool) onn
 		number[j] = float32(j)
 	}
 	if mirrored {
-		b.mirror(number)
+		Variant{mirrored: true}.Of(number, slices.Clone(number), b.image)
 	}
 	places, pooling := make([]int64, 0, positions*q), make([]float32, grid*grid*positions)
 	patch := make([]float32, q)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -42,7 +43,7 @@ func nearlyWhite(covariance []float64, n int, ridge float64) ([]float32, error) 
 
 func learn(t *testing.T, f schemas.Features, stage int, p *Preparation, x kernel.Dense) wire.Tensors[float32] {
 	t.Helper()
-	return assert.Must(Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p))(t)
+	return assert.Must(Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Covariance: accumulate.Covariance, Whiten: nearlyWhite}.Learn(f, stage, p))(t)
 }
 
 func smallPatches(filters int, mirror bool, source string) schemas.Features {
@@ -223,9 +224,10 @@ func TestPatchesNeedImages(t *testing.T) {
 	p.Image = examples.Image{}
 	assert.MustFail(NewMap(f, seed, 0, p, 0, false))(t, ErrNoImages)
 	for _, prepare := range []schemas.Prepare{{Scale: ScaleNone, PCA: 5}, {Scale: ScaleUnit}} {
-		assert.Equal(t, len(CheckInputs(f, prepare)), 1, "problems of patches of inputs prepared by %+v", prepare)
+		problems := CheckStage(schemas.Stage{Features: f}, prepare, examples.OneLabel)
+		assert.Equal(t, len(problems), 1, "problems of patches of inputs prepared by %+v", prepare)
 	}
-	problems := CheckInputs(f, schemas.Prepare{Scale: ScaleStandard})
+	problems := CheckStage(schemas.Stage{Features: f}, schemas.Prepare{Scale: ScaleStandard}, examples.OneLabel)
 	assert.True(t, len(problems) == 0, "patches of standardized pixels: %v", problems)
 	for key, change := range map[string]func(*schemas.Features){
 		"patch": func(f *schemas.Features) { f.Patch = 0 }, "filters": func(f *schemas.Features) { f.Filters = 20_000 },
@@ -272,29 +274,4 @@ func TestPatchPolynomial(t *testing.T) {
 	assert.True(t, factors >= 100 && block.Row(0)[65] == 1, "%d factors, the intercept is %v", factors, block.Row(0)[65])
 	alone := expand(mustMap(t, f, stage, p, 0, true), x.Slice(3, 4), kernel.Dense{})
 	assert.True(t, slices.Equal(alone.Data, block.Row(3)), "a row alone has other features")
-}
-
-// The covariance of patches is that of its definition, over as many sums of products as there are.
-func TestCovarianceOfPatches(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 1))
-	x := kernel.NewDense(rowsPerSum+63, 5)
-	for i := range x.Data {
-		x.Data[i] = r.Float32() + float32(i%5)
-	}
-	for i := range x.Rows { // columns that vary together
-		x.Row(i)[4] -= x.Row(i)[1]
-	}
-	mean, covariance := covarianceOf(kernel.Gonum(), x)
-	for a := range x.Cols {
-		for b := range x.Cols {
-			sum, of, with := 0.0, 0.0, 0.0
-			for i := range x.Rows {
-				of, with = of+float64(x.Row(i)[a]), with+float64(x.Row(i)[b])
-				sum += float64(x.Row(i)[a]) * float64(x.Row(i)[b])
-			}
-			n := float64(x.Rows)
-			assert.Near(t, covariance[a*x.Cols+b], sum/n-of/n*with/n, 1e-5, "the covariance of columns %d and %d", a, b)
-			assert.Near(t, float64(mean[a]), of/n, 1e-5, "the mean of column %d", a)
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package stages
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 
@@ -26,8 +25,8 @@ const (
 // It is safe for concurrent use. The zero value has no features: it accepts rows of width 0 only.
 type Preparation struct {
 	Unit   bool             // divide each row by its Euclidean length first
-	Center []float32        // d means, subtracted from the features
-	Scale  []float32        // d factors applied after centring; 0 for a constant feature
+	Center []float32        // d means, subtracted from the features; of sparse rows those of the leading numbers, if there are any
+	Scale  []float32        // as many factors, applied after centring; 0 for a constant feature
 	Basis  kernel.Dense     // d × m: the principal components, one per column; zero: the inputs are the d features
 	Image  examples.Image   // shape of the examples; zero: they are no images
 	Spread float64          // median squared distance between prepared rows
@@ -52,28 +51,32 @@ type Preparation struct {
 // NewPreparation reads the survey's result. Its error is a *[wire.ShapeError] for an absent tensor or a wrong shape, or wraps
 // [wire.ErrDamaged] for labels that can't be a set of classes.
 func NewPreparation(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
-	if factors, sparse, err := statistics.FactorsOf(t); err != nil {
-		return nil, err
-	} else if sparse {
-		return newSparse(p, factors, t)
-	}
-	center, err := t.Shaped(statistics.TensorCenter, -1)
-	if err != nil || len(center) == 0 {
-		return nil, cmp.Or[error](err, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: []int{0}, Want: []int{-1}})
-	}
-	width := len(center)
-	scale, err := t.Shaped(statistics.TensorScale, width)
+	factors, sparse, err := statistics.FactorsOf(t)
 	if err != nil {
 		return nil, err
+	}
+	prepared := &Preparation{}
+	if prepared.Center, err = t.Optional(statistics.TensorCenter, -1); err == nil && prepared.Center != nil {
+		prepared.Scale, err = t.Shaped(statistics.TensorScale, len(prepared.Center))
+	}
+	if err == nil {
+		err = prepared.readClasses(t)
+	}
+	width := len(prepared.Center)
+	switch {
+	case err != nil:
+		return nil, err
+	case sparse:
+		prepared.Factors, err = newFactors(p, factors, width)
+		return prepared, err
+	case width == 0:
+		return nil, &wire.ShapeError{Tensor: statistics.TensorCenter, Want: []int{-1}}
 	}
 	spread, err := t.Shaped(statistics.TensorSpread, 1)
 	if err != nil {
 		return nil, err
 	}
-	prepared := &Preparation{Unit: p.Scale == ScaleUnit, Center: center, Scale: scale, Spread: float64(spread[0]), Learnt: t}
-	if err := prepared.readClasses(t); err != nil {
-		return nil, err
-	}
+	prepared.Unit, prepared.Spread, prepared.Learnt = p.Scale == ScaleUnit, float64(spread[0]), t
 	if prepared.Coder, err = readCoder(t, width); err != nil {
 		return nil, err
 	}
@@ -133,20 +136,6 @@ func (p *Preparation) ClassWeight(class int32) float64 {
 	return float64(p.ClassWeights[class])
 }
 
-// newSparse reads the survey's result of sparse rows.
-func newSparse(p schemas.Prepare, found statistics.Factors, all wire.Tensors[float32]) (*Preparation, error) {
-	prepared := &Preparation{}
-	if err := prepared.readClasses(all); err != nil {
-		return nil, err
-	}
-	numbers, err := newNumbers(examples.MaxColumns, all)
-	if err != nil {
-		return nil, err
-	}
-	prepared.Factors, err = newFactors(p, found, numbers)
-	return prepared, err
-}
-
 // readImage reads the shape of images with the given number of features; zero if there is none.
 func readImage(t wire.Tensors[float32], features int) (image examples.Image, err error) {
 	shape, err := t.Optional(statistics.TensorImage, len(image))
@@ -162,23 +151,13 @@ func readImage(t wire.Tensors[float32], features int) (image examples.Image, err
 	return image, nil
 }
 
-// PrepareSample prepares raw rows of the survey's sample (n × d), which it overwrites, and returns them (n × m), so that the
-// survey can find their spread. center and scale have d values; basis is d × p.PCA, row-major, or nil if p.PCA is 0;
-// ranks is the result of [LearnRanks], or nil. It panics for other arguments. It prepares row by row: in a product of
-// several rows a BLAS may round equal rows differently, and the spread must recognize equal rows.
-func PrepareSample(blas *kernel.BLAS, p schemas.Prepare, center, scale, basis []float32, ranks wire.Tensors[float32],
-	sample kernel.Dense) kernel.Dense {
-	prepared := &Preparation{Unit: p.Scale == ScaleUnit, Center: center, Scale: scale}
-	var err error
-	if prepared.Ranks, err = readRanks(ranks, len(center)); err != nil {
-		panic(err)
-	}
-	if p.PCA > 0 {
-		prepared.Basis = kernel.Dense{Rows: len(center), Cols: p.PCA, Data: basis}
-	}
-	rows := kernel.NewDense(sample.Rows, prepared.Inputs())
+// Sample prepares raw rows of the survey's sample (n × d), which it overwrites, and returns them (n × m), so that the survey can find their
+// spread. It prepares row by row: in a product of several rows a BLAS may round equal rows differently, and the spread must recognize equal
+// rows.
+func (p *Preparation) Sample(blas *kernel.BLAS, sample kernel.Dense) kernel.Dense {
+	rows := kernel.NewDense(sample.Rows, p.Inputs())
 	for i := range sample.Rows {
-		prepared.Apply(blas, rows.Slice(i, i+1), sample.Slice(i, i+1))
+		p.Apply(blas, rows.Slice(i, i+1), sample.Slice(i, i+1))
 	}
 	return rows
 }
@@ -193,12 +172,7 @@ func (p *Preparation) Width() int {
 
 // TableWidth returns the number of raw features from columns of a table: all of dense rows, and the leading ones of
 // mixed rows.
-func (p *Preparation) TableWidth() int {
-	if p.Factors != nil {
-		return len(p.Factors.numbers.center)
-	}
-	return len(p.Center)
-}
+func (p *Preparation) TableWidth() int { return len(p.Center) }
 
 // Inputs returns m, the number of inputs: the number of components with a basis, of columns that are kept with sparse
 // rows, otherwise d.

@@ -105,7 +105,7 @@ func TestEncode(t *testing.T) {
 		for _, n := range []int{0, 1, 64, 65, 200} {
 			x := table.Rows(random, n)
 			before := slices.Clone(x.Data)
-			got := c.Encode(x)
+			got := c.AppendCodes(nil, x)
 			var want []uint8
 			for i := range n {
 				want = append(want, table.Codes(x.Row(i))...)
@@ -125,7 +125,7 @@ func TestWordsWithoutACode(t *testing.T) {
 	for i := range 300 {
 		columns[1].Categories = append(columns[1].Categories, fmt.Sprint(i))
 	}
-	c := assert.Must(readCoder(learnBins(columns, kernel.NewDense(3, 302)), 302))(t)
+	c := assert.Must(readCoder(LearnBins(columns, kernel.NewDense(3, 302)), 302))(t)
 	x := kernel.NewDense(303, 302)
 	for i := range 301 {
 		x.Row(i)[1+i] = 1
@@ -133,7 +133,7 @@ func TestWordsWithoutACode(t *testing.T) {
 	for j := range x.Row(302) {
 		x.Row(302)[j] = float32(math.NaN())
 	}
-	codes := c.Encode(x)
+	codes := c.AppendCodes(nil, x)
 	for i := range x.Rows {
 		want := 0
 		if i < tree.MaxWords {
@@ -145,7 +145,7 @@ func TestWordsWithoutACode(t *testing.T) {
 	assert.Equal(t, codes[2*302], 0, "the code of a missing number")
 }
 
-// The result of learnBins tells columns of numbers from columns of words, with and without known columns.
+// The result of LearnBins tells columns of numbers from columns of words, with and without known columns.
 func TestLearnBins(t *testing.T) {
 	sample := kernel.Dense{Rows: 4, Cols: 5, Data: []float32{1, 1, 0, 0, 7, 2, 0, 1, 0, 7, 3, 0, 0, 1, 7, float32(math.NaN()), 0, 0, 1, 7}}
 	columns := examples.Columns{{Name: "a"}, {Name: "b", Categories: []string{"x", "y"}}, {Name: "c"}}
@@ -157,11 +157,12 @@ func TestLearnBins(t *testing.T) {
 		{columns, []int{0, 2}, []int{1}, []uint8{1, 1, 1, 2, 2, 1, 3, 0, 1, 0, 0, 1}},
 		{nil, []int{0, 1, 2, 3, 4}, nil, []uint8{1, 2, 1, 1, 1, 2, 1, 2, 1, 1, 3, 1, 1, 2, 1, 0, 1, 1, 2, 1}},
 	} {
-		c := assert.Must(readCoder(learnBins(test.columns, sample), 5))(t)
-		if !slices.Equal(c.Numbers(), test.numbers) || !slices.Equal(c.Words(), test.words) || c.Width() != len(test.numbers)+len(test.words) {
-			t.Errorf("columns of numbers %v and of words %v, expected %v and %v", c.Numbers(), c.Words(), test.numbers, test.words)
+		c := assert.Must(readCoder(LearnBins(test.columns, sample), 5))(t)
+		numbers, words := c.Divided()
+		if !slices.Equal(numbers, test.numbers) || !slices.Equal(words, test.words) || c.Width() != len(test.numbers)+len(test.words) {
+			t.Errorf("columns of numbers %v and of words %v, expected %v and %v", numbers, words, test.numbers, test.words)
 		}
-		assert.Equal(t, c.Encode(sample), test.codes, "codes")
+		assert.Equal(t, c.AppendCodes(nil, sample), test.codes, "codes")
 	}
 }
 
@@ -389,7 +390,8 @@ func TestEqualRowsArePreparedEqually(t *testing.T) {
 					copy(sample.Row(i), draw(d))
 				}
 			}
-			rows := PrepareSample(blas, schemas.Prepare{PCA: components}, center, scale, basis, nil, sample)
+			prepared := &Preparation{Center: center, Scale: scale, Basis: kernel.Dense{Rows: d, Cols: components, Data: basis}}
+			rows := prepared.Sample(blas, sample)
 			for i := range n {
 				assert.Need(t, i%7 == 3 || slices.Equal(rows.Row(i), rows.Row(0)),
 					"%d features, %d components: row %d is %v, row 0 is %v", d, components, i, rows.Row(i), rows.Row(0))

@@ -53,10 +53,7 @@ func (p projection) add(g *onnx.Graph, x onnx.Value, n int) onnx.Value {
 }
 
 // Sloped reports whether features have slopes, so that [Map.AddSlopes] can be called.
-func (m *Map) Sloped() bool {
-	m.draw()
-	return m.drawn.slopes != nil
-}
+func (m *Map) Sloped() bool { return m.draw().slopes != nil }
 
 // AddSlopes adds to dst (m × k) the mean gradient of block·w on the straight path from the inputs 0, the mean of dense rows, to x (m). w is
 // Size × k. So x·dst is what the score rises by on that path: integrated gradients (Sundararajan, Taly and Yan 2017), without an error of
@@ -65,7 +62,7 @@ func (m *Map) AddSlopes(blas *kernel.BLAS, dst kernel.Dense, x []float32, w kern
 	if !m.Sloped() || m.scores > 0 || len(x) != m.inputs || dst.Rows != m.inputs || w.Rows != m.Size() {
 		panic(fmt.Sprintf("stages: slopes of %s at %d inputs with %d weights", m.features.Kind, len(x), w.Rows))
 	}
-	m.drawn.slopes(blas, dst, x, w)
+	m.draw().slopes(blas, dst, x, w)
 }
 
 // slopes adds to dst (m × k) the mean gradient of a block times w on the path from 0 to x.

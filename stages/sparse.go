@@ -14,18 +14,7 @@ func CheckSparse(f schemas.Features, scores bool) error {
 	if len(Check(f)) > 0 {
 		return nil
 	}
-	return checkSparse(f, &Preparation{Factors: &Factors{}}, scores)
-}
-
-// checkSparse returns a *[DenseError] if features do not support sparse inputs, and a *[SparseError] if
-// they require them.
-func checkSparse(f schemas.Features, prepared *Preparation, scores bool) error {
-	k := KindOf(f)
-	switch {
-	case prepared.Factors == nil && k.OnlySparse:
-		return &SparseError{What: "features.kind: " + f.Kind}
-	case prepared.Factors == nil:
-		return nil
+	switch k := KindOf(f); {
 	case !k.Sparse:
 		names := Names(func(k Kind) bool { return k.Sparse })
 		return &DenseError{What: "features.kind: " + f.Kind, Want: "it to " + strings.Join(names, " or ")}

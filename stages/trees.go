@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -68,15 +66,6 @@ func Larger(f schemas.Features) schemas.Features {
 	return f
 }
 
-// LearnBins returns the bins of the columns that the trees of stages compare, from raw rows of the survey's sample;
-// none without trees.
-func LearnBins(list []schemas.Stage, columns examples.Columns, sample kernel.Dense) wire.Tensors[float32] {
-	if !slices.ContainsFunc(list, func(s schemas.Stage) bool { return KindOf(s.Features).Grown }) {
-		return nil
-	}
-	return learnBins(columns, sample)
-}
-
 // ErrNoCodes means that trees need codes of the raw features, but the survey's result has no bins for them.
 var ErrNoCodes = errors.New("the survey's result lacks the bins of columns, which trees need")
 
@@ -109,17 +98,21 @@ func (m *Map) Grow(structure wire.Tensors[float32]) (*Map, error) {
 	if err := forest.Check(m.coder.Width()); err != nil {
 		return nil, fmt.Errorf("%w: %w", wire.ErrDamaged, err)
 	}
-	if err := m.coder.CheckOrders(forest.Orders); err != nil {
+	if err := m.coder.checkOrders(forest.Orders); err != nil {
 		return nil, err
 	}
-	return &Map{
-		features: m.features, seed: m.seed, stage: m.stage, inputs: m.inputs, size: m.size, extra: m.extra, scores: m.scores,
-		kind: m.kind, coder: m.coder, structure: StructureOf(forest), forest: forest, finder: tree.NewFinder(forest, m.coder.Width()),
-	}, nil
+	grown := *m
+	grown.forest, grown.finder = forest, tree.NewFinder(forest, m.coder.Width())
+	return &grown, nil
 }
 
 // Structure returns the tensors from which the map was grown; nil for a map of another kind, or without trees yet.
-func (m *Map) Structure() wire.Tensors[float32] { return m.structure }
+func (m *Map) Structure() wire.Tensors[float32] {
+	if m.finder == nil {
+		return nil
+	}
+	return StructureOf(m.forest)
+}
 
 // Forest returns the trees of the map.
 func (m *Map) Forest() tree.Forest { return m.forest }
@@ -230,7 +223,7 @@ func (m *Map) AddProduct(g *onnx.Graph, c *Compared, weights kernel.Dense) onnx.
 	node := 0
 	for t, size := range f.Sizes {
 		trees.Begin()
-		p := planter{trees: &trees, forest: f, edges: m.coder.Edges(), features: features,
+		p := planter{trees: &trees, forest: f, edges: m.coder.edges, features: features,
 			leaves: weights.Slice(t*f.Leaves, (t+1)*f.Leaves)}
 		p.plant(node, 0, int(size))
 		node += int(size)

@@ -13,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -66,7 +67,7 @@ func TestExpandLeaves(t *testing.T) {
 			for _, n := range []int{1, 64, 65} {
 				x := table.Rows(random, n)
 				var block kernel.Dense
-				m.ExpandLeaves(&block, &tree.Leaves{}, m.coder.Encode(x))
+				m.ExpandLeaves(&block, &tree.Leaves{}, m.coder.AppendCodes(nil, x))
 				assert.Need(t, block.Rows == n && block.Cols == m.Size(), "a block of %d × %d, expected %d × %d", block.Rows, block.Cols, n, m.Size())
 				for i := range n {
 					want := make([]float32, m.Size())
@@ -149,7 +150,8 @@ func TestTreesNeedBins(t *testing.T) {
 	assert.MustFail(assert.Must(NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false))(t).Grow(nil))(t, ErrNoCodes, wire.ErrDamaged)
 	for _, f := range []schemas.Features{Defaults(), DefaultsOf(Trees)} {
 		for _, scores := range []bool{false, true} {
-			assert.Equal(t, len(CheckScores(f, scores)) > 0, scores && f.Kind == Trees, "%s with scores %v has problems", f.Kind, scores)
+			problems := CheckStage(schemas.Stage{Features: f, Scores: scores}, schemas.Prepare{}, examples.OneLabel)
+			assert.Equal(t, len(problems) > 0, scores && f.Kind == Trees, "%s with scores %v has problems", f.Kind, scores)
 		}
 	}
 }

@@ -78,13 +78,13 @@ func growForest(plan *schemas.Plan, number int, prepared *stages.Preparation, ro
 		return f, fmt.Errorf("%w: rows of a sample have %d values, expected %d", wire.ErrDamaged, rows.Cols, want)
 	}
 	var ofWords []float64
-	words := coder.Words()
+	numbers, words := coder.Divided()
 	if len(words) > 0 {
 		if ofWords, err = sums.Shaped(statistics.FieldWords, len(words), tree.Codes, k+1); err != nil {
 			return f, err
 		}
 	}
-	orders := tree.NewOrders(coder.Numbers(), words, ofWords, plan.Seed, uint64(number))
+	orders := tree.NewOrders(numbers, words, ofWords, plan.Seed, uint64(number))
 	shape := tree.Shape{Trees: features.Size / features.Leaves, Leaves: features.Leaves, Rows: rowsPerLeaf, Share: triedOrders,
 		Thresholds: triedThresholds}
 	return tree.Grow(rows, c, orders, shape, plan.Seed, uint64(number), runtime.GOMAXPROCS(0)), nil

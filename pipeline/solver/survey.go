@@ -177,12 +177,19 @@ func (s *Solver) preparation(found *surveyed, sampled *accumulate.Sample, earlie
 	for _, notice := range noticeFeatures(s.plan.Task(), preparation, found.Columns, sample) {
 		event.Notice(s.rec, "%s", notice)
 	}
-	learnt, ranks := stages.LearnBins(s.plan.Stages, found.Columns, sample), wire.Tensors[float32](nil)
+	var learnt, ranks wire.Tensors[float32]
+	if slices.ContainsFunc(s.plan.Stages, func(s schemas.Stage) bool { return stages.KindOf(s.Features).Grown }) {
+		learnt = stages.LearnBins(found.Columns, sample)
+	}
 	if how.Scale == stages.ScaleRanks {
 		ranks = stages.LearnRanks(found.Columns, sample, preparation.Center, preparation.Scale)
 		learnt = append(learnt, ranks...)
 	}
-	rows := stages.PrepareSample(s.blas, how, preparation.Center, preparation.Scale, preparation.Basis, ranks, sample)
+	prepared, err := stages.NewPreparation(how, append(preparation.Tensors(0), ranks...))
+	if err != nil {
+		return nil, err
+	}
+	rows := prepared.Sample(s.blas, sample)
 	tensors := preparation.Tensors(solve.Spread(rows))
 	if s.plan.Input.Image != (examples.Image{}) {
 		found.Image = s.plan.Input.Image
@@ -207,7 +214,7 @@ func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.T
 	if err != nil {
 		return nil, err
 	}
-	learner := stages.Learner{BLAS: s.blas, Seed: s.plan.Seed, Rows: rows, Whiten: solve.Whiten}
+	learner := stages.Learner{BLAS: s.blas, Seed: s.plan.Seed, Rows: rows, Covariance: accumulate.Covariance, Whiten: solve.Whiten}
 	for t, stage := range s.plan.Stages {
 		learnt, err := learner.Learn(stage.Features, t, prepared)
 		if err != nil {

@@ -150,7 +150,7 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *Segment) (*
 	}
 	p.augment(b, &p.raw)
 	if prepared.Coder != nil {
-		b.Codes = prepared.Coder.Encode(p.raw)
+		b.Codes = prepared.Coder.AppendCodes(nil, p.raw)
 	}
 	b.Inputs = kernel.NewDense(p.raw.Rows, prepared.Inputs())
 	b.LeaveOut(prepared.Apply(p.BLAS, b.Inputs, p.raw))

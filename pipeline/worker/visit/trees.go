@@ -121,7 +121,7 @@ func weighted(residuals kernel.Dense, weights []float32) {
 func (p *Processor) sumGrowth(batches []*Batch) summing {
 	coder, k := p.visit.prepared.Coder, p.visit.Of.Classes
 	p.sample = &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
-	words := coder.Words()
+	_, words := coder.Divided()
 	row := make([]float32, statistics.GrowthWidth(coder.Width(), k))
 	rows := 0
 	for _, b := range batches {
