@@ -71,15 +71,6 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 	}
 }
 
-func TestSampleWithoutTrainingRows(t *testing.T) {
-	pr := problemOf(1, 50, 5, 2)
-	fit, sums := pr.fit(stageOf(link.Softmax, 3, 1e-3)), pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10)
-	rows, _ := sums.Find(statistics.FieldGramRows)
-	rows.Data[0] = 0
-	_, err := observe(fit, 0, Step{}, sums)
-	assert.True(t, err != nil, "no error")
-}
-
 // If all features of the sample are 0, λ is that of all rows.
 func TestSampleOfNothing(t *testing.T) {
 	pr := problemOf(1, 50, 5, 2)

@@ -224,8 +224,7 @@ func TestPatchesNeedImages(t *testing.T) {
 	p.Image = examples.Image{}
 	assert.MustFail(NewMap(f, seed, 0, p, 0, false))(t, ErrNoImages)
 	for _, prepare := range []schemas.Prepare{{Scale: ScaleNone, PCA: 5}, {Scale: ScaleUnit}} {
-		problems := CheckStage(schemas.Stage{Features: f}, prepare, examples.OneLabel)
-		assert.Equal(t, len(problems), 1, "problems of patches of inputs prepared by %+v", prepare)
+		assert.Equal(t, len(CheckStage(schemas.Stage{Features: f}, prepare, examples.OneLabel)), 1, "problems of inputs prepared by %+v", prepare)
 	}
 	problems := CheckStage(schemas.Stage{Features: f}, schemas.Prepare{Scale: ScaleStandard}, examples.OneLabel)
 	assert.True(t, len(problems) == 0, "patches of standardized pixels: %v", problems)

@@ -159,9 +159,8 @@ func TestLearnBins(t *testing.T) {
 	} {
 		c := assert.Must(readCoder(LearnBins(test.columns, sample), 5))(t)
 		numbers, words := c.Divided()
-		if !slices.Equal(numbers, test.numbers) || !slices.Equal(words, test.words) || c.Width() != len(test.numbers)+len(test.words) {
-			t.Errorf("columns of numbers %v and of words %v, expected %v and %v", numbers, words, test.numbers, test.words)
-		}
+		assert.True(t, slices.Equal(numbers, test.numbers) && slices.Equal(words, test.words) && c.Width() == len(numbers)+len(words),
+			"columns of numbers %v and of words %v, expected %v and %v", numbers, words, test.numbers, test.words)
 		assert.Equal(t, c.AppendCodes(nil, sample), test.codes, "codes")
 	}
 }
