@@ -534,22 +534,25 @@ func TestFloat64ThatOverflows(t *testing.T) {
 func TestTargetThatOverflows(t *testing.T) {
 	for _, target := range []float64{3e38, -1e20} {
 		job := newStreamJob(t, 80, kindStage(stages.RFF, link.Identity))
-		job.Examples.Targets = []string{"y"}
+		job.Examples.Targets, job.Examples.Holdout = []string{"y", "z"}, 0.25
+		job.Retrain.Gate = topics.GateOptions{Split: examples.Holdout.String(), Margin: 1}
 		log := openEmbedded(t)
 		for i := range 6 {
 			rows := rings(40, 4, 3, uint64(i+1)).exampleRows()
 			rows.Words = nil
 			for row := range rows.Rows {
-				rows.Targets = append(rows.Targets, 1e-3*float64(rows.Floats[4*row]))
+				rows.Targets = append(rows.Targets, 1e-3*float64(rows.Floats[4*row]), 1e-3*float64(rows.Floats[4*row+1]))
 			}
 			if i == 3 {
-				rows.Targets[7] = target
+				rows.Targets[2*7] = target
 			}
 			produce(t, log, job, 0, exampleMessage(t, rows))
 		}
 		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		assert.Need(t, err == nil && len(report.Updates) == 3 && report.Updates[1].Overflow == 1 && report.Updates[1].Rows == 79,
-			"report %+v, error %v", report, err)
+		assert.Need(t, err == nil && len(report.Updates) == 3 && report.Updates[1].Overflow == 1, "report %+v, error %v", report, err)
+		for i, u := range report.Updates[1:] { // each row is learnt or judged
+			assert.True(t, u.Gate != nil && float64(u.Rows)+u.Gate.Weight-u.Gate.Revisited == float64(79+i), "%+v learns %d rows", u.Gate, u.Rows)
+		}
 		quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)
 		assert.True(t, len(quarantined) == 1 && header(quarantined[0], "reason") == "row 7 is left out: the standardized targets overflow",
 			"in quarantine: %v", quarantined)
