@@ -171,7 +171,7 @@ func Compression(first []byte) string {
 	switch {
 	case prefix("\x1f\x8b")(first):
 		return "gzip"
-	case prefix("\x28\xb5\x2f\xfd")(first):
+	case prefix("\x28\xb5\x2f\xfd")(first), isSkippable(first):
 		return "zstd"
 	case isBzip2(first):
 		return "bzip2"
@@ -184,6 +184,11 @@ const CompressionBytes = 10
 
 func packed(by string) func([]byte) bool {
 	return func(b []byte) bool { return Compression(b) == by }
+}
+
+// isSkippable accepts a frame that zstd skips, with which pzstd begins each of its parts.
+func isSkippable(b []byte) bool {
+	return len(b) >= 4 && b[0]&0xf0 == 0x50 && string(b[1:4]) == "\x2a\x4d\x18"
 }
 
 // isBzip2 accepts a level (1 to 9), and the magic of a block, the digits of π, or of the end of the stream, those of √π. BZh alone may
