@@ -173,6 +173,16 @@ func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (
 	return v.add(m, rows)
 }
 
+// Check returns why the rows of a message can't be added; nil: they can, and may have been added.
+func (v *Values) Check(ctx context.Context, m TopicMessage) error {
+	add := v.Add
+	if v.whole.Mode == layout.LabelLater {
+		add = func(ctx context.Context, m TopicMessage) (bool, error) { return v.AddLabelled(ctx, m, v.says.Any()) }
+	}
+	_, err := add(ctx, m)
+	return err
+}
+
 // WithFolder returns the options with a directory for waiting data that does not fit into memory.
 func (o Options) WithFolder(folder string) Options {
 	o.Outcome = o.Outcome.WithFolder(folder)

@@ -582,6 +582,7 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 		"others": {"json", `examples.columns.use lacks the column "width" and has "height"`,
 			func(job *topics.Job) { job.Examples.Columns.Use = []string{"length", "height", "colour"} }},
 		"a number for a word":  {"json", `column "colour" has other categories`, func(job *topics.Job) { job.Examples.Categorical = nil }},
+		"another label":        {"json", `come from can't be used any more: sizes[0]@`, func(job *topics.Job) { job.Examples.Label = "kinds" }},
 		"other words":          {"json", "no words in the column width", func(job *topics.Job) { job.Examples.Categorical = []string{"width"} }},
 		"lines, another order": {"csv", "", func(job *topics.Job) { job.Examples.Columns.Use = []string{"2", "1"} }},
 		"lines, fewer": {"csv", `columns.use: ["1"], but version 4 of the chain has learnt rows with ["1" "2"]`,
@@ -596,10 +597,6 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			_, writeTwin := sizes(t, twin, test.format)
 			changed := job
 			test.change(&changed)
-			check := func(err error) {
-				t.Helper()
-				assert.Fails(t, err, test.want)
-			}
 			learn := func(l *kafkalog.Log) {
 				t.Helper()
 				assert.Must(Retrain(t.Context(), l, openBLAS(t), job, true, event.Ignore{}))(t)
@@ -608,13 +605,13 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			followToEnd(t, log, job)
 			write(150, 200)
 			if test.format == "json" { // only versions know the numbers of columns
-				check(source.Follow(t.Context(), log, changed, true, event.Ignore{}))
+				assert.Fails(t, source.Follow(t.Context(), log, changed, true, event.Ignore{}), test.want)
 			}
 			learn(log)
 			write(200, 360)
-			check(source.Follow(t.Context(), log, changed, true, event.Ignore{}))
+			assert.Fails(t, source.Follow(t.Context(), log, changed, true, event.Ignore{}), test.want)
 			_, err := Retrain(t.Context(), log, openBLAS(t), changed, true, event.Ignore{})
-			check(err)
+			assert.Fails(t, err, test.want)
 			learn(log)
 			writeTwin(0, 150)
 			followToEnd(t, twin, job)

@@ -146,8 +146,9 @@ type Following struct {
 	away  atomic.Int32 // number of feeds waiting for a schema registry
 	// earlier means that the examples already have rows of the topic.
 	earlier bool
-	noticed sync.Map // what was reported, once
-	newest  sync.Map // by topic: see latest
+	last    protocol.Message // the last one of the examples with rows of the topic, in a partition that has any
+	noticed sync.Map         // what was reported, once
+	newest  sync.Map         // by topic: see latest
 
 	feeds       []*Feed
 	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
@@ -238,6 +239,9 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 	}
 	options, err := f.withLayout(ctx, examples)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.checkReading(ctx, options, attempt.Attempt); err != nil {
 		return nil, err
 	}
 	if err := f.beginJoins(ctx, states); err != nil {

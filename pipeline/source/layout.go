@@ -1,9 +1,11 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -11,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // AfterChain returns the options for files or a topic whose rows extend a chain of versions: with the layout of the earlier
@@ -169,7 +172,7 @@ func (f *Following) lastRows(ctx context.Context, spans []coverage.Span) (last *
 					return nil, err
 				}
 				if origin, ok := schemas.OriginOf(m.Message); ok && origin.Source == schemas.TopicSource(f.Topic) {
-					last = ingest.RowsOf(m.Value, f.Topic).With(last)
+					last, f.last = ingest.RowsOf(m.Value, f.Topic).With(last), m
 				}
 			}
 			if from == span.From {
@@ -178,6 +181,42 @@ func (f *Following) lastRows(ctx context.Context, spans []coverage.Span) (last *
 		}
 	}
 	return last, nil
+}
+
+// checkReading returns an error if none of the messages that the last rows of the attempt come from can be used: the configuration has
+// changed since, and all later messages would go to quarantine, and not return with the earlier one.
+func (f *Following) checkReading(ctx context.Context, o ingest.Options, attempt int) error {
+	origin, ok := schemas.OriginOf(f.last.Message)
+	if !ok || origin.Attempt != strconv.Itoa(attempt) {
+		return nil
+	}
+	origins, err := examples.RowOriginsOf(f.last.Message)
+	if err != nil {
+		return err
+	}
+	values, err := ingest.NewValues(o)
+	if err != nil {
+		return err
+	}
+	var first error
+	for _, of := range origins {
+		for m, err := range f.Remaining(ctx, f.Topic, of.Partition, of.Offset, of.Offset+int64(of.Messages)) {
+			if err != nil {
+				return err
+			}
+			value := ingest.MessageOf(of.Partition, m.Offset, m.Time, m.Message, m.Rows)
+			err := f.whileAway(ctx, func(context.Context) error { return nil }, func() error { return values.Check(ctx, value) })
+			if unusable, _ := ingest.Unusable(err); err == nil || !unusable || ctx.Err() != nil {
+				return err
+			}
+			first = cmp.Or(first, fmt.Errorf("%s[%d]@%d: %s", f.Topic, of.Partition, m.Offset, schemas.WithoutValues(err.Error())))
+		}
+	}
+	if first == nil { // deleted
+		return nil
+	}
+	return fmt.Errorf("the messages that the last rows come from can't be used any more: %w. Restore the keys under examples, or give the "+
+		"pipeline another name", first)
 }
 
 // checkNumbers returns an error if the newest version of the chain was trained on other columns, by their numbers. Rows of
