@@ -29,6 +29,11 @@ func parse(y *yaml.Node, t reflect.Type) (reflect.Value, error) {
 	case *kafkalog.Secret:
 		return value, errSecret
 	case *time.Duration:
+		if days, found := strings.CutSuffix(y.Value, "d"); found {
+			n, err := strconv.ParseUint(days, 10, 16)
+			*target = time.Duration(n) * 24 * time.Hour
+			return value.Elem(), err
+		}
 		d, err := time.ParseDuration(y.Value) // "0" needs no unit
 		*target = d
 		return value.Elem(), err
@@ -126,7 +131,7 @@ func want(y *yaml.Node, t reflect.Type, err error) string {
 // wanted returns what a value of a type is, in the words of an error message after "expected".
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Duration]() {
-		return "a time such as 24h, 90m or 30s"
+		return "a time such as 7d, 24h, 90m or 30s"
 	}
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64:
