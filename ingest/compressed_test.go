@@ -75,7 +75,6 @@ func TestContent(t *testing.T) {
 		"bzip2":              {bz, plainRows},
 		"bzip2, two streams": {bytes.Repeat(bz, 2), plainRows + plainRows},
 		"bzip2, empty":       {bzipped(t, "425a683917724538509000000000"), ""},
-		"zstd":               {zstandard(t, plainRows), plainRows},
 		"zstd, two frames":   {bytes.Repeat(zstandard(t, plainRows), 2), plainRows + plainRows},
 		"zstd, skipped":      {append([]byte("\x50\x2a\x4d\x18\x04\x00\x00\x00size"), zstandard(t, plainRows)...), plainRows},
 		"zstd, large":        {zstandard(t, strings.Repeat(plainRows, 100_000)), strings.Repeat(plainRows, 100_000)},

@@ -598,7 +598,6 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			changed := job
 			test.change(&changed)
 			learn := func(l *kafkalog.Log) {
-				t.Helper()
 				assert.Must(Retrain(t.Context(), l, openBLAS(t), job, true, event.Ignore{}))(t)
 			}
 			write(0, 150)

@@ -83,6 +83,8 @@ type (
 		Stage, Visit int // Stage is schemas.Survey in the survey
 		Rows, Of     int64
 	}
+	// Trying is Progressed of a run that helps to choose the stages of another run.
+	Trying struct{ Progressed }
 	// Quarantined reports an unusable message, with the reason.
 	Quarantined struct {
 		Topic     string // topic that ingest follows; "": the examples topic

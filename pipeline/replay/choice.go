@@ -280,17 +280,21 @@ func (f *found) enlarge(rows int64) {
 	f.end = len(f.stages)
 }
 
-// notices forwards only the notices of a search, since its runs are not those of the user, and one that all runs give only once.
+// notices forwards only the progress and the notices of a search, since its runs are not those of the user, and a notice that all runs
+// give only once.
 type notices struct {
 	to   event.Recorder
 	said sync.Map // of event.Noticed
 }
 
 func (n *notices) Record(e event.Event) {
-	if notice, ok := e.(event.Noticed); ok {
-		if _, said := n.said.LoadOrStore(notice, true); !said {
-			n.to.Record(notice)
+	switch e := e.(type) {
+	case event.Noticed:
+		if _, said := n.said.LoadOrStore(e, true); !said {
+			n.to.Record(e)
 		}
+	case event.Progressed:
+		n.to.Record(event.Trying{Progressed: e})
 	}
 }
 

@@ -90,6 +90,12 @@ func (p *Progress) Record(e event.Event) {
 		}
 	case event.Progressed:
 		p.progress(e)
+	case event.Trying:
+		note := fmt.Sprintf("stage %d", e.Stage+1)
+		if e.Stage == wire.Survey {
+			note = "survey"
+		}
+		p.bar.draw("stages: trying candidates", -1, note)
 	case event.Quarantined:
 		if e.Messages > 1 {
 			p.line("quarantined %s messages of %s[%d], the newest at %d: %s", humanize.Comma(int64(e.Messages)), cmp.Or(e.Topic, "examples"),

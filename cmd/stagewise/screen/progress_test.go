@@ -33,6 +33,7 @@ import (
 
 // recordStage records the events of a run up to the end of its first stage.
 func recordStage(record func(event.Event), clock *time.Time) {
+	record(event.Trying{Progressed: event.Progressed{Stage: 2}})
 	record(event.Began{Run: "abc", Stages: []schemas.Stage{{Link: "softmax", Passes: 5}, {Link: "softmax", Passes: 5}}})
 	record(event.Surveyed{Rows: map[examples.Split]int64{examples.Train: 1000}, Features: 784, Inputs: 50, Classes: 10})
 	for rows := range int64(5) {
@@ -63,12 +64,12 @@ func TestBar(t *testing.T) {
 	p.bar.w, p.bar.width = &drawn, func() int { return 48 }
 	recordStage(p.Record, &clock)
 	frames := strings.Split(drawn.String(), "\r")
-	assert.Need(t, len(frames) == 5, "frames %q", frames) // nothing, 0 %, 25 %, 50 %, erased
+	assert.Need(t, len(frames) == 7, "frames %q", frames) // nothing, trying, erased, 0 %, 25 %, 50 %, erased
 	for _, frame := range frames {
-		line := strings.TrimSuffix(frame, "\x1b[K")
-		assert.True(t, len([]rune(line)) < 48, "%d characters: %q", len([]rune(line)), line)
+		assert.True(t, len([]rune(strings.TrimSuffix(frame, "\x1b[K"))) < 48, "it fills the line: %q", frame)
 	}
-	assert.True(t, frames[2] == "stage 1/2    ██████░░░░░░░░░░░░░░░░░░  25 %\x1b[K" && frames[4] == "\x1b[K", "frames %q", frames)
+	assert.Equal(t, frames[1], "stages: trying candidates  stage 3\x1b[K", "")
+	assert.True(t, frames[4] == "stage 1/2    ██████░░░░░░░░░░░░░░░░░░  25 %\x1b[K" && frames[6] == "\x1b[K", "frames %q", frames)
 }
 
 // Who waits for rows says so once, and on a terminal keeps saying how many there are.
