@@ -59,7 +59,7 @@ func (t *table) deletes(positions, equal []icebergFile, of columns) (d deletes, 
 			return d, input.WholeFile(t.path(f.File.Path), errors.New("equality deletes without columns"))
 		}
 		e := equalDeletes{icebergFile: f, keys: map[string]bool{}}
-		err := t.eachKey(t.path(f.File.Path), *f.File.Equal, of, func(key string) { e.keys[key] = true })
+		err := t.eachKey(dataFile{Path: t.path(f.File.Path)}, *f.File.Equal, of, func(key string) { e.keys[key] = true })
 		if err != nil {
 			return d, err
 		}
@@ -69,7 +69,7 @@ func (t *table) deletes(positions, equal []icebergFile, of columns) (d deletes, 
 }
 
 // of returns the rows of a file that are deleted.
-func (d deletes) of(t *table, f icebergFile, path string, of columns) (rows []int64, err error) {
+func (d deletes) of(t *table, f icebergFile, file dataFile, of columns) (rows []int64, err error) {
 	for _, p := range d.positions[f.File.Path] {
 		if f.sequence <= p.sequence {
 			rows = append(rows, p.row)
@@ -84,7 +84,7 @@ func (d deletes) of(t *table, f icebergFile, path string, of columns) (rows []in
 	}
 	for _, these := range alike {
 		row := int64(0)
-		err := t.eachKey(path, *these[0].File.Equal, of, func(key string) {
+		err := t.eachKey(file, *these[0].File.Equal, of, func(key string) {
 			if slices.ContainsFunc(these, func(e equalDeletes) bool { return e.keys[key] }) {
 				rows = append(rows, row)
 			}
@@ -99,15 +99,16 @@ func (d deletes) of(t *table, f icebergFile, path string, of columns) (rows []in
 }
 
 // eachKey calls visit for the rows of a file, with a text for the values of the columns with some IDs. Texts are equal if the values are,
-// whatever the types that a column had before its type was widened. A column that the file lacks is null.
-func (t *table) eachKey(path string, ids []int, of columns, visit func(key string)) error {
+// whatever the types that a column had before its type was widened. A column that the file lacks has its partition value, or is null.
+func (t *table) eachKey(file dataFile, ids []int, of columns, visit func(key string)) error {
 	names := map[int]string{}
 	for _, id := range ids {
 		for at := id; at != 0; at = of.above[at] {
 			names[at] = of.name(at)
 		}
 	}
-	return eachParquet(t, path, parquet.Columns{Names: names, IDs: of.ids}, func(row arrow.Nested) error {
+	keyed := parquet.Columns{Names: names, IDs: of.ids, Values: file.Values}
+	return eachParquet(t, file.Path, keyed, func(row arrow.Nested) error {
 		var key []string
 		for _, id := range ids {
 			text, ok := textOf(of.in(row.Of, id), row.Row)
@@ -145,17 +146,16 @@ func textOf(v *arrowvalue.Values, row int) (text string, ok bool) {
 	if v == nil || v.Null(row) {
 		return "null", true
 	}
-	switch v.Type {
-	case arrowvalue.Text:
-		return strconv.Quote(v.Text(row)), true
-	case arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Moment:
-		return v.Text(row), true
-	case arrowvalue.Number:
-		if _, exact := v.Column.DataType().(arrowtypes.DecimalType); !exact {
-			return v.Text(row), true
-		}
-	case arrowvalue.List, arrowvalue.Struct:
+	_, isDecimal := v.Column.DataType().(arrowtypes.DecimalType)
+	switch {
+	case v.Type == arrowvalue.List || v.Type == arrowvalue.Struct:
 		return "", false
+	case v.Type == arrowvalue.Moment: // files may have time zones of their own
+		text = textOfTime(v.Moment(row))
+	case v.Type == arrowvalue.Other || isDecimal:
+		text = v.Column.ValueStr(row)
+	default:
+		text = v.Text(row)
 	}
-	return strconv.Quote(v.Column.ValueStr(row)), true
+	return strconv.Quote(text), true
 }

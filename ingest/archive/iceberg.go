@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"path"
 	"regexp"
 	"slices"
@@ -234,7 +235,7 @@ func iceberg(t *table, at snapshotName) ([]dataFile, error) {
 		if err := f.addValues(&file); err != nil {
 			return nil, err
 		}
-		if file.Deleted, err = deletes.of(t, f, file.Path, columns); err != nil {
+		if file.Deleted, err = deletes.of(t, f, file, columns); err != nil {
 			return nil, input.WholeFile(file.Path, err)
 		}
 		files = append(files, file)
@@ -266,8 +267,9 @@ func (t *table) metadataFile() (string, error) {
 			if err != nil {
 				return "", err
 			}
-			if hint, err = strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err != nil {
-				return "", input.WholeFile(file, err)
+			if hint, err = strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err != nil || hint < 0 {
+				return "", input.WholeFile(file, errors.New("expected the number of the current version: remove the file, or set "+
+					"examples.archive.files to the current file of metadata"))
 			}
 		}
 	}
@@ -375,7 +377,7 @@ func (f icebergFile) addValues(file *dataFile) error {
 		}
 		var text *string
 		isWhole := false
-		switch of := f.File.Partition[field.Name].(type) {
+		switch of := f.File.Partition[avroName(field.Name)].(type) {
 		case nil:
 		case string:
 			text = &of
@@ -383,10 +385,13 @@ func (f icebergFile) addValues(file *dataFile) error {
 			text, isWhole = new(fmt.Sprint(of)), true
 		case bool:
 			text = new(value.WordOfBoolean(of))
-		case time.Time: // of a date, or a time
-			if text = new(of.UTC().Format(time.RFC3339Nano)); of.Equal(of.Truncate(24 * time.Hour)) {
-				text = new(of.UTC().Format(time.DateOnly))
-			}
+		case float32, float64:
+			text = new(fmt.Sprint(of))
+		case *big.Rat: // of a decimal
+			digits, _ := of.FloatPrec()
+			text = new(of.FloatString(digits))
+		case time.Time:
+			text = new(textOfTime(of))
 		default:
 			continue
 		}
@@ -397,14 +402,37 @@ func (f icebergFile) addValues(file *dataFile) error {
 	return nil
 }
 
+var (
+	notInNames = regexp.MustCompile(`[^\pL\pN_]`)
+	beginsName = regexp.MustCompile(`^[\pL_]`)
+)
+
+// avroName returns the name of a partition field in manifests: names in Avro have letters, digits and underscores.
+func avroName(field string) string {
+	name := notInNames.ReplaceAllStringFunc(field, func(c string) string { return fmt.Sprintf("_x%X", []rune(c)[0]) })
+	if !beginsName.MatchString(name) {
+		name = "_" + name
+	}
+	return name
+}
+
+// textOfTime returns the text of a time, or of a date, which has no hours.
+func textOfTime(at time.Time) string {
+	if at = at.UTC(); at.Equal(at.Truncate(24 * time.Hour)) {
+		return at.Format(time.DateOnly)
+	}
+	return at.Format(time.RFC3339Nano)
+}
+
 // decodeAll returns the records of a container file in Avro.
 func decodeAll[T any](t *table, name string) (all []T, err error) {
 	content, err := t.open(t.path(name))
 	if err != nil {
 		return nil, err
 	}
-	defer content.Close() // only read
-	r, err := ocf.NewReader(content, ocf.WithDecodeOpts(avro.SkipUnknown()))
+	defer content.Close()                                           // only read
+	anyName := avro.WithLaxNames(func(string) error { return nil }) // partition fields are named like columns
+	r, err := ocf.NewReader(content, ocf.WithDecodeOpts(avro.SkipUnknown()), ocf.WithSchemaOpts(anyName))
 	if err == nil {
 		defer r.Close()
 	}

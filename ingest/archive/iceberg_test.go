@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -153,6 +154,7 @@ func (x *icebergTable) deleteEqual() {
 		Word *string `parquet:"word,optional,id(3)"`
 	}
 	type both struct {
+		Group  int32   `parquet:"group,id(1)"`  // imported files lack it
 		Offset int32   `parquet:"offset,id(2)"` // before the type of the column was widened
 		Word   *string `parquet:"word,optional,id(3)"`
 	}
@@ -165,8 +167,8 @@ func (x *icebergTable) deleteEqual() {
 		d := x.add(contentEqual, spec, group, 1, map[string]any{"equality_ids": []int{3}})
 		writeParquet(x.t, filepath.Join(x.root, d.path), []words{{victim.Word}})
 	} else {
-		d := x.add(contentEqual, spec, group, 1, map[string]any{"equality_ids": []int{2, 3}})
-		writeParquet(x.t, filepath.Join(x.root, d.path), []both{{int32(victim.Offset), victim.Word}})
+		d := x.add(contentEqual, spec, group, 1, map[string]any{"equality_ids": []int{1, 2, 3}})
+		writeParquet(x.t, filepath.Join(x.root, d.path), []both{{victim.Group, int32(victim.Offset), victim.Word}})
 		matches = func(r row) bool { return r.Offset == victim.Offset }
 	}
 	for _, r := range x.rows {
@@ -284,6 +286,8 @@ func TestIcebergNames(t *testing.T) {
 	assert.True(t, slices.Equal(got, x.want[0]), "%v by the hint, expected %v", got, x.want[0])
 	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("7"))
 	expectRefused(t, "iceberg", x.root, snapshotName{}, "no metadata of version 7")
+	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("v7"))
+	expectRefused(t, "iceberg", x.root, snapshotName{}, "expected the number of the current version")
 }
 
 // Names in files without IDs are those of the table's mapping, at any depth. Without a mapping, such a file is an error.
@@ -313,18 +317,19 @@ func TestNameMapping(t *testing.T) {
 func TestIcebergPartitionValues(t *testing.T) {
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	var f icebergFile
-	f.File.Partition = map[string]any{"word": "a", "whole": int32(7), "yes": true, "day": day, "time": day.Add(time.Microsecond), "null": nil}
+	f.File.Partition = map[string]any{"word": "a", "whole": int32(7), "yes": true, "day": day, "time": day.Add(time.Microsecond), "null": nil,
+		"_2_x2Dnumber": float32(0.1), "decimal": big.NewRat(-5, 4)}
 	var file dataFile
 	var got []string
 	file.Names = map[int]string{}
-	for i, name := range []string{"word", "whole", "yes", "day", "time", "null"} {
+	for i, name := range []string{"word", "whole", "yes", "day", "time", "null", "2-number", "decimal"} {
 		f.fields, file.Names[i] = append(f.fields, partitionField{Source: i, Name: name, Transform: unchanged}), name
 	}
 	err := f.addValues(&file)
 	for _, v := range file.Values {
 		got = append(got, fmt.Sprint(v.Text, v.Whole, v.Null))
 	}
-	want := []string{"a0 false", "77 false", "true0 false", "2026-11-010 false", "2026-11-01T00:00:00.000001Z0 false", "0 true"}
+	want := []string{"a0 false", "77 false", "true0 false", "2026-11-010 false", "2026-11-01T00:00:00.000001Z0 false", "0 true", "0.10 false", "-1.250 false"}
 	assert.True(t, slices.Equal(got, want), "%q, %v", got, err)
 }
 
@@ -353,7 +358,7 @@ func TestKeys(t *testing.T) {
 	read := func() (keys []string) {
 		for id := range 7 {
 			keys = append(keys, "")
-			if err := tableOf(t, name).eachKey(name, []int{id}, of, func(key string) { keys[id] += key + " " }); err != nil {
+			if err := tableOf(t, name).eachKey(dataFile{Path: name}, []int{id}, of, func(key string) { keys[id] += key + " " }); err != nil {
 				keys[id] = err.Error()
 			}
 		}
