@@ -41,8 +41,8 @@ func layouts() []layout {
 	envelope := [properties][]string{atOffset: {"offset"}, atTimestamp: {"timestamp"}, atKey: {"key"}}
 	const tables = "the live rows of such a table, with such columns"
 	return []layout{
-		{name: "confluent", meaning: "`TOPIC+PARTITION+OFFSET.EXT`, with the first offset",
-			of: regexp.MustCompile(`^(.+)\+(\d+)\+(\d+)\.([^+]+)$`)},
+		{name: "confluent", meaning: "`TOPIC+PARTITION+OFFSET.EXT`, with the first offset", // on HDFS, the last one follows it
+			of: regexp.MustCompile(`^([^+]+)\+(\d+)\+(\d+)(?:\+\d+)?\.([^+]+)$`)},
 		{name: "aiven", meaning: "`TOPIC-PARTITION-OFFSET`, of rows with `key`, `value`, `offset` and `timestamp`",
 			columns: envelope, value: "value", of: regexp.MustCompile(`^(.+)-(\d+)-(\d+)(\.[^-]+)?$`)},
 		{name: inColumns, meaning: "rows with the columns `partition`, `offset`, `timestamp` and `key`, or the same with `$$` before them",
@@ -80,10 +80,10 @@ func (l *layout) placeOf(file string) (p place, besides, ok bool) {
 	if parts == nil {
 		return p, false, false
 	}
-	partition, err := strconv.ParseInt(parts[2], 10, 32)
+	partition, err := strconv.Atoi(parts[2])
 	first, err2 := strconv.ParseInt(parts[3], 10, 64)
 	besides = strings.HasPrefix(parts[4], "keys.") || strings.HasPrefix(parts[4], "headers.")
-	return place{parts[1], int(partition), first}, besides, err == nil && err2 == nil
+	return place{parts[1], partition, first}, besides, err == nil && err2 == nil && partition < maxPartitions
 }
 
 // columnsOf returns the names of the columns of rows, with those of the options.
