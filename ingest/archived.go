@@ -3,15 +3,19 @@ package ingest
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/stagewise/stagewise/ingest/archive"
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -123,7 +127,7 @@ func (v *Values) CheckCopy(ctx context.Context, m TopicMessage, from string, arc
 
 // compare says how the rows of a message and of its copy differ; nil: they are the same.
 func (v *Values) compare(ctx context.Context, m, archived TopicMessage) error {
-	if m.Key != archived.Key && archived.Key != "" {
+	if archived.Key != "" && !sameKey(m.Key, archived.Key) {
 		return fmt.Errorf("its key is %s", value.Quote(archived.Key))
 	}
 	if m.Time != archived.Time && m.Time != 0 && archived.Time != 0 {
@@ -152,6 +156,15 @@ func (v *Values) compare(ctx context.Context, m, archived TopicMessage) error {
 		}
 	}
 	return nil
+}
+
+// sameKey reports whether the key of a message may be that of a copy in another encoding: sinks write the values of keys, or their bytes in
+// base64.
+func sameKey(key, archived string) bool {
+	text, _ := outcome.ReadKey(key, outcome.KeyAuto)
+	of, _ := outcome.ReadKey(archived, outcome.KeyAuto)
+	known := !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+	return text == of || !known || archived == base64.StdEncoding.EncodeToString([]byte(key))
 }
 
 // columnName returns the name of a column that is read, or its number.

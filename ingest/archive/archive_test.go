@@ -79,6 +79,9 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 		}
 		for i := range int64(found.Len()) {
 			rows = append(rows, fmt.Sprint(found.Offset+i))
+			if text, decoded := found.Value(int(i)); text == nil && decoded == nil {
+				rows[len(rows)-1] += " is null"
+			}
 		}
 		for _, c := range found.Copies {
 			rows[len(rows)-1] += " = " + filepath.Base(c.File)
@@ -97,6 +100,7 @@ func TestFiles(t *testing.T) {
 		"in order of offset": {files: map[string]string{"b/t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "a/t+0+2.avro": whole}, want: "0 1 2 3 4"},
 		"a gap":              {files: map[string]string{"t+0+0.avro": whole, "t+0+7.avro": whole}, want: "0 1 2 (3 to 7) 7 8 9"},
 		"keys beside":        {files: map[string]string{"t+0+3.avro": whole, "t+0+3.keys.avro": "k"}, want: "3 4 5"},
+		"the last offset":    {files: map[string]string{"t+0+000+002.avro": whole, "t+0+003+005.avro": whole}, want: "0 1 2 3 4 5"},
 		"no gap within a file": {Options{Offset: "at"}, map[string]string{"t+0+0.json": "{\"at\":0}\n{\"at\":2}\n", "t+0+3.json": "{\"at\":3}"},
 			"0 2 3"},
 		"the last one ends first": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n{\"x\":3}\n", "t+0+1.json": "{\"x\":2}\n"},
@@ -104,7 +108,7 @@ func TestFiles(t *testing.T) {
 		"twice": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "t+0+1.json": "{\"x\":2}\n{\"x\":3}\n", "a/t+0+1.avro": whole},
 			want: "0 1 = t+0+1.avro = t+0+1.json 2 = t+0+1.json 3"},
 		"an array": {Options{Layout: "aiven"}, map[string]string{
-			"t-0-5": "[\n{\"offset\":5,\"value\":{\"x\":1}},\n{\"offset\":6,\"value\":null}\n]\n"}, "5 6"},
+			"t-0-5": "[\n{\"offset\":5,\"value\":{\"x\":1}},\n{\"offset\":6,\"value\":null}\n]\n"}, "5 6 is null"},
 		"columns, not in order": {Options{Layout: inColumns}, map[string]string{
 			"a.jsonl": "{\"partition\":0,\"offset\":3}\n{\"partition\":1,\"offset\":9}\n{\"partition\":0,\"offset\":1}\n",
 			"b.jsonl": "{\"partition\":0,\"offset\":2}\n"},

@@ -50,18 +50,20 @@ func (r *Rows) Time(row int) int64 { return r.of.messages[r.from+row].time }
 // Key returns the key of a message; "": none, or unknown.
 func (r *Rows) Key(row int) string { return r.of.messages[r.from+row].key }
 
-// Value returns the value of a message on the topic, unless it is decoded: then that is JSON, or nil.
+// Value returns the value of a message on the topic, unless it is decoded: then that is JSON, or nil. Both are nil for a null, which is
+// what sinks write of a message without a value.
 func (r *Rows) Value(row int) (value []byte, decoded *tabular.Cell) {
 	of := r.of.cell
 	if all := r.of.all; all != nil {
 		of = arrow.Nested{Of: all, Row: r.from + row}.Cell()
 	}
+	if of.Null() {
+		return nil, nil
+	}
 	if text, isText := of.Word(); isText {
 		return []byte(text), nil
-	} else if !of.Null() {
-		decoded = &of
 	}
-	return r.of.json, decoded
+	return r.of.json, &of
 }
 
 // All returns rows of the file that are read together, among which these are from one on; nil: the file is not read so, or some are null.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -190,7 +191,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 		return nil, nil, f.wrong
 	}
 	for _, key := range what.Keys {
-		f.there[key] = false
+		f.there[textOf(key)] = false
 	}
 	for _, read := range what.Read {
 		f.there[read] = false
@@ -210,7 +211,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 		}
 	}
 	for _, key := range what.Keys {
-		if !f.there[key] {
+		if !f.there[textOf(key)] {
 			f.lacks("no message on %s has the key %q", p.Topics.Examples, key)
 		}
 	}
@@ -293,8 +294,15 @@ func (f *found) checksumsOf(rows coverage.Forgotten) (checksums []string) {
 	return checksums
 }
 
+// textOf returns the text of the value of a key: an archive may have keys in another encoding than the topic.
+func textOf(key string) string {
+	text, _ := outcome.ReadKey(key, outcome.KeyAuto)
+	return text
+}
+
 // wants reports whether rows with a key are selected, and notes that there are some.
 func (f *found) wants(key string) bool {
+	key = textOf(key)
 	_, wanted := f.there[key]
 	if wanted = wanted && key != ""; wanted {
 		f.there[key] = true
