@@ -102,6 +102,8 @@ type Stub struct {
 	Key      string        `json:"key"`
 	Headers  []wire.Header `json:"headers"`
 	Checksum string        `json:"checksum"` // of the value: see [ForgetChecksum]
+	// Unkeyed is the checksum of the value without the keys of source messages, which an archive may lack or encode in another way.
+	Unkeyed string `json:"unkeyed,omitempty"` // empty: that of the value
 }
 
 // Message encodes the origins for the origins topic.

@@ -306,6 +306,8 @@ func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, e
 			blank = append(blank, slices.Repeat([]bool{gone}, o.Rows)...)
 		}
 	}
+	checksum, _ := strconv.ParseUint(s.Checksum, 16, 32)
+	had := uint32(checksum)
 	var record arrow.Record
 	if rows := r.values.Take(); rows != nil {
 		record = rows.Record(r.memory)
@@ -313,17 +315,26 @@ func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, e
 	}
 	switch {
 	case slices.Contains(blank, true):
-		checksum, _ := strconv.ParseUint(s.Checksum, 16, 32) // the rows that are there are not compared
-		had := uint32(checksum)
-		m.Had = &had
+		m.Had = &had // the rows that are there are not compared
 		m.Value, err = examples.WithBlanks(r.origins.Template, record, blank, r.memory)
 	case record != nil:
 		m.Value, err = examples.Encode(record, r.memory)
 	}
-	if err == nil && schemas.ForgetChecksum(m.Message) != s.Checksum {
+	if err != nil || schemas.ForgetChecksum(m.Message) == s.Checksum {
+		return m, err
+	}
+	unkeyed, err := r.unkeyed(m.Message)
+	if err == nil && unkeyed != cmp.Or(s.Unkeyed, s.Checksum) {
 		err = r.changed(s.Offset, errOtherRows)
 	}
+	m.Had = &had
 	return m, err
+}
+
+// unkeyed returns the checksum of an examples message without the keys of source messages.
+func (l *Remade) unkeyed(m wire.Message) (checksum string, err error) {
+	m.Value, err = examples.WithoutKeys(m.Value, l.memory)
+	return schemas.ForgetChecksum(m), err
 }
 
 // add adds the rows of a message of the followed topic, which were the rows [first, end) of a message of the examples. It reports whether
@@ -532,8 +543,15 @@ func (w *originsWriter) add(ctx context.Context, m protocol.Message) error {
 			w.First[o.Partition] = o.Offset
 		}
 	}
-	w.Stubs = append(w.Stubs, schemas.Stub{Offset: m.Offset, Time: m.Time.UnixMilli(), Key: m.Key, Headers: m.Headers,
-		Checksum: schemas.ForgetChecksum(m.Message)})
+	stub := schemas.Stub{Offset: m.Offset, Time: m.Time.UnixMilli(), Key: m.Key, Headers: m.Headers,
+		Checksum: schemas.ForgetChecksum(m.Message)}
+	if stub.Unkeyed, err = w.unkeyed(m.Message); err != nil {
+		return err
+	}
+	if stub.Unkeyed == stub.Checksum {
+		stub.Unkeyed = ""
+	}
+	w.Stubs = append(w.Stubs, stub)
 	for _, h := range m.Headers {
 		w.bytes += len(h.Key) + len(h.Value)
 	}

@@ -1,6 +1,8 @@
 package examples
 
 import (
+	"slices"
+
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -14,8 +16,28 @@ func Template(value []byte, mem memory.Allocator) ([]byte, error) {
 	return WithBlanks(value, nil, nil, mem)
 }
 
+// WithoutKeys returns the value of an examples message without the source keys of its rows: the value itself if it has none. An error
+// wraps [wire.ErrDamaged].
+func WithoutKeys(value []byte, mem memory.Allocator) ([]byte, error) {
+	record, err := stream.Decode(value, mem, func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	defer record.Release()
+	schema := record.Schema()
+	at := schema.FieldIndices(columnSourceKey)
+	if len(at) != 1 {
+		return value, nil
+	}
+	metadata := schema.Metadata()
+	without := array.NewRecord(arrow.NewSchema(slices.Delete(schema.Fields(), at[0], at[0]+1), &metadata),
+		slices.Delete(slices.Clone(record.Columns()), at[0], at[0]+1), record.NumRows())
+	defer without.Release()
+	return Encode(without, mem)
+}
+
 // WithBlanks returns the value of an examples message with the columns of a template. Row i is blank if blank[i], otherwise
-// the next row of the record, which may be nil if all are blank. An error wraps [wire.ErrDamaged].
+// the next row of the record, which may be nil if all are blank, and whose rows may lack keys. An error wraps [wire.ErrDamaged].
 func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.Allocator) ([]byte, error) {
 	columns, err := stream.Decode(template, mem, func(string) bool { return true })
 	if err != nil {
@@ -37,14 +59,19 @@ func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.All
 		return Encode(blanks, mem)
 	}
 	merged := make([]arrow.Array, blanks.NumCols())
-	for i := range merged {
+	for i, field := range columns.Schema().Fields() {
+		of := array.MakeArrayOfNull(mem, field.Type, int(rows.NumRows()))
+		defer of.Release()
+		if at := rows.Schema().FieldIndices(field.Name); len(at) > 0 {
+			of = rows.Column(at[0])
+		}
 		next, pieces := map[bool]int64{}, []arrow.Array{}
 		for _, is := range blank {
-			from := rows
+			from := of
 			if is {
-				from = blanks
+				from = blanks.Column(i)
 			}
-			piece := array.NewSlice(from.Column(i), next[is], next[is]+1)
+			piece := array.NewSlice(from, next[is], next[is]+1)
 			defer piece.Release()
 			pieces = append(pieces, piece)
 			next[is]++

@@ -26,8 +26,8 @@ type Message struct {
 	Key     string   // compaction keeps the last message of each key
 	Headers []Header // in order; if a key occurs twice, the first one is used
 	Value   []byte
-	// Had is the CRC-32C of the value that an examples message had, if it was made again without the values of forgotten rows; nil:
-	// it was read.
+	// Had is the CRC-32C of the value that an examples message had, if it was made again without the values of forgotten rows, or with
+	// other keys of source messages; nil: it is that of Value.
 	Had *uint32
 }
 
