@@ -239,7 +239,7 @@ func TestPaths(t *testing.T) {
 name: a
 data_dir: data
 examples:
-  train: [train.csv, /absolute.csv, ../up.csv, "-", "of *.csv"]
+  train: [train.csv, /absolute.csv, ../up.csv, "-", "of *.csv", "s3://of/**"]
   test: test.csv
 security:
   tls: {ca: ca.pem}
@@ -255,7 +255,7 @@ security:
 		return c
 	}
 	c := read(nil, nil)
-	want := []string{"some/folder/train.csv", "/absolute.csv", "some/up.csv", "-", "some/folder/of *.csv"}
+	want := []string{"some/folder/train.csv", "/absolute.csv", "some/up.csv", "-", "some/folder/of *.csv", "s3://of/**"}
 	assert.True(t, slices.Equal(c.Examples.Train, want), "train %q, expected %q", c.Examples.Train, want)
 	assert.True(t, slices.Equal(c.Examples.Test, []string{"some/folder/test.csv"}) && c.Security.TLS.CA == "some/folder/ca.pem" &&
 		c.DataDir == "data", "test %q, CA %s, data_dir %s", c.Examples.Test, c.Security.TLS.CA, c.DataDir)

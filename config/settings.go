@@ -84,7 +84,7 @@ func (s *settings) putValue(key string, t reflect.Type, tag reflect.StructTag, y
 	}
 	if isPath(tag) && inFile {
 		eachPath(value, func(path string) string {
-			if filepath.IsAbs(path) {
+			if filepath.IsAbs(path) || strings.Contains(path, "://") { // or a URL
 				return path
 			}
 			return filepath.Join(filepath.Dir(s.path), path)
