@@ -74,7 +74,10 @@ func (o Options) check(files []string) []option.Problem {
 
 // checkFiles checks the file names. Checks that need the content are left to Sources.
 func (o Options) checkFiles(p *problems) {
-	if _, ok := o.formatByName(""); o.Format != "" && !ok {
+	_, ofFiles := o.formatByName("")
+	_, ofMessages := o.messageFormat()
+	archived := ofMessages && o.Archive.Files != "" // by the pipeline whose examples are read
+	if o.Format != "" && !ofFiles && !archived {
 		p.add("format", o.Format, formatNames("", "or", format.Format.IsOfFiles))
 	}
 	if path := o.rowsPath(); path != "" {
