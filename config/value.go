@@ -84,6 +84,9 @@ func toPlain(y *yaml.Node, t reflect.Type) (any, error) {
 		return items, nil
 	}
 	var scalar any
+	if isNull(y) && t.Kind() == reflect.String {
+		return nil, errors.New("expected " + wanted(reflect.TypeFor[[]string]()) + `; the word null is "null", in quotes`)
+	}
 	if isNull(y) {
 		return nil, errors.New("null")
 	}
