@@ -212,7 +212,7 @@ func TestConstantColumns(t *testing.T) {
 
 // The record lists the results in the order in which the weights' digest reads them.
 func TestTensorsOfAPreparation(t *testing.T) {
-	for _, components := range []int{0, 2} {
+	for _, components := range []int{0, 2, 3} {
 		found := assert.Must(PrepareDense(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components))(t)
 		var names []string
 		for _, tensor := range found.Tensors(2.5) {
@@ -230,8 +230,6 @@ func TestTensorsOfAPreparation(t *testing.T) {
 	}
 }
 
-var nan = math.NaN()
-
 func TestSurveyErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		pca   int
@@ -243,7 +241,7 @@ func TestSurveyErrors(t *testing.T) {
 		"too many labels": {0, func(s *DenseSums) { s.Labels = make([]string, maxClasses+1) }, new(*LabelsError)},
 		"no weight":       {0, func(s *DenseSums) { clear(s.Sums[0].Data) }, new(NoWeightError)},
 		"mean":            {0, func(s *DenseSums) { s.Sums[1].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
-		"variance":        {0, func(s *DenseSums) { s.Sums[2].Data[1] = nan }, new(*NotFiniteError)},
+		"variance":        {0, func(s *DenseSums) { s.Sums[2].Data[1] = math.NaN() }, new(*NotFiniteError)},
 		"covariance":      {2, func(s *DenseSums) { s.Sums[4].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
 		"no moments":      {0, func(s *DenseSums) { s.Sums = s.Sums[:2] }, new(*wire.ShapeError)},
 		"no covariance":   {2, func(s *DenseSums) { s.Sums = s.Sums[:4] }, new(*wire.ShapeError)},
