@@ -33,7 +33,9 @@ type OpenError struct {
 	Err error
 }
 
-func (e *OpenError) Error() string { return fmt.Sprintf("open BLAS %q: %v", e.Choice, e.Err) }
+func (e *OpenError) Error() string {
+	return fmt.Sprintf("open BLAS %q: %v: expected openblas, blis, mkl, accelerate, gonum or the path of a library", e.Choice, e.Err)
+}
 
 // Unwrap returns Err.
 func (e *OpenError) Unwrap() error { return e.Err }
