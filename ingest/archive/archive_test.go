@@ -115,7 +115,7 @@ func TestFiles(t *testing.T) {
 			"1 2 3"},
 		"a column in an envelope of schema and payload": {Options{Offset: "at"}, map[string]string{
 			"t+0+0.json": "{\"schema\":{},\"payload\":{\"at\":0}}\n{\"schema\":{},\"payload\":{\"at\":2}}\n"}, "0 2"},
-		"blank lines":    {files: map[string]string{"t+0+0.json": "\n\n\n\n{\"x\":1}\n", "t+0+1.json": "\n"}, want: "0"},
+		"blank lines":    {files: map[string]string{"t+0+0.json": "\ufeff\n\n\n\n{\"x\":1}\n", "t+0+1.json": "\n"}, want: "0"},
 		"truncated JSON": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":"}, want: "t+0+0.json: line 2: not JSON: it ends too early"},
 		"truncated Avro": {files: map[string]string{"t+0+0.avro": whole[:len(whole)-9]},
 			want: "t+0+0.avro: row 2, counted from 0: ocf: reading block sync marker: unexpected EOF"},

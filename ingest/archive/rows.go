@@ -199,6 +199,7 @@ func (a *Archive) open(ctx context.Context, of dataFile, wanted func(path string
 	if c.content, err = input.New(ctx, of.Path, contentOf(c.file)); err != nil {
 		return c, err
 	}
+	c.content.SkipMark()
 	magic, err := c.content.Peek(4)
 	text := bytes.TrimSpace(magic)
 	switch {

@@ -63,6 +63,13 @@ func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error)
 	return c, nil
 }
 
+// SkipMark skips a byte order mark, with which some programs begin a text.
+func (c *Content) SkipMark() {
+	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
+		c.Discard(3)
+	}
+}
+
 // DecodeText converts the rest of the content to UTF-8.
 func (c *Content) DecodeText(from string) {
 	c.Decoded = true

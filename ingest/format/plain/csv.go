@@ -72,9 +72,7 @@ type csvSource struct {
 // openCSV reads the first row, and decides whether it is a header.
 func openCSV(c *input.Content, o layout.Options, want *layout.Features) (format.Table, error) {
 	s := &csvSource{Content: c, options: o, limit: &rowLimit{from: c}}
-	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
-		c.Discard(3)
-	}
+	c.SkipMark()
 	first, err := input.FirstRows(c)
 	if err != nil {
 		return format.Table{}, err

@@ -61,9 +61,7 @@ func openJSON(c *input.Content, o layout.Options, _ *layout.Features) (format.Ta
 		}
 	}
 	s.paths = tabular.NewPaths(s.within)
-	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
-		c.Discard(3)
-	}
+	c.SkipMark()
 	var kinds []jsonKinds
 	missing := value.MissingOf(o.MissingValues)
 	for bytes := 0; len(s.ahead) < schemaRows && bytes < schemaBytes; {
