@@ -156,10 +156,11 @@ func TestScoresThatOverflow(t *testing.T) {
 // The scores without what a row itself counts are those by the counts of the other rows.
 func TestCountsLeaveOut(t *testing.T) {
 	const n, p, k, smoothing, weight = 4, 3, 3, 0.1, 0.7
-	block := kernel.Sparse{Rows: n, Cols: p, Ones: true, Starts: []int{0, 2, 4, 5, 6}, Columns: []int32{0, 2, 1, 2, 1, 0}, Values: []float32{1, 2, 3, 1, 2, 1}}
+	block := kernel.Sparse{Rows: n, Cols: p, Ones: true, Starts: []int{0, 2, 4, 5, 6},
+		Columns: []int32{0, 2, 1, 2, 1, 0}, Values: []float32{1, 2, 3, 1, 2, 1}}
 	wide := [n][p + 1]float64{{1, 0, 2, 1}, {0, 3, 1, 1}, {0, 2, 0, 1}, {1, 0, 0, 1}}
 	classes, factors := []int32{0, 1, 0, -1}, []float32{1, 2, 0, 1} // the last two rows are not counted
-	all := &Counts{Smoothing: smoothing, Weight: weight}
+	all, one := &Counts{Smoothing: smoothing, Weight: weight}, map[bool]float64{true: 1}
 	scores := func(i, without int) (scores [k]float64) {
 		all.All, all.Totals = make([]float32, (p+1)*k), make([]float64, k)
 		for row, class := range classes[:2] {
@@ -173,9 +174,7 @@ func TestCountsLeaveOut(t *testing.T) {
 		for at := range k * (p + 1) * k { // less their mean over the classes
 			score, class, j := at%k, at/k%k, at/k/k
 			share := (float64(all.All[j*k+class]) + smoothing) / math.Pow(all.Totals[class]+p*smoothing, float64(1-j/p))
-			if scores[score] -= weight * wide[i][j] * math.Log(share) / k; score == class {
-				scores[score] += weight * wide[i][j] * math.Log(share)
-			}
+			scores[score] += weight * wide[i][j] * math.Log(share) * (one[score == class] - 1.0/k)
 		}
 		return scores
 	}
