@@ -251,6 +251,7 @@ func TestSurveyErrors(t *testing.T) {
 		_, err := PrepareDense(s, false, test.pca)
 		assert.True(t, errors.As(err, test.want) && err.Error() != "", "%s: %v", name, err)
 	}
+	assert.NoError(t, CheckWidth(1, maxPCAFeatures))
 }
 
 // An error about too many labels names the keys that may be wrong, whether a survey or a chain has found them.
