@@ -83,13 +83,13 @@ func toPlain(y *yaml.Node, t reflect.Type) (any, error) {
 		}
 		return items, nil
 	}
-	var scalar any
-	if isNull(y) && t.Kind() == reflect.String {
-		return nil, errors.New("expected " + wanted(reflect.TypeFor[[]string]()) + `; the word null is "null", in quotes`)
-	}
 	if isNull(y) {
+		if t.Kind() == reflect.String {
+			return nil, errors.New("expected " + wanted(reflect.TypeFor[[]string]()) + `; the word null is "null", in quotes`)
+		}
 		return nil, errors.New("null")
 	}
+	var scalar any
 	if t.Kind() == reflect.String || y.Decode(&scalar) != nil {
 		return y.Value, nil
 	}

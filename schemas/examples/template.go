@@ -60,10 +60,12 @@ func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.All
 	}
 	merged := make([]arrow.Array, blanks.NumCols())
 	for i, field := range columns.Schema().Fields() {
-		of := array.MakeArrayOfNull(mem, field.Type, int(rows.NumRows()))
-		defer of.Release()
+		var of arrow.Array
 		if at := rows.Schema().FieldIndices(field.Name); len(at) > 0 {
 			of = rows.Column(at[0])
+		} else {
+			of = array.MakeArrayOfNull(mem, field.Type, int(rows.NumRows()))
+			defer of.Release()
 		}
 		next, pieces := map[bool]int64{}, []arrow.Array{}
 		for _, is := range blank {
