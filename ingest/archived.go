@@ -161,10 +161,9 @@ func (v *Values) compare(ctx context.Context, m, archived TopicMessage) error {
 // sameKey reports whether the key of a message may be that of a copy in another encoding: sinks write the values of keys, or their bytes in
 // base64.
 func sameKey(key, archived string) bool {
-	text, _ := outcome.ReadKey(key, outcome.KeyAuto)
-	of, _ := outcome.ReadKey(archived, outcome.KeyAuto)
+	text := outcome.TextOf(key)
 	known := !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
-	return text == of || !known || archived == base64.StdEncoding.EncodeToString([]byte(key))
+	return text == outcome.TextOf(archived) || !known || archived == base64.StdEncoding.EncodeToString([]byte(key))
 }
 
 // columnName returns the name of a column that is read, or its number.

@@ -27,14 +27,19 @@ func ReadKey(key, format string) (string, error) {
 	case KeyText:
 		return key, nil
 	case KeyAuto, "":
-		key, _ = detect(key)
-		return key, nil
+		return TextOf(key), nil
 	}
 	text, ok := readers[format](key)
 	if !ok {
 		return "", fmt.Errorf("the message key has the bytes % x, expected %s (examples.outcome.key_format)", key[:min(len(key), 32)], format)
 	}
 	return text, nil
+}
+
+// TextOf returns the text of a key in the encoding that KeyAuto recognizes: the key itself if it is none of these.
+func TextOf(key string) string {
+	text, _ := detect(key)
+	return text
 }
 
 // KeyEncoding returns how a key is encoded, as KeyAuto recognizes it: keys of the same value and the same encoding have the same bytes.

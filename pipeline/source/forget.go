@@ -191,7 +191,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 		return nil, nil, f.wrong
 	}
 	for _, key := range what.Keys {
-		f.there[textOf(key)] = false
+		f.there[outcome.TextOf(key)] = false
 	}
 	for _, read := range what.Read {
 		f.there[read] = false
@@ -211,7 +211,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 		}
 	}
 	for _, key := range what.Keys {
-		if !f.there[textOf(key)] {
+		if !f.there[outcome.TextOf(key)] {
 			f.lacks("no message on %s has the key %q", p.Topics.Examples, key)
 		}
 	}
@@ -294,15 +294,10 @@ func (f *found) checksumsOf(rows coverage.Forgotten) (checksums []string) {
 	return checksums
 }
 
-// textOf returns the text of the value of a key: an archive may have keys in another encoding than the topic.
-func textOf(key string) string {
-	text, _ := outcome.ReadKey(key, outcome.KeyAuto)
-	return text
-}
-
-// wants reports whether rows with a key are selected, and notes that there are some.
+// wants reports whether rows with a key are selected, and notes that there are some. Keys are compared by their texts: an archive may have
+// them in another encoding than the topic.
 func (f *found) wants(key string) bool {
-	key = textOf(key)
+	key = outcome.TextOf(key)
 	_, wanted := f.there[key]
 	if wanted = wanted && key != ""; wanted {
 		f.there[key] = true
