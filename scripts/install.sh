@@ -86,7 +86,7 @@ need_java() {
 # fetch_jars NAME WHAT GROUP:ARTIFACT:VERSION... sets jars to the folder of that name with the jars of artifacts, and of all that they need.
 # The folder is made once, and gets its name by a rename when it is complete.
 fetch_jars() {
-  local cache=${KAFKA_JARS:-${XDG_CACHE_HOME:-$HOME/.cache}/stagewise} name=$1 what=$2 artifact work
+  local cache=${KAFKA_JARS:-${XDG_CACHE_HOME:-$HOME/.cache}/stagewise} name=$1 what=$2 work
   shift 2
   jars=$cache/$name
   [ -d "$jars" ] && return
@@ -96,10 +96,8 @@ fetch_jars() {
   {
     echo '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
     echo '<groupId>stagewise</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging><dependencies>'
-    for artifact in "$@"; do
-      echo "<dependency><groupId>$(cut -d: -f1 <<<"$artifact")</groupId><artifactId>$(cut -d: -f2 <<<"$artifact")</artifactId>"
-      echo "<version>$(cut -d: -f3 <<<"$artifact")</version></dependency>"
-    done
+    # shellcheck disable=SC2086 # three words of each
+    printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>\n' ${*//:/ }
     echo '</dependencies></project>'
   } >"$work/pom.xml"
   say "fetching the jars of $what, once"

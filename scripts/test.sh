@@ -191,12 +191,8 @@ package() {
   "$promtool" check rules deploy/monitoring/alerts.yaml
   "$promtool" test rules deploy/monitoring/alerts_test.yaml
   # The queries of the dashboard, as rules: a text in JSON is one in YAML, and a variable is a text within a selector.
-  "$(scripts/python.sh setuptools)" - deploy/monitoring/dashboard.json >.demo/expressions.yaml <<'PYTHON'
-import re, sys
-queries = re.findall(r'"expr": ("(?:[^"\\]|\\.)*")', open(sys.argv[1]).read().replace("$pipeline", "clicks"))
-print("groups:\n- name: dashboard\n  rules:", *(f"  - {{record: dashboard:query:{i}, expr: {query}}}" for i, query in enumerate(queries)), sep="\n")
-sys.exit(not queries)
-PYTHON
+  sed -n 's/\$pipeline/clicks/g; s/^ *"expr": \(".*"\),*$/\1/p' deploy/monitoring/dashboard.json |
+    awk 'BEGIN { print "groups:\n- name: dashboard\n  rules:" } { print "  - {record: dashboard:query:" NR ", expr: " $0 "}" } END { exit !NR }' >.demo/expressions.yaml
   "$promtool" check rules .demo/expressions.yaml
   folder=$(mktemp -d)
   scripts/release.sh "$folder" "$(go env GOOS)/$(go env GOARCH)"
