@@ -219,16 +219,15 @@ func (m *Map) AddProduct(g *onnx.Graph, c *Compared, weights kernel.Dense) onnx.
 	if len(parts) > 1 {
 		x = g.Along(1, "Concat", parts...)
 	}
-	var trees onnx.Trees
+	var trees []onnx.Tree
 	node := 0
 	for t, size := range f.Sizes {
-		trees.Begin()
-		p := planter{trees: &trees, forest: f, edges: m.coder.edges, features: features,
-			leaves: weights.Slice(t*f.Leaves, (t+1)*f.Leaves)}
+		p := planter{forest: f, edges: m.coder.edges, features: features, leaves: weights.Slice(t*f.Leaves, (t+1)*f.Leaves)}
 		p.plant(node, 0, int(size))
 		node += int(size)
+		trees = append(trees, p.tree)
 	}
-	sum := g.Trees(x, &trees, weights.Cols)
+	sum := g.Trees(x, trees, weights.Cols)
 	if m.extra > 0 {
 		sum = g.Node("Add", sum, g.Row(weights.Row(m.size)))
 	}
@@ -237,7 +236,7 @@ func (m *Map) AddProduct(g *onnx.Graph, c *Compared, weights kernel.Dense) onnx.
 
 // planter converts a tree to a tree of a graph.
 type planter struct {
-	trees    *onnx.Trees
+	tree     onnx.Tree
 	forest   tree.Forest
 	edges    [][]float32 // per column
 	features []int       // of the graph's matrix, for each order
@@ -245,20 +244,22 @@ type planter struct {
 }
 
 // plant adds a subtree, given its first node, first leaf and number of nodes, and returns the index of its root in the
-// graph.
-func (p *planter) plant(node, leaf, nodes int) int64 {
+// graph's tree.
+func (p *planter) plant(node, leaf, nodes int) int {
+	planted := len(p.tree)
 	if nodes == 0 {
-		return p.trees.Leaf(p.leaves.Row(leaf))
+		p.tree = append(p.tree, onnx.TreeNode{Weights: p.leaves.Row(leaf)})
+		return planted
 	}
 	threshold, missing, swapped := p.test(node)
-	planted := p.trees.Node(p.features[p.forest.Compared[node]], threshold, missing)
+	p.tree = append(p.tree, onnx.TreeNode{Feature: p.features[p.forest.Compared[node]], Threshold: threshold, Missing: missing})
 	lefts := int(p.forest.Lefts[node])
 	left := p.plant(node+1, leaf, lefts)
 	right := p.plant(node+1+lefts, leaf+lefts+1, nodes-1-lefts)
 	if swapped {
 		left, right = right, left
 	}
-	p.trees.Lead(planted, left, right)
+	p.tree[planted].AtMost, p.tree[planted].Above = left, right
 	return planted
 }
 

@@ -103,16 +103,9 @@ func TestFile(t *testing.T) {
 // Trees are one node, of another set of operators, which the file names. Nodes and leaves have the numbers of their trees.
 func TestTrees(t *testing.T) {
 	g := New("trees", nil)
-	var trees Trees
-	trees.Begin()
-	leaf := trees.Leaf([]float32{7, 8})
-	trees.Begin()
-	root := trees.Node(3, 0.5, true)
-	left, right := trees.Leaf([]float32{1, 2}), trees.Leaf([]float32{3, 4})
-	trees.Lead(root, right, left)
-	assert.True(t, leaf == 0 && root == 0 && left == 1 && right == 2,
-		"a leaf is node %d of its tree, a root %d, its leaves %d and %d", leaf, root, left, right)
-	g.Output("y", g.Trees(g.Input("x", 4), &trees, 2), Float, 2)
+	trees := []Tree{{{Weights: []float32{7, 8}}}, {
+		{Feature: 3, Threshold: 0.5, Missing: true, AtMost: 2, Above: 1}, {Weights: []float32{1, 2}}, {Weights: []float32{3, 4}}}}
+	g.Output("y", g.Trees(g.Input("x", 4), trees, 2), Float, 2)
 	m, graph := written(t, g)
 	n := len(m[modelOperators])
 	assert.Need(t, n == 2, "%d sets of operators", n)
