@@ -82,10 +82,10 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 func TestKafkaStreamsJoinsAsOutcomeDoes(t *testing.T) {
 	const partitions, joined = 2, "joined"
 	log, name := openKafka(t)
-	job := viewJobOf(t, log, name+".", partitions, partitions)
+	job := viewJob(t, log, name+".", partitions, partitions)
 	job.Name = name
 	other, reads := openKafka(t)
-	of := viewJobOf(t, other, reads+".", 1, 1)
+	of := viewJob(t, other, reads+".", 1, 1)
 	of.Name = reads
 	of.Examples.FromTopic, of.Examples.Label, of.Examples.Outcome = name+"."+joined, "kind", ingest.Defaults().Outcome
 	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: of.Examples.FromTopic, Partitions: partitions}))

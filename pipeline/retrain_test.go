@@ -459,7 +459,7 @@ func TestWindowOfTimeOfATopic(t *testing.T) {
 	for name, later := range map[string]bool{"out of order": false, "later labels": true} {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
-			job := viewJob(t, log, 2, 2)
+			job := viewJob(t, log, "", 2, 2)
 			if !later {
 				job.Examples.Outcome, job.Examples.Label = ingest.Defaults().Outcome, "kind"
 			}

@@ -735,6 +735,12 @@ func (s *simulation) followSource() {
 		for range []int{2, sourcePartitions}[s.random.IntN(2)] {
 			s.log.addPartition(simOutcomes, s.random.Int64N(3))
 		}
+		if s.random.IntN(2) == 0 { // a follower that begins sees how keys are encoded
+			for _, topic := range []string{simSource, simOutcomes} {
+				s.log.topics[topic][0].append(wire.Message{Key: "no customer", Value: []byte("no number\n")})
+				s.log.topics[topic][0].last().Time = s.now()
+			}
+		}
 	}
 	for i := range 2 {
 		s.startFollower(i)
@@ -911,6 +917,11 @@ func (s *simulation) checkIngested() {
 			}
 		}
 	}
+	l, err := s.pipeline(unattended()).ReadLedger(context.Background())
+	division := l.Division(simSource, 1)
+	if s.check(err == nil && division != nil, "the division is %+v, %v", division, err); s.violation != nil {
+		return
+	}
 	for n, p := range s.log.topics[simSource] {
 		latest := time.Time{}
 		for _, m := range p.messages {
@@ -922,7 +933,7 @@ func (s *simulation) checkIngested() {
 				s.fail("%s[%d]@%d counts %d times, expected once", simSource, n, m.Offset, len(got))
 				continue
 			}
-			want := s.outcomeOf(n, m.Key, latest)
+			want := s.outcomeOf(division.Joined, n, m.Key, latest)
 			s.check(!s.labelsLater || got[0] == want, "%s[%d]@%d has the label %s, expected %s", simSource, n, m.Offset, got[0], want)
 		}
 	}
@@ -937,10 +948,10 @@ func later(a, b time.Time) time.Time {
 }
 
 // outcomeOf returns the label that a row has by its definition.
-func (s *simulation) outcomeOf(partition int, key string, at time.Time) string {
+func (s *simulation) outcomeOf(joined bool, partition int, key string, at time.Time) string {
 	o, label, first := simOutcome(), "ring0", time.Time{}
 	for n, p := range s.log.topics[simOutcomes] {
-		if len(s.log.topics[simOutcomes]) == sourcePartitions && n != partition {
+		if joined && n != partition {
 			continue
 		}
 		latest := time.Time{}

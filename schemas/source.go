@@ -130,10 +130,11 @@ const KindDivision wire.Kind = "division"
 // before and after partitions were added divide it in the same way. Of several divisions of an attempt, the first on
 // the topic wins. No two have the same key, because compaction would keep the last.
 type Division struct {
-	Topic      string `json:"topic"`      // followed topic
-	Attempt    int    `json:"attempt"`    // attempt to read the topic: see [Origin]
-	Partitions int    `json:"partitions"` // number of partitions of the examples
-	Writer     string `json:"writer"`     // unique for each division
+	Topic      string `json:"topic"`            // followed topic
+	Attempt    int    `json:"attempt"`          // attempt to read the topic: see [Origin]
+	Partitions int    `json:"partitions"`       // number of partitions of the examples
+	Joined     bool   `json:"joined,omitempty"` // rows have their outcomes in the same partition
+	Writer     string `json:"writer"`           // unique for each division
 }
 
 // Message encodes the division for the plans topic.

@@ -19,14 +19,14 @@ func (l *Ledger) applyDivision(d *schemas.Division) {
 	}
 }
 
-// Division returns the number of examples partitions of a topic in an ingest attempt; 0 if it is not recorded.
-func (l *Ledger) Division(topic string, attempt int) (partitions int) {
+// Division returns the division of a topic in an ingest attempt; nil if it is not recorded.
+func (l *Ledger) Division(topic string, attempt int) *schemas.Division {
 	for _, d := range l.divisions {
 		if d.Topic == topic && d.Attempt == attempt {
-			return d.Partitions
+			return d
 		}
 	}
-	return 0
+	return nil
 }
 
 // Sources returns the ids of the sealed sources, in the order of their first valid seals.

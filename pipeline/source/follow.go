@@ -215,10 +215,15 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 	if attempt, err = f.unlessChanged(ctx, attempt); err != nil {
 		return nil, err
 	}
+	if err := f.beginJoins(ctx, states); err != nil {
+		return nil, err
+	}
 	if f.Partitions = attempt.Partitions; f.Partitions == 0 {
-		if f.Partitions, err = f.decideDivision(ctx, attempt.Attempt, len(examples)); err != nil {
+		division, err := f.decideDivision(ctx, attempt.Attempt, len(examples))
+		if err != nil {
 			return nil, err
 		}
+		f.Partitions, f.byPartition = division.Partitions, division.Joined
 	}
 	if f.Partitions > len(examples) {
 		switch all, err := f.Log.Partitions(ctx, f.Topics.Examples); {
@@ -242,9 +247,6 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 		return nil, err
 	}
 	if err := f.checkReading(ctx, options, attempt.Attempt); err != nil {
-		return nil, err
-	}
-	if err := f.beginJoins(ctx, states); err != nil {
 		return nil, err
 	}
 	for n := range min(f.Partitions, len(f.Bounds)) {
@@ -281,24 +283,24 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 	return f.feeds, nil
 }
 
-// decideDivision returns the number of examples partitions that an attempt without rows writes to: the number that the
-// first process has recorded on the plans topic. If there is none, this process records the current number of partitions.
-func (f *Following) decideDivision(ctx context.Context, attempt, all int) (partitions int, err error) {
+// decideDivision returns the division of an attempt without rows: the one that the first process has recorded on the plans topic. If
+// there is none, this process records the current number of partitions, and whether rows are joined by partition.
+func (f *Following) decideDivision(ctx context.Context, attempt, all int) (*schemas.Division, error) {
 	l, err := f.ReadLedger(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if partitions = l.Division(f.Topic, attempt); partitions > 0 {
-		return partitions, nil
+	if recorded := l.Division(f.Topic, attempt); recorded != nil {
+		return recorded, nil
 	}
-	division := &schemas.Division{Topic: f.Topic, Attempt: attempt, Partitions: all, Writer: f.Fresh()}
+	division := &schemas.Division{Topic: f.Topic, Attempt: attempt, Partitions: all, Joined: f.byPartition, Writer: f.Fresh()}
 	if _, err := f.Log.Append(ctx, f.Topics.Plans, 0, division.Message()); err != nil {
-		return 0, fmt.Errorf("record the number of partitions of %s: %w", f.Topic, err)
+		return nil, fmt.Errorf("record the number of partitions of %s: %w", f.Topic, err)
 	}
 	if l, err = f.ReadLedger(ctx); err != nil { // another process may have been first
-		return 0, err
+		return nil, err
 	}
-	return cmp.Or(l.Division(f.Topic, attempt), all), nil
+	return cmp.Or(l.Division(f.Topic, attempt), division), nil
 }
 
 // raiseEarlier adopts positions from states of earlier attempts, by processes that did not know of the last one: such a

@@ -33,7 +33,7 @@ type joining struct {
 	passed   time.Time       // last check for silent partitions
 }
 
-// beginJoins reads the offset ranges of the outcomes topic.
+// beginJoins reads the offset ranges of the outcomes topic, and decides how rows find their outcomes, unless that is recorded.
 func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgress) (err error) {
 	topic := f.Job.Examples.Outcome.Topic
 	if topic == "" {
@@ -58,13 +58,13 @@ func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgr
 // sampledKeys is the number of messages of a partition whose keys are compared with those of the other topic.
 const sampledKeys = 64
 
-// sameEncoding reports whether the keys of both topics have one encoding: keys of the same value with different ones are in different
-// partitions.
+// sameEncoding reports whether both topics have keys, and all of them one encoding: keys of the same value with different ones are in
+// different partitions. Of a topic without keys nobody knows: every row is joined with all outcomes then.
 func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 	if f.Job.Examples.Outcome.KeyFormat != outcome.KeyAuto {
 		return false, nil
 	}
-	encodings := map[string]bool{}
+	encodings, keyed := map[string]bool{}, map[string]bool{}
 	for _, input := range []struct {
 		topic string
 		spans []coverage.Span
@@ -75,12 +75,12 @@ func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 					return false, err
 				}
 				if m.Key != "" && len(m.Value) > 0 {
-					encodings[outcome.KeyEncoding(m.Key)] = true
+					encodings[outcome.KeyEncoding(m.Key)], keyed[input.topic] = true, true
 				}
 			}
 		}
 	}
-	return len(encodings) <= 1, nil
+	return len(encodings) == 1 && len(keyed) == 2, nil
 }
 
 // beginJoining initializes the waiting rows of a feed. last is the state that it continues from, which may be of an
