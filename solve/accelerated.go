@@ -35,16 +35,16 @@ func acceleratedMethod() method {
 //
 //	W ← W − (L·S+λI)⁻¹ ∇J(W)
 //
-// Each trial without momentum that raises J halves the step for good: only rounding, or the Gram matrix of a sample, can make one
-// do so. With momentum it restarts where the step turns against the momentum
-// (O'Donoghue and Candès 2015), and where J has risen:
+// Each trial without momentum that raises J halves the step permanently; J can rise only by rounding, or with the Gram
+// matrix of a sample. With momentum it restarts where the step turns against the momentum (O'Donoghue and Candès 2015),
+// and where J has risen:
 //
 //	U' = V − (L·S+λI)⁻¹ ∇J(V),  V' = U' + (t−1)/t' (U' − U),  t' = (1 + √(1 + 4t²))/2
 //
 // The visited points, whose J is known, are the V.
 type accelerated struct {
 	fixed    bool    // no step has momentum
-	size     float64 // of the step; halved for good by a trial without momentum that raises J
+	size     float64 // of the step; halved permanently by a trial without momentum that raises J
 	t        float64
 	u        []float64 // U' of the last accepted point
 	momentum bool      // whether the trial from there has momentum

@@ -33,7 +33,7 @@ type calibrated struct {
 // heldOutRidge is the ridge of a calibration to held-out rows. They are few, so it must not fit their residuals.
 const heldOutRidge = 1e-3
 
-// NoHoldoutError means that there are no rows to calibrate on.
+// NoHoldoutError means that there are no rows for the calibration.
 type NoHoldoutError struct{}
 
 func (NoHoldoutError) Error() string {

@@ -23,8 +23,8 @@ func Defaults() schemas.Stage {
 	return schemas.Stage{Link: link.Softmax, Passes: 12, Ridge: schemas.RidgeAuto, Method: MethodAuto, GramRows: GramAuto}
 }
 
-// LastPasses returns the default of passes in the last stage of a run, whose configuration was checked. [Defaults] has
-// the default of the other stages.
+// LastPasses returns the default number of passes of the last stage of a run. The stage must pass [Check]. [Defaults]
+// has the default of the other stages.
 func LastPasses(s schemas.Stage) int {
 	l, most := link.Named(s.Link), methodNamed(s.Method).lastPasses
 	if l.Quadratic || l.Learnt || most == 0 { // only other links use the method
@@ -33,9 +33,9 @@ func LastPasses(s schemas.Stage) int {
 	return most
 }
 
-// DefaultRounds returns the number of turns of each input of a stage that is fitted in blocks, if its configuration
-// sets neither that nor the passes. With a quadratic loss, a block is fitted in one turn, and a second round corrects
-// for later blocks, as in the paper.
+// DefaultRounds returns the default number of turns of each input in a stage that is fitted in blocks, for a
+// configuration that sets neither rounds nor passes. With a quadratic loss, a block is fitted in one turn, and a second
+// round corrects for later blocks, as in the paper.
 func DefaultRounds(l schemas.Link) int {
 	if link.Named(l).Quadratic {
 		return 2
@@ -138,7 +138,7 @@ func Keys() []option.Key {
 	}
 }
 
-// methodNames returns the names of the methods, with or without those for a quadratic loss alone.
+// methodNames returns the names of the methods. It includes methods for a quadratic loss only if quadratic is true.
 func methodNames(quadratic bool) (names []string) {
 	for _, m := range methods() {
 		if quadratic || !m.quadratic {

@@ -20,7 +20,7 @@ import (
 type counted struct {
 	common
 	visit  int
-	w      []float32 // p × k; before the factor while that is auto
+	w      []float32 // p × k; without the factor while the factor is auto
 	counts []float64 // p × k, in a run of a chain
 	weight schemas.Weight
 }
@@ -85,7 +85,7 @@ func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluatio
 	return &Evaluation{Number: v + 1, Objective: losses[examples.Train].MeanLoss(), Accepted: true}, err
 }
 
-// count computes the weights, before a factor that is auto. Alone, the logarithms are scaled so that all classes have the same mean
+// count computes the weights, without an auto factor. Outside a chain, the logarithms are scaled so that all classes have the same mean
 // magnitude, and multiplied by √(1 − H/log k), where H is the entropy of the class given the input. The counts of H include one more row,
 // the class shares, so that a rare input does not seem more informative than it is. The intercept has the logarithms of the class weights.
 func (c *counted) count() error {
@@ -112,7 +112,7 @@ func (c *counted) count() error {
 	return err
 }
 
-// multiply multiplies the weights by the factor. One that is set gives the same bits as the same one that is chosen.
+// multiply multiplies the weights by the factor. A configured factor gives the same bits as an equal chosen one.
 func (c *counted) multiply() {
 	w := slices.Clone(c.w) // those without the factor may be published
 	for i, v := range w {

@@ -25,9 +25,9 @@ func (e *ClassWeightError) Error() string {
 	return fmt.Sprintf("examples.class_weight: no row has the label %q: expected one of the classes %q%s", e.Label, classes, more)
 }
 
-// ClassWeights returns the weight factors of the training rows of each class (k); nil: 1. rows has the number of
-// training rows of each label. A class without rows has 1. The error is a *ClassWeightError, with the factors of the classes
-// that there are.
+// ClassWeights returns the weight factors of the training rows of each class (k); nil means 1 for all. rows has the
+// number of training rows of each label. A class without rows has 1 unless w names it. The error is a
+// *ClassWeightError; the factors are valid despite it.
 func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64) ([]float32, error) {
 	if w.IsZero() {
 		return nil, nil

@@ -29,8 +29,8 @@ type ColumnSums struct {
 	Numbers DenseSums // of the leading columns that are numbers of a table, if any
 }
 
-// PrepareSparse computes the preparation of sparse rows. A column in fewer than p.MinRows rows is omitted. Another column has
-// the factor (log((rows+1)/(its rows+1))+1)^p.IDF. Leading numbers are centred and divided by their standard
+// PrepareSparse computes the preparation of sparse rows. A column in fewer than p.MinRows rows is omitted. Any other
+// column has the factor (log((rows+1)/(its rows+1))+1)^p.IDF. Leading numbers are centred and divided by their standard
 // deviations. Errors are *LabelsError, NoWeightError and *NoColumnsError.
 func PrepareSparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 	if err := checkLabels(s.Labels, s.Task); err != nil {

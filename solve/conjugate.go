@@ -29,7 +29,7 @@ func newConjugate(at []float32, there []float64, k int, metric metric, length fl
 	return &conjugate{k: k, metric: metric, minimum: wide(at), gradient: slices.Clone(there), lengths: slices.Repeat([]float64{length}, k)}
 }
 
-// Step takes the end of a step and the gradient there. value is that of the function at the minimum so far; Step
+// Step takes the end of a step and the gradient there. value is the value of the function at the minimum so far; Step
 // returns the value at the minimum along this step.
 func (m *conjugate) Step(end []float32, there []float64, value float64) float64 {
 	k, lengths := m.k, make([]float64, m.k)

@@ -8,7 +8,7 @@
 //	their sums of the targets ──PrepareTargets──▶ centre and scale of what is predicted
 //	prepared rows of the sample ──Spread──▶ the scale of the kernels
 //
-// What goes over rows is summed in package accumulate. Spread alone takes rows: it multiplies them in float64, as only a solver does.
+// Package accumulate computes sums over rows. Only Spread takes rows: it multiplies them in float64, as only a solver does.
 //
 // A Fit is a fold over published records, which determine all of its state, so a solver that takes over continues with
 // the same bits. Sums are float64. Errors in the data have their own types.

@@ -27,14 +27,14 @@ type Shape struct {
 	Trees int
 	// AtATime is the number of inputs per block of a blockwise fit; 0: all.
 	AtATime int
-	// Rounds is the largest number of turns of each input; 0: as many as the passes allow.
+	// Rounds is the largest number of turns of each input; 0: only the passes limit it.
 	Rounds int
 	// Counted means that the weights are computed from counts instead of fitted: see [CountWeights].
 	Counted bool
 	// Chained means that updates on sparse rows follow the run.
 	Chained bool
-	// Calibration is the split whose rows calibrate a learnt link, and whose loss decides. The weights are fitted to
-	// training rows.
+	// Calibration is the split whose rows calibrate a learnt link, and whose loss decides whether a pass is accepted.
+	// The weights are fitted to training rows.
 	Calibration examples.Split
 	// Basis is the powers of predictions that the calibration uses.
 	Basis link.Basis
@@ -92,10 +92,10 @@ func (s Step) Tensors(shape Shape) (t wire.Tensors[float32]) {
 	return t
 }
 
-// changes returns the number of rows of weights that change with inputs: theirs, and that of the intercept.
+// changes returns the number of rows of weights that a step changes: one per input, and one for the intercept, if any.
 func (s Shape) changes(inputs []int32) int { return len(inputs) + s.Columns - s.Penalised }
 
-// StepOf reads a step from the tensors of its record. It returns a *schemas.ShapeError for wrong shapes.
+// StepOf reads a step from the tensors of its record. It returns a *[wire.ShapeError] for wrong shapes.
 func StepOf(t wire.Tensors[float32], shape Shape) (s Step, err error) {
 	k := shape.Classes
 	if s.W, err = t.Optional(statistics.TensorW, shape.Columns, k); err != nil {
@@ -140,15 +140,15 @@ type Fit interface {
 	// Weight returns the factor of the weights of counted features; 0 for other features. The second call of Observe
 	// chooses a factor that is auto.
 	Weight() schemas.Weight
-	// Prior returns nλ of a fit that has observed its first visit: the initial curvature sum of a chain on sparse rows. It is 0 of counts
-	// and of updates.
+	// Prior returns nλ of a fit that has observed its first visit: the initial curvature sum of a chain on sparse rows.
+	// It is 0 for counts and for updates.
 	Prior() float64
 	// Next returns the step to publish after the visits observed so far.
 	Next() (Step, error)
 }
 
-// NewFit starts the fit of a stage, given the stages of its run, whose configuration was checked, and its index among
-// them. updated means that updates with many more rows follow: the fit then makes at most [updatedPasses]. The fit uses
+// NewFit starts the fit of a stage, given the stages of its run, which must pass [Check], and its index among them.
+// updated means that updates with many more rows follow: the fit then makes at most [updatedPasses]. The fit uses
 // buffer until the next fit starts with it.
 func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *Buffer) Fit {
 	fit := newFit(stages, number, updated, shape, buffer)
@@ -193,7 +193,7 @@ func (NoWeightError) Error() string {
 	return "no training row has a label and a weight above 0"
 }
 
-// settings is the configuration of a fit, which is not a [Fit] of counts, and needs no Gram matrix.
+// settings is the configuration of a fit. Its methods are those of a [Fit] without a Gram matrix, a factor and a prior.
 type settings struct{ stage schemas.Stage }
 
 // Precondition does nothing: a fit of sparse rows has no Gram matrix.
@@ -423,7 +423,7 @@ func (c *common) gradient(sums wire.Tensors[float64], penalised []float32) ([]fl
 	return gradient, nil
 }
 
-// start returns the weights W of a visit (zeros if the stage begins without), the penalised ones among them, and |W|² of these.
+// start returns the weights W of a visit (zeros if the step has none), the penalised weights, and |W|² of the penalised weights.
 func (c *common) start(step Step) (w, penalised []float32, square float64) {
 	k := c.shape.Classes
 	if w = step.W; w == nil {
@@ -452,7 +452,7 @@ func newStop(rule *schemas.Stop) stop {
 	return s
 }
 
-// watches reports whether the rule uses that split.
+// watches reports whether the rule uses the given split.
 func (s *stop) watches(split examples.Split) bool { return s.rule != nil && s.split == split }
 
 // observe reports whether this accepted pass is the best so far by the rule. Without a rule the latest one is the best,

@@ -56,8 +56,8 @@ const (
 	armijo = 1e-4
 )
 
-// accept computes the step from a point, given the previously accepted one; nil: there is none. It reuses the memory of
-// the gradients of the previous point, and of its step.
+// accept computes the step from a point, given the previously accepted point, which is nil for the first. It reuses the
+// memory of the gradients of the previous point, and of its step.
 func (q *lbfgs) accept(before, at *point) []float64 {
 	if before != nil {
 		q.learn(before, at)

@@ -47,7 +47,7 @@ func methods() []method {
 	return []method{autoMethod(), paperMethod(), acceleratedMethod(), lbfgsMethod(), cgMethod()}
 }
 
-// methodNamed returns the method of that name. Names are checked by [Check]; methodNamed panics for others.
+// methodNamed returns the method with the given name. It panics for a name that [Check] does not accept.
 func methodNamed(name string) method {
 	all := methods()
 	i := slices.IndexFunc(all, func(m method) bool { return m.name == name })

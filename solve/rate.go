@@ -52,8 +52,8 @@ func GrownDefaults(s *schemas.Stage) {
 	s.Passes, s.Rate, s.RidgeRows = grownPasses, grownRate, grownRidgeRows
 }
 
-// CheckChained returns what a chain of versions can't do with stages, by the keys of the configuration. The Gram matrices of a chain
-// have no curvature, so λ does not fall, and no lower bound has an effect: see [common.leastRidge] and [Update.early].
+// CheckChained returns the keys of stages whose values a chain of versions does not support. The Gram matrices of a chain have no
+// curvature, so λ does not fall, and no lower bound has an effect: see [common.leastRidge] and [Update.early].
 func CheckChained(list []schemas.Stage) (problems []option.Problem) {
 	for t, s := range list {
 		if s.RidgeRows != 0 && s.RidgeRows != grownRidgeRows {

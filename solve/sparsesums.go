@@ -37,7 +37,7 @@ func (s *SparseSums) Row(column int32) []float64 { return s.rows[column] }
 // float32, so the grid adds little rounding; sums are exact up to 2²⁵ such rows.
 const gridBits = 28
 
-// GridOf returns the grid of sums, given the sum of the absolute values of all terms over rows of some weight.
+// GridOf returns the grid of sums, given the sum of the absolute values of all terms over rows with the given total weight.
 func GridOf(total, weight float64) float64 {
 	if !(total > 0 && weight > 0) || math.IsInf(total/weight, 1) {
 		return math.Exp2(-gridBits)
@@ -45,9 +45,9 @@ func GridOf(total, weight float64) float64 {
 	return math.Exp2(math.Ceil(math.Log2(total/weight)) - gridBits)
 }
 
-// Terms rounds the sums over an increment's rows, whose weights were multiplied by weight, to the grid: its contribution to the
-// sums, by column of the examples, the last of which may be [InterceptColumn]. Columns with zero sums are omitted. columns are the
-// columns of the examples, in the order of the block.
+// Terms returns the contribution of an increment to the sums, by column of the examples: o, the sums over its rows,
+// whose weights were multiplied by weight, rounded to the grid. The last column may be [InterceptColumn]. Columns with
+// zero sums are omitted. columns are the columns of the examples, in the order of the block.
 func (s *SparseSums) Terms(o statistics.Occurring, columns []int32, weight float64) (t statistics.Occurring) {
 	k, finer := s.k, 1/s.Grid // a power of 2 too: a product has the bits of the quotient
 	t = statistics.Occurring{Columns: make([]int32, 0, len(o.Columns)), Values: make([]float64, 0, len(o.Columns)*k)}

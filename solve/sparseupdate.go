@@ -25,8 +25,8 @@ const leastMetric = 1e-12
 //
 // where h is the second derivative of the loss in each score at the final W of the update (a diagonal Laplace
 // approximation; its relatives are Graepel et al., Web-scale Bayesian click-through rate prediction, ICML 2010, and
-// McMahan et al., Ad click prediction, KDD 2013). D is a sum over rows, kept per increment, so that of an increment that
-// leaves the window is subtracted. The time and memory of an update depend on the columns that occur in it.
+// McMahan et al., Ad click prediction, KDD 2013). D is a sum over rows, kept per increment, so the part of an increment
+// that leaves the window is subtracted. The time and memory of an update depend on the columns that occur in it.
 //
 // L-BFGS starts from the inverse of D plus the curvature of the new rows. Its first step is the longest one guaranteed to
 // lower the objective. Each trial is a visit. The update ends with a visit to its final weights, whose curvature is added to
@@ -49,7 +49,7 @@ type SparseUpdate struct {
 	visits  int
 	ends    bool // nothing is left to gain
 	terms   statistics.Occurring
-	kept    bool // terms are those of the best point, which the last visit was made with
+	kept    bool // terms are those of the best point, which the last visit used
 }
 
 // NewSparseUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the
@@ -173,7 +173,7 @@ func (u *SparseUpdate) precondition() error {
 }
 
 // firstSize returns the size of the first step: the longest one guaranteed to lower the objective. Per column, the
-// curvature is at most that of D and of Σ w |x| |row|₁ times the link's largest.
+// curvature is at most D + L · Σ w |x| |row|₁, with L the largest curvature of the link.
 func (u *SparseUpdate) firstSize(sums wire.Tensors[float64]) (float64, error) {
 	reach, err := statistics.OccurringOf(sums, statistics.FieldReach, u.shape.Columns, 1)
 	if err != nil {
@@ -209,8 +209,8 @@ func (u *SparseUpdate) Next() (Step, error) {
 	return step, nil
 }
 
-// After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must
-// not be used afterwards.
+// After adds the terms of the new rows to the sums. It returns these terms, and Σw of the new training rows. The update
+// must not be used afterwards.
 func (u *SparseUpdate) After() (statistics.Occurring, float64) {
 	terms := u.sums.Terms(u.terms, u.all, 1)
 	u.sums.Add(1, terms)

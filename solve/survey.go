@@ -114,8 +114,8 @@ func (e *LabelsError) Error() string {
 		e.Classes, maxClasses)
 }
 
-// CheckClasses returns a *LabelsError if there are too many distinct labels for classes. It accepts no labels: more may
-// follow.
+// CheckClasses returns a *LabelsError if there are too many distinct labels for classes. It accepts 0 labels: labels
+// may follow.
 func CheckClasses(labels int) error {
 	if labels > maxClasses {
 		return &LabelsError{Classes: labels}
@@ -146,9 +146,9 @@ func CheckSeveral(labels int) error {
 	return nil
 }
 
-// PrepareDense computes the preparation: the centre of each feature, its factor, and the given number of principal directions
-// (0: none). With standardize, the factor of a feature is 1 over its standard deviation, otherwise 1. Errors are
-// *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *schemas.ShapeError.
+// PrepareDense computes the preparation: the centre of each feature, its factor, and the given number of principal
+// directions (0: none). With standardize, the factor of a feature is 1 over its standard deviation, otherwise 1. Errors
+// are *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *[wire.ShapeError].
 func PrepareDense(s DenseSums, standardize bool, components int) (*Preparation, error) {
 	d := len(s.Shift)
 	if err := checkLabels(s.Labels, s.Task); err != nil {

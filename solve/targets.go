@@ -8,9 +8,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// PrepareTargets computes the mean (k) and the standard deviation (k) of each numeric target, from the survey's sums about
-// shift (k; nil: 0); the deviation of a constant target is 1. Errors are NoWeightError, *NotFiniteError and
-// *schemas.ShapeError.
+// PrepareTargets computes the mean (k) and the standard deviation (k) of each numeric target, from the survey's sums
+// about shift (k; nil: 0); the deviation of a constant target is 1. Errors are NoWeightError, *NotFiniteError and
+// *[wire.ShapeError].
 func PrepareTargets(sums wire.Tensors[float64], shift []float64, names []string) (center []float64, scale []float32, err error) {
 	k := len(names)
 	moments, err := sums.Shaped(statistics.FieldTargets, 3, k)
@@ -42,7 +42,7 @@ func PrepareTargets(sums wire.Tensors[float64], shift []float64, names []string)
 	return center, scale, nil
 }
 
-// halves returns means as float32, and their remainders; nil if these are small relative to the deviations.
+// halves returns means as float32, and the remainders, which are nil if small relative to the deviations.
 func halves(center []float64, scale []float32) (first, rest []float32) {
 	first = make([]float32, len(center))
 	left, much := make([]float32, len(center)), false

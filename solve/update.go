@@ -80,8 +80,8 @@ func (m *Moments) AddTerms(weight float64, t Terms) {
 	}
 }
 
-// Terms is what the quadratic of an increment needs besides S_c, at weight 1. The zero value is that of an increment
-// that was never visited.
+// Terms is the data of the quadratic of an increment besides S_c, at weight 1. The zero value is for an increment that
+// was never visited.
 type Terms struct {
 	Scores   []float64 // A_c = S_c V_c, p × k
 	Gradient []float64 // G_c, p × k
@@ -90,7 +90,7 @@ type Terms struct {
 // Visited is an increment that an update visits.
 type Visited struct {
 	Weight float64 // w_c
-	Rows   float64 // Σw of its training rows; the Gram matrix provides that of the new increment
+	Rows   float64 // Σw of its training rows; Precondition sets it for the new increment
 	Terms  Terms   // of its last visit
 }
 
@@ -137,7 +137,7 @@ func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int,
 }
 
 // EndVisited makes the update end with one more visit, with the final weights, to measure their loss. It changes
-// nothing else: a rebuild of the version need not know of the gate. Call it before the first visit.
+// nothing else: a rebuild of the version does not depend on the gate. Call it before the first visit.
 func (u *Update) EndVisited() { u.judges = true }
 
 // Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and subtracts that of
@@ -214,8 +214,8 @@ func (t *tangent) keep(terms []Terms, visited []Visited) {
 	}
 }
 
-// TermsOf returns terms whose sums are Σ x (xᵀV)ᵀ and Σ x (y − g)ᵀ, both p × k. It keeps the first, and negates the
-// second.
+// TermsOf returns the terms with the sums Σ x (xᵀV)ᵀ, scores, and Σ x (y − g)ᵀ, residuals, both p × k. It keeps both,
+// and negates residuals in place.
 func TermsOf(scores, residuals []float64) Terms {
 	for i, r := range residuals {
 		residuals[i] = -r
@@ -271,7 +271,7 @@ func (u *Update) canShorten() bool {
 }
 
 // choose lets L-BFGS choose the step from a visit. If the whole window is visited, the objective is J, and its gradient
-// is known without S. before is the last accepted point; nil: there is none.
+// is known without S. before is the last accepted point, or nil.
 func (u *Update) choose(before *point, t *tangent) {
 	k := u.shape.Classes
 	t.point = &point{w: narrow(t.w), gradient: make([]float64, len(t.w))}

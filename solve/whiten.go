@@ -20,8 +20,8 @@ func Whiten(covariance []float64, n int, ridge float64) ([]float32, error) {
 	return narrow(whitening.RawMatrix().Data), nil
 }
 
-// eigen returns the eigenvalues of a symmetric matrix (n × n, row-major; the upper triangle suffices), ascending, and the eigenvectors,
-// one per column. It returns a *NotFiniteError with that name for a matrix without eigenvalues.
+// eigen returns the eigenvalues of a symmetric matrix (n × n, row-major; the upper triangle suffices), ascending, and
+// the eigenvectors, one per column. It returns a *NotFiniteError with the given name for a matrix without eigenvalues.
 func eigen(matrix []float64, n int, name string) (values []float64, vectors *mat.Dense, err error) {
 	var of mat.EigenSym
 	if !Finite(floats.Sum(matrix)) || !of.Factorize(mat.NewSymDense(n, matrix), true) {

@@ -61,8 +61,8 @@ func ruleOf(key string) option.Rule {
 	return option.Rule{}
 }
 
-// CheckStage returns the keys of a stage, whose features pass [Check], that conflict with each other, with the preparation, or with the
-// task of the run.
+// CheckStage returns the keys of a stage that conflict with each other, with the preparation, or with the task of the
+// run. The features of the stage must pass [Check].
 func CheckStage(s schemas.Stage, p schemas.Prepare, task examples.Task) (problems []option.Problem) {
 	kind, name := KindOf(s.Features), s.Features.Kind
 	bad := func(key, value, want string) {

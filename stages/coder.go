@@ -20,8 +20,8 @@ type Coder struct {
 	edges    [][]float32 // of each column
 }
 
-// LearnBins returns the bins of columns, which trees compare, for the survey's result. sample is raw rows. Without columns each feature is
-// one.
+// LearnBins returns the bins of columns, which trees compare, for the survey's result. sample is raw rows. If columns
+// is nil, each feature is a column.
 func LearnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float32] {
 	if columns == nil {
 		columns = make(examples.Columns, sample.Cols)
@@ -79,7 +79,7 @@ func (c *Coder) Width() int { return len(c.features) }
 // Features returns the number of features of each column. Callers must not change it.
 func (c *Coder) Features() []int { return c.features }
 
-// Divided returns the columns of numbers, and those of words.
+// Divided returns the indices of the columns of numbers and of the columns of words.
 func (c *Coder) Divided() (numbers, words []int) {
 	for j, features := range c.features {
 		if features > 1 {
@@ -91,8 +91,8 @@ func (c *Coder) Divided() (numbers, words []int) {
 	return numbers, words
 }
 
-// checkOrders returns an error that wraps [wire.ErrDamaged] unless orders with ranks are of columns of words, and
-// others of numbers.
+// checkOrders returns an error that wraps [wire.ErrDamaged] unless all orders with ranks are of columns of words, and
+// all other orders of columns of numbers.
 func (c *Coder) checkOrders(o tree.Orders) error {
 	numbers := o.Numbers()
 	for i, column := range o.Columns {
@@ -122,7 +122,7 @@ func (c *Coder) AppendCodes(codes []uint8, raw kernel.Dense) []uint8 {
 	return codes
 }
 
-// firstSet returns the index of the indicator that is set; −1 if there is none, or only that of a word without a code.
+// firstSet returns the index of the first indicator above 0; −1 if there is none among the words with codes.
 func firstSet(indicators []float32) int {
 	for i, v := range indicators[:min(len(indicators), tree.MaxWords)] {
 		if v > 0 {

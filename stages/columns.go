@@ -152,9 +152,9 @@ func shuffled(s Stream, n int) []int {
 // drawsColumns reports whether a stage draws some of the inputs, each at most once.
 func drawsColumns(f schemas.Features) bool { return f.Kind == Columns && f.Size > 0 && !f.Replacement }
 
-// Placed returns stages of a plan in which stages that draw columns without replacement continue the draws of earlier
-// stages, including those of all members. Stages of an earlier plan, from which weights are taken, keep their draws;
-// nil: there is none.
+// Placed returns the stages of a plan, in which stages that draw columns without replacement continue the draws of
+// earlier stages, including those of all members of an average. Stages whose features equal those of the earlier plan,
+// which provides weights, keep its draws. A nil earlier means that there is no earlier plan.
 func Placed(list []schemas.Stage, earlier *schemas.Plan) []schemas.Stage {
 	placed, drawn, as := slices.Clone(list), []schemas.Draw(nil), []schemas.Stage(nil)
 	if earlier != nil {

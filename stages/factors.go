@@ -57,7 +57,7 @@ type group struct {
 	before int32  // number of inputs of earlier groups
 }
 
-// Input returns the input of a column of the examples; −1: none.
+// Input returns the input of a column of the examples; −1 if the column is not an input.
 func (f *Factors) Input(column int32) int32 {
 	if int(column) >= f.width {
 		return -1
@@ -80,7 +80,7 @@ func (f *Factors) Kept() []int32 {
 	return columns
 }
 
-// newFactors takes the factors of the columns in the survey. The leading columns, so many, are numbers, and never omitted.
+// newFactors returns the factors of the columns in the survey. It never omits the leading columns, which are numbers.
 func newFactors(p schemas.Prepare, found statistics.Factors, numbers int) (*Factors, error) {
 	if numbers > examples.MaxColumns {
 		return nil, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: []int{numbers}, Want: []int{examples.MaxColumns}}
@@ -118,7 +118,7 @@ func newFactors(p schemas.Prepare, found statistics.Factors, numbers int) (*Fact
 	return f, nil
 }
 
-// all returns the factor of each column (d); 0: it is omitted, or a number.
+// all returns the factor of each column (d); 0 for an omitted column and for a number.
 func (f *Factors) all() []float32 {
 	all := make([]float32, f.width)
 	for input, column := range f.Kept() {
@@ -130,8 +130,8 @@ func (f *Factors) all() []float32 {
 }
 
 // ApplySparse writes the inputs of sparse rows (n × m) into dst. It omits columns that the survey omitted or did not
-// find. It panics if the preparation is of dense rows. A row whose inputs overflow has none: ApplySparse returns these
-// rows.
+// find. It panics if the preparation is of dense rows. A row whose inputs overflow gets no inputs; ApplySparse returns
+// the indices of these rows.
 func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows) (overflowed []int) {
 	f := p.Factors
 	dst.Begin(f.kept)

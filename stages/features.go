@@ -35,10 +35,10 @@ type Map struct {
 	draw   func() drawn   // makes the draws in the first call
 }
 
-// NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
-// predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a
-// *[SizeError], a *[DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a
-// *[wire.ShapeError] if the preparation lacks learnt tensors, or says why the images have no such patches.
+// NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous predictions (one for
+// each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError]; a *[DenseError] or
+// *[SparseError] if the features do not support the type of rows; for images [ErrNoImages], a *[wire.ShapeError] if prepared lacks learnt
+// tensors, or an error that says why there are no such patches.
 func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, scores int, intercept bool) (*Map, error) {
 	k := mustKindOf(f)
 	var err error

@@ -135,9 +135,9 @@ func scaleToOne(x kernel.Dense, offset []float32) {
 	kernel.ScaleRows(x, slices.Repeat([]float32{1}, x.Rows), offset, 1)
 }
 
-// means returns centroids of the patches x (n × q, of length 1), one per row, starting from the given ones. A patch is
-// assigned, weighted by its inner product, to the centroid for which that has the largest absolute value (spherical
-// k-means, Coates and Ng 2012).
+// means returns centroids of the patches x (n × q, of length 1), one per row, starting from the given ones. Each patch
+// is assigned to the centroid with the largest absolute inner product, and weighted by that product (spherical k-means,
+// Coates and Ng 2012).
 func means(blas *kernel.BLAS, x, centroids kernel.Dense) kernel.Dense {
 	var products kernel.Dense
 	for range roundsOfMeans {

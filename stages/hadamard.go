@@ -9,8 +9,8 @@ import (
 // diagonal and H is the n × n Walsh–Hadamard matrix: H[i, j] is −1 where i and j have an odd number of bits in common,
 // else 1. H is not normalised: H·H = n·I. n is a power of two that divides the common length of x and diagonal.
 //
-// The order of additions depends on n alone, so each result depends only on its own vector. It is that of Yates' fast transform: the level
-// of distance h replaces a = x[i] and b = x[i+h] by a + b and a − b.
+// The order of additions depends on n alone, so each result depends only on its own vector. The order is that of Yates'
+// fast transform: the level of distance h replaces a = x[i] and b = x[i+h] by a + b and a − b.
 func hadamard(x, diagonal []float32, n int) {
 	if n < 1 || bits.OnesCount(uint(n)) != 1 || len(x)%n != 0 || len(diagonal) != len(x) {
 		panic(fmt.Sprintf("stages: hadamard: %d values, a diagonal of %d, vectors of %d", len(x), len(diagonal), n))

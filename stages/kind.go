@@ -23,7 +23,7 @@ import (
 // one, write a function that returns it in a file of its own, and add a line to kinds. The zero value is the kind of an unknown name.
 type Kind struct {
 	Suits      []Examples // examples for which the kind is tried by default
-	Opens      bool       // a block of it is worth a try before trees
+	Opens      bool       // a block of the kind is tried before trees
 	Scaled     bool       // the features depend on the units of inputs
 	Sparse     bool       // sparse inputs are features of the kind, if it takes all of them
 	OnlySparse bool       // the kind does not support dense inputs
@@ -38,19 +38,19 @@ type Kind struct {
 	pixels   bool         // each feature derives from raw features, so the preparation must not mix them
 	products bool         // features are products, which may overflow when the inputs do not
 
-	// fits returns what is wrong with keys of this kind beside each other. Nil: nothing.
+	// fits returns the keys of this kind that conflict with each other. Nil means that no keys conflict.
 	fits func(schemas.Features) []option.Problem
 	// defaults changes the package's defaults for this kind. Nil changes nothing.
 	defaults func(*schemas.Features)
-	// describe returns one line for people, such as "1024 rff bandwidth 2".
+	// describe returns a one-line description, such as "1024 rff bandwidth 2".
 	describe func(schemas.Features) string
 	// blockSize returns p, the number of features for the given number of inputs, or a *[SizeError]. Nil means that p
 	// is Features.Size.
 	blockSize func(f schemas.Features, inputs int) (int, error)
 	// draw makes all random draws of a map. Nil for a kind with read, or for sparse inputs only.
 	draw func(m *Map) drawn
-	// learn computes what the features learn from the survey's sample besides the draws, for the survey's result. read
-	// reads that, and returns the same function as draw. Both are nil for a kind that learns nothing.
+	// learn computes the tensors that the features learn from the survey's sample, for the survey's result. read reads
+	// these tensors, and returns the same function as draw. Both are nil for a kind that learns nothing.
 	learn func(l Learner, f schemas.Features, stage int, prepared *Preparation) (wire.Tensors[float32], error)
 	read  func(m *Map, prepared *Preparation) (func() drawn, error)
 }
@@ -60,7 +60,7 @@ type drawn struct {
 	expand expander
 	// node adds the p features of the prepared inputs x to a graph.
 	node func(g *onnx.Graph, x onnx.Value) onnx.Value
-	// slopes are those of the features. Nil means that the features have none that columns explain.
+	// slopes computes the slopes of the features. Nil means that the kind does not support them.
 	slopes slopes
 }
 
@@ -69,7 +69,7 @@ type drawn struct {
 // is safe for concurrent use with different dst and scratch.
 type expander func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense)
 
-// kinds are all kinds, in the order of the documentation. Kinds are created lazily, so that a search creates no more
+// kinds yields all kinds, in the order of the documentation. It creates them lazily, so that a search creates no more
 // than it needs.
 func kinds(yield func(Kind) bool) {
 	for _, made := range []func() Kind{
@@ -90,7 +90,7 @@ func kinds(yield func(Kind) bool) {
 	}
 }
 
-// KindOf returns the kind of features.
+// KindOf returns the kind of features; zero for an unknown name.
 func KindOf(f schemas.Features) Kind {
 	for k := range kinds {
 		if k.name == f.Kind {

@@ -65,8 +65,8 @@ func turned(x kernel.Dense, places []int) kernel.Dense {
 	return x
 }
 
-// fold writes, for each row of an image and each position across, the result of sumsAndDifferences for the row of a
-// patch there: windows of these are patches of sums, and patches of differences.
+// fold applies sumsAndDifferences to the patch row at each position of each image row, and writes the sums and the
+// differences separately: windows of the results are patches of sums, and patches of differences.
 func (b *filterBank) fold(sums, differences, pixels []float32) {
 	const factor = 1 / math.Sqrt2
 	size, channels := b.features.Patch, b.image.Channels()
@@ -90,7 +90,7 @@ func (b *filterBank) fold(sums, differences, pixels []float32) {
 	}
 }
 
-// evenValues returns the number of values that sumsAndDifferences puts first.
+// evenValues returns the number of values before the differences in the result of sumsAndDifferences.
 func evenValues(places []int) int {
 	n := 0
 	for i, j := range places {

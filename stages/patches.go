@@ -154,7 +154,7 @@ func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, erro
 	return b, nil
 }
 
-// whitenBy sets the whitening. A version's whitening may not be invariant to mirroring: then mirrored images are pooled
+// whitenBy sets the whitening. If the whitening of a version is not invariant to mirroring, mirrored images are pooled
 // separately.
 func (b *filterBank) whitenBy(whitening, offset []float32, contrast float64) {
 	q := b.values
@@ -258,7 +258,7 @@ func (b *filterBank) patch(dst, pixels []float32, y, x int) {
 	}
 }
 
-// pixels writes the pixels of prepared inputs.
+// pixels restores the pixels of prepared inputs.
 func (b *filterBank) pixels(dst, inputs []float32) {
 	for j, v := range inputs {
 		dst[j] = v*b.divided[j] + b.center[j]

@@ -14,7 +14,7 @@ import (
 
 // Values of the key `scale` under `prepare`.
 const (
-	ScaleAuto     = "auto"     // one of the others, chosen by the examples and the stages: plans never contain it
+	ScaleAuto     = "auto"     // one of the other values, chosen from the examples and the stages; plans never contain it
 	ScaleNone     = "none"     // raw features as they are
 	ScaleStandard = "standard" // each feature divided by its standard deviation
 	ScaleUnit     = "unit"     // each row divided by its Euclidean length
@@ -26,9 +26,9 @@ const (
 type Preparation struct {
 	Unit   bool             // divide each row by its Euclidean length first
 	Center []float32        // d means, subtracted from the features; of sparse rows those of the leading numbers, if there are any
-	Scale  []float32        // as many factors, applied after centring; 0 for a constant feature
+	Scale  []float32        // factors of the features, applied after centring; 0 for a constant feature
 	Basis  kernel.Dense     // d × m: the principal components, one per column; zero: the inputs are the d features
-	Image  examples.Image   // shape of the examples; zero: they are no images
+	Image  examples.Image   // shape of the examples; zero: the examples are not images
 	Spread float64          // median squared distance between prepared rows
 	Labels *examples.Labels // the classes of the run
 	// ClassWeights are the weight factors of the training rows of each class (k); nil: 1.
@@ -174,8 +174,8 @@ func (p *Preparation) Width() int {
 // mixed rows.
 func (p *Preparation) TableWidth() int { return len(p.Center) }
 
-// Inputs returns m, the number of inputs: the number of components with a basis, of columns that are kept with sparse
-// rows, otherwise d.
+// Inputs returns m, the number of inputs: kept columns of sparse rows, components of a basis, or d and, with ranks, the
+// indicators of missing values.
 func (p *Preparation) Inputs() int {
 	if p.Factors != nil {
 		return p.Factors.kept
@@ -315,8 +315,8 @@ func CheckRows(p schemas.Prepare, sparse bool) error {
 	return nil
 }
 
-// A Gram matrix is summed in single precision for some thousands of rows, up to 2¹²⁸. So this bounds the length of a
-// row: a million squares of such a length fit, and one row can't spoil the sum of the others.
+// maxLength bounds the length of a row. A Gram matrix is summed in single precision for some thousands of rows, up to
+// 2¹²⁸: a million squares of this length fit, so one row can't spoil the sum of the others.
 const maxLength = 1 << 53
 
 // The longest features in the survey's moments. They are centred later, by a mean of up to the same length.

@@ -55,9 +55,9 @@ func (p projection) add(g *onnx.Graph, x onnx.Value, n int) onnx.Value {
 // Sloped reports whether features have slopes, so that [Map.AddSlopes] can be called.
 func (m *Map) Sloped() bool { return m.draw().slopes != nil }
 
-// AddSlopes adds to dst (m × k) the mean gradient of block·w on the straight path from the inputs 0, the mean of dense rows, to x (m). w is
-// Size × k. So x·dst is what the score rises by on that path: integrated gradients (Sundararajan, Taly and Yan 2017), without an error of
-// quadrature. It panics for features without slopes.
+// AddSlopes adds to dst (m × k) the mean gradient of block·w on the straight path from the inputs 0, the mean of dense
+// rows, to x (m). w is Size × k. So x·dst is the increase of the score on that path: integrated gradients
+// (Sundararajan, Taly and Yan 2017), without quadrature error. It panics for features without slopes.
 func (m *Map) AddSlopes(blas *kernel.BLAS, dst kernel.Dense, x []float32, w kernel.Dense) {
 	if !m.Sloped() || m.scores > 0 || len(x) != m.inputs || dst.Rows != m.inputs || w.Rows != m.Size() {
 		panic(fmt.Sprintf("stages: slopes of %s at %d inputs with %d weights", m.features.Kind, len(x), w.Rows))
@@ -68,8 +68,8 @@ func (m *Map) AddSlopes(blas *kernel.BLAS, dst kernel.Dense, x []float32, w kern
 // slopes adds to dst (m × k) the mean gradient of a block times w on the path from 0 to x.
 type slopes func(blas *kernel.BLAS, dst kernel.Dense, x []float32, w kernel.Dense)
 
-// slopesOf returns the slopes of f of the functions, given f and its derivative. The mean of the derivative between two values is the
-// difference of f by that of the values.
+// slopesOf returns the slopes of f applied to the functions, given f and its derivative. The mean of the derivative
+// between two values is the difference of f divided by the difference of the values.
 func (p projection) slopesOf(f, derivative func(float64) float64) slopes {
 	return func(blas *kernel.BLAS, dst kernel.Dense, x []float32, w kernel.Dense) {
 		p.addSlopes(blas, dst, w, p.rises(blas, x), func(j int, rise float64) float64 {
@@ -82,7 +82,7 @@ func (p projection) slopesOf(f, derivative func(float64) float64) slopes {
 	}
 }
 
-// rises returns how much the functions rise from the inputs 0 to x.
+// rises returns the increase of each function from the inputs 0 to x.
 func (p projection) rises(blas *kernel.BLAS, x []float32) []float32 {
 	rises := kernel.NewDense(1, p.directions.Cols)
 	blas.Mul(rises, kernel.Dense{Rows: 1, Cols: len(x), Data: x}, p.directions, false)
@@ -101,13 +101,13 @@ func (p projection) addSlopes(blas *kernel.BLAS, dst, w kernel.Dense, rises []fl
 	blas.Mul(dst, p.directions, sloped, true)
 }
 
-// waveSlopes are the slopes of cosines of that amplitude.
+// waveSlopes returns the slopes of cosines with the given amplitude.
 func (p projection) waveSlopes(amplitude float32) slopes {
 	a := float64(amplitude)
 	return p.slopesOf(func(v float64) float64 { return a * math.Cos(v) }, func(v float64) float64 { return -a * math.Sin(v) })
 }
 
-// productSlopes are the slopes of products of functions, which are polynomials along the path: the quadrature is exact.
+// productSlopes returns the slopes of products of functions, which are polynomials along the path: the quadrature is exact.
 func productSlopes(factors []projection) slopes {
 	at, weights := make([]float64, (len(factors)+1)/2), make([]float64, (len(factors)+1)/2)
 	quad.Legendre{}.FixedLocations(at, weights, 0, 1)

@@ -32,7 +32,7 @@ type indicator struct {
 
 // LearnRanks returns the additional tensors of a preparation by ranks. It overwrites the given moments of the features:
 // numbers get those of their normal scores, and the indicators of a word's column share one scale, with which their
-// variances add up to 1. sample is raw rows (n × d). Without columns each feature is one.
+// variances add up to 1. sample is raw rows (n × d). If columns is nil, each feature is a column.
 func LearnRanks(columns examples.Columns, sample kernel.Dense, center, scale []float32) wire.Tensors[float32] {
 	if columns == nil {
 		columns = make(examples.Columns, sample.Cols)

@@ -54,7 +54,7 @@ func (m *Map) phases() []float32 {
 // waveScale is the amplitude √(2/p) of p cosines, which makes their inner products a mean over the draws.
 func (m *Map) waveScale() float32 { return float32(math.Sqrt(2 / float64(m.size))) }
 
-// addWaves adds the first n cosines of the functions, with that amplitude, to a graph.
+// addWaves adds the first n cosines of the functions, with the given amplitude, to a graph.
 func (p projection) addWaves(g *onnx.Graph, x onnx.Value, n int, amplitude float32) onnx.Value {
 	return g.Node("Mul", g.Node("Cos", p.add(g, x, n)), g.Number(amplitude))
 }

@@ -86,7 +86,7 @@ func drawTransforms(m *Map) drawn {
 			clear(to[copy(to[:m.size], angles):])
 		}
 	}
-	// whole returns the directions for products, in graphs and of slopes: those of the unit vectors.
+	// whole returns the directions as a matrix, for graphs and slopes: the transforms of the unit vectors.
 	whole := sync.OnceValue(func() projection {
 		unit, directions := kernel.NewDense(m.inputs, m.inputs), kernel.NewDense(m.inputs, m.Size())
 		for i := range m.inputs {

@@ -8,8 +8,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// CheckSparse returns a *[DenseError] if features, which pass [Check], do not support sparse rows, with
-// previous predictions if scores is set.
+// CheckSparse returns a *[DenseError] if features do not support sparse rows, with previous predictions if scores is
+// set. It returns nil for features that do not pass [Check].
 func CheckSparse(f schemas.Features, scores bool) error {
 	if len(Check(f)) > 0 {
 		return nil
@@ -26,8 +26,8 @@ func CheckSparse(f schemas.Features, scores bool) error {
 	return nil
 }
 
-// NeedDense reports whether a preparation, features or another component, as need says, does not support sparse rows,
-// and none requires them.
+// NeedDense reports whether the examples must be dense: the preparation, features, or another component (need) does not
+// support sparse rows, and nothing requires them.
 func NeedDense(p schemas.Prepare, list []schemas.Stage, need bool) bool {
 	if CheckRows(p, false) != nil {
 		return false

@@ -58,7 +58,7 @@ func trees() Kind {
 	}
 }
 
-// Larger returns features with as many trees of twice as many leaves; unchanged at the largest number of leaves.
+// Larger returns features with the same number of trees and twice the leaves; f itself at the largest number of leaves.
 func Larger(f schemas.Features) schemas.Features {
 	if 2*f.Leaves <= tree.MaxLeaves {
 		f.Size, f.Leaves = 2*f.Size, 2*f.Leaves
