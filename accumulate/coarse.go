@@ -16,8 +16,8 @@ type CoarseFeature struct {
 	Step    float64 // between neighbouring values of float32 at the mean
 }
 
-// FindCoarse returns the features of sampled raw rows (n × d) that are a few neighbouring values of float32, or one
-// value where float32 lacks some whole numbers: different numbers may have become equal.
+// FindCoarse returns the features of sampled raw rows (n × d) whose values are neighbouring values of float32, or one
+// value near which float32 lacks some whole numbers: different numbers may have become equal.
 func FindCoarse(rows kernel.Dense) (found []CoarseFeature) {
 	const levels = 1024
 	var values []float64

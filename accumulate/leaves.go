@@ -36,7 +36,7 @@ func (s *Sum) AddLeafResiduals(l tree.Leaves, leaves, columns int, residuals ker
 	}
 }
 
-// addByColumn adds the rows of values, as long as the sums, to them.
+// addByColumn adds each row of values, which has the length of sums, to sums.
 func addByColumn(sums []float64, values []float32) {
 	for i, v := range values {
 		sums[i%len(sums)] += float64(v)

@@ -12,8 +12,8 @@ import (
 
 // Rows describes the n rows of a message, or of a part of it.
 type Rows struct {
-	link.Truth                  // what each row should be predicted as; not known of a row whose class is negative
-	Task       examples.Task    // what is predicted
+	link.Truth                  // true class or targets of each row; unknown for a row with a negative class
+	Task       examples.Task    // the type of the predictions
 	Weights    []float32        // weight of each row, whatever its split
 	Splits     []examples.Split // split of each row
 	Fitted     []float32        // training weight of each row, 0 for other rows
@@ -29,7 +29,7 @@ func (r Rows) Slice(from, to int) Rows {
 	return part
 }
 
-// Repeat adds row i once more.
+// Repeat appends a copy of row i.
 func (r *Rows) Repeat(i int) {
 	r.Classes, r.Splits = append(r.Classes, r.Classes[i]), append(r.Splits, r.Splits[i])
 	r.Weights, r.Fitted = append(r.Weights, r.Weights[i]), append(r.Fitted, r.Fitted[i])
@@ -44,8 +44,8 @@ func (s *Sum) AddRows(rows Rows) {
 	s.AddLosses(rows, make([]float32, len(rows.Classes)), rows.Classes, rows.Targets)
 }
 
-// AddLosses adds the labelled rows to the losses of their splits. loss is the loss of each row, predicted the class that it
-// predicts, prediction what it predicts (n × k). prediction is not used for rows of one label each.
+// AddLosses adds the labelled rows to the losses of their splits. loss is the loss of each row, predicted its predicted
+// class, and prediction its prediction (n × k), which is not used for rows with one label.
 func (s *Sum) AddLosses(rows Rows, loss []float32, predicted []int32, prediction kernel.Dense) {
 	splits := s.Field(statistics.FieldSplits, examples.Splits, statistics.LossFields)
 	for i, class := range rows.Classes {
@@ -56,7 +56,7 @@ func (s *Sum) AddLosses(rows Rows, loss []float32, predicted []int32, prediction
 		w := float64(rows.Weights[i])
 		at[1]++
 		if w == 0 {
-			continue // 0 times a loss that has overflown would be NaN
+			continue // 0 times an overflowed loss would be NaN
 		}
 		at[0] += w
 		at[2] += w * rows.Wrong(i, predicted, prediction)
@@ -64,9 +64,9 @@ func (s *Sum) AddLosses(rows Rows, loss []float32, predicted []int32, prediction
 	}
 }
 
-// Wrong returns how wrong the prediction of a labelled row is: of one label 0 or 1, of several labels the part of them
-// that is on the wrong side of 1/2, of standardised numbers their mean squared error, which is about 1 if they are
-// predicted as their means.
+// Wrong returns the error of the prediction of a labelled row: 0 or 1 with one label; with several labels, the fraction
+// of labels on the wrong side of 1/2; with standardised numbers, the mean squared error, which is about 1 if each
+// prediction is the mean.
 func (r Rows) Wrong(row int, predicted []int32, prediction kernel.Dense) float64 {
 	if r.Task == examples.OneLabel {
 		if predicted[row] != r.Classes[row] {
@@ -98,10 +98,10 @@ func (s *Sum) AddResidual(residual kernel.Dense, weights []float32) {
 	}
 }
 
-// distanceFields is how many sums there are of the errors of a number.
+// distanceFields is the number of sums of the errors of a number.
 const distanceFields = 4
 
-// AddDistances adds how far the predictions (n × k) of the labelled rows are from their standardised numbers.
+// AddDistances adds the errors of the predictions (n × k) of standardised numbers in the labelled rows.
 func (s *Sum) AddDistances(rows Rows, prediction kernel.Dense) {
 	k := prediction.Cols
 	sums := s.Field(statistics.FieldDistances, examples.Splits, k, distanceFields)
@@ -123,8 +123,8 @@ func (s *Sum) AddDistances(rows Rows, prediction kernel.Dense) {
 	}
 }
 
-// DistancesOf returns how far the predictions of k numbers are from them in the rows of a split, in units of scale (k),
-// and the means over all of them. It returns nil if the split has no labelled rows.
+// DistancesOf returns the errors of the predictions of k numbers in the rows of a split, in units of scale (k): the
+// means over all numbers, and the errors of each number. It returns nil if the split has no labelled rows.
 func (s *Sum) DistancesOf(split examples.Split, scale []float32) (all *statistics.Distances, each []statistics.Distances) {
 	weight, k := statistics.LossesOf(s.fields)[split].Weight, len(scale)
 	if weight == 0 {
@@ -135,7 +135,7 @@ func (s *Sum) DistancesOf(split examples.Split, scale []float32) (all *statistic
 	for c, unit := range scale {
 		at, unit := sums[c*distanceFields:], float64(unit)
 		d := statistics.Distances{RMSE: unit * math.Sqrt(at[0]/weight), MAE: unit * at[1] / weight}
-		// Numbers that are all the same have no variance: then 1 if they are predicted right, otherwise 0, as scikit-learn's r2_score has it.
+		// Constant numbers have no variance: R2 is 1 if all predictions are right, otherwise 0, as in scikit-learn's r2_score.
 		switch variance := at[3] - at[2]*at[2]/weight; {
 		case variance > 1e-12*at[3]:
 			d.R2 = 1 - at[0]/variance
@@ -148,9 +148,9 @@ func (s *Sum) DistancesOf(split examples.Split, scale []float32) (all *statistic
 	return all, each
 }
 
-// AddTargets adds the weights of the rows, and their numbers (n × k) less shift (k) and the squares of these, each
-// times the weight. Rows that are not fitted have weight 0. Moments about a point near the mean keep the digits that
-// raw moments lose.
+// AddTargets adds the weights of the rows, and the weighted sums of their numbers (n × k) minus shift (k) and of the
+// squares of these differences. Rows that are not fitted have weight 0. Moments about a point near the mean keep the
+// digits that raw moments lose.
 func (s *Sum) AddTargets(targets, shift []float64, weights []float32) {
 	k := len(shift)
 	sums := s.Field(statistics.FieldTargets, 3, k)
@@ -167,8 +167,8 @@ func (s *Sum) AddTargets(targets, shift []float64, weights []float32) {
 	}
 }
 
-// Chosen is some rows of a message, whose predictions are measured apart. The zero value is ready. It keeps its memory, and is
-// not safe for concurrent use.
+// Chosen is a subset of the rows of a message, which is measured separately. The zero value is ready. It reuses its
+// memory, and is not safe for concurrent use.
 type Chosen struct {
 	Places    []int // of the rows in the message, ascending
 	Truth     link.Truth
@@ -176,7 +176,7 @@ type Chosen struct {
 	Predicted []int32   // space for the class that each row predicts
 }
 
-// Choose chooses the rows of a split that have a label and a weight. truth says what all rows should be predicted as.
+// Choose chooses the rows of a split that have a label and a weight. truth has the true classes or targets of all rows.
 func (c *Chosen) Choose(rows Rows, truth link.Truth, split examples.Split) {
 	c.Places, c.Truth.Classes = c.Places[:0], c.Truth.Classes[:0]
 	for i, class := range truth.Classes {
@@ -207,8 +207,8 @@ type Tempered struct {
 	scratch  link.Scratch
 }
 
-// Add adds the losses of the labelled holdout rows among rows to a sum, at each of [link.Temperatures]. scores (n × k) are
-// those that the predictions are made of.
+// Add adds the losses of the labelled holdout rows among rows to a sum, at each of [link.Temperatures]. scores (n × k)
+// are the scores behind the predictions.
 func (t *Tempered) Add(sum *Sum, rows Rows, scores kernel.Dense, l link.Link) {
 	c, temperatures := &t.chosen, link.Temperatures()
 	c.Choose(rows, rows.Truth, examples.Holdout)
@@ -236,7 +236,7 @@ func (s *Sum) TemperedOf() (temperature, loss float64, ok bool) {
 	}
 	least := slices.Min(sums)
 	at := slices.Index(sums, least)
-	if at < 0 { // scores that have overflown give losses that are no numbers
+	if at < 0 { // overflowed scores give NaN losses
 		return 0, 0, false
 	}
 	return temperatures[at], least / weight, true

@@ -10,21 +10,21 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Occurring numbers the columns that occur in batches of sparse rows, in ascending order, so that sums over these rows are of those
-// columns alone. With ten million columns, the others would be hundreds of megabytes of zeros for each segment. The zero value
-// is ready for Begin. It uses its memory again after the next call of Begin, but not that of its sums. It belongs to
-// one goroutine.
+// Occurring numbers the columns that occur in batches of sparse rows, in ascending order, so that sums over these rows
+// contain only those columns. With ten million columns, the others would be hundreds of megabytes of zeros for each
+// segment. The zero value is ready for Begin, which reuses the memory of earlier calls, but not that of sums. It is not
+// safe for concurrent use.
 type Occurring struct {
 	of      occurring
 	values  []int32         // the number of the column of each value
 	batches []kernel.Sparse // with these numbers
 	seen    []uint64        // a bit for each column of the block
-	before  []int32         // how many columns occur before those of each word of seen
+	before  []int32         // number of columns that occur before those of each word of seen
 }
 
-// occurring says which columns of a block the sums of its columns are of.
+// occurring lists the columns of a block that a sum contains.
 type occurring struct {
-	columns []int32 // ascending; the last may be that of ones
+	columns []int32 // ascending; the last may be the column of ones
 	width   int     // of the block
 }
 
@@ -67,14 +67,14 @@ func (o *Occurring) Begin(batches []kernel.Sparse) {
 // Batch returns batch i with the numbers of its columns.
 func (o *Occurring) Batch(i int) kernel.Sparse { return o.batches[i] }
 
-// Columns returns the columns that occur, ascending, and that of ones if the block has it. The slice must not be changed.
+// Columns returns the columns that occur, ascending, and the column of ones if the block has one. Callers must not change it.
 func (o *Occurring) Columns() []int32 { return o.of.columns }
 
-// Sum returns a sum over nothing, whose fields cross, diagonal and bounds are to have a row for each column of the
-// batches. They have one for each column of the block once it is merged into another sum, or [Sum.Spread].
+// Sum returns an empty sum, whose fields cross, diagonal and bounds get one row per column of the batches. Merging it
+// into another sum, or [Sum.Spread], expands them to one row per column of the block.
 func (o *Occurring) Sum() *Sum { return &Sum{occurring: &occurring{o.of.columns, o.of.width}} }
 
-// Table adds a field with a row for each column that occurs, unless none does: the column, and then its values. Values are not kept.
+// Table adds a field with one row per column that occurs, if any: the column, then its values. It does not keep values.
 func (o *Occurring) Table(sum *Sum, name string, values []float64) {
 	if m := len(o.of.columns); m > 0 {
 		sum.fields = append(sum.fields, statistics.Occurring{Columns: o.of.columns, Values: values}.Tensor(name, len(values)/m))
@@ -94,7 +94,7 @@ func (o *occurring) shape(f wire.Tensor[float64]) []int {
 	return append([]int{o.width}, f.Shape[1:]...)
 }
 
-// Spread makes s, if it is of the columns that occur, a sum of all columns of the block.
+// Spread expands a sum over the columns that occur to all columns of the block. It does nothing for other sums.
 func (s *Sum) Spread() {
 	few, fields := s.occurring, s.fields
 	if few == nil {
@@ -118,7 +118,7 @@ func (o *occurring) addTo(all []float64, f wire.Tensor[float64]) {
 	}
 }
 
-// isTable reports whether a field has rows of a place, such as a column, and the values there.
+// isTable reports whether each row of a field is an index, such as a column, and its values.
 func isTable(name string) bool {
 	switch strings.TrimPrefix(name, statistics.PartAverage+"/") {
 	case statistics.FieldBlock, statistics.FieldRanking:
@@ -127,12 +127,12 @@ func isTable(name string) bool {
 	return statistics.ByColumn(name)
 }
 
-// sameTables reports whether two fields can be merged by their places.
+// sameTables reports whether two fields can be merged by index.
 func sameTables(a, b wire.Tensor[float64]) bool {
 	return isTable(a.Name) && len(a.Shape) == 2 && len(b.Shape) == 2 && a.Shape[1] == b.Shape[1] && a.Shape[1] > 0
 }
 
-// mergedTables adds two fields of rows whose places ascend.
+// mergedTables merges two tables with ascending indices, and adds rows with the same index.
 func mergedTables(a, b wire.Tensor[float64]) wire.Tensor[float64] {
 	width := a.Shape[1]
 	x, y := a.Data, b.Data

@@ -21,8 +21,8 @@ const (
 )
 
 // AddQuality adds the metrics of the final probabilities (n × k) of the labelled rows: log loss, Brier score, bins of
-// confidence and, up to 724 classes, the confusion matrix. predicted is the class that each row predicts. Of rows of numbers it adds what
-// AddDistances does, of rows with several labels what AddLabels does.
+// confidence and, up to 724 classes, the confusion matrix. predicted is the class that each row predicts. For rows of
+// numbers it is AddDistances, for rows with several labels AddLabels.
 func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int32) {
 	k := probabilities.Cols
 	switch rows.Task {
@@ -59,12 +59,12 @@ func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int3
 			}
 			brier += d * d
 		}
-		if k == 2 { // as it is defined for two classes, by the probability of one of them
+		if k == 2 { // the Brier score of two classes is that of one probability
 			brier /= 2
 		}
 		quality[2*split+1] += w * brier
 		confidence := float64(row[predicted[i]])
-		bin := 0 // also for a NaN, which comes of scores that have overflown
+		bin := 0 // also for a NaN, from overflowed scores
 		if confidence > 0 {
 			bin = min(int(confidence*qualityBins), qualityBins-1)
 		}
@@ -85,7 +85,7 @@ type Quality struct {
 	Brier     float64
 	ECE       float64                  // expected calibration error, from 0 to 1
 	Confusion [][]int64                // rows by [true][predicted] class; nil if there are more than 724 classes
-	Bins      []schemas.ReliabilityBin // those that have rows, in order
+	Bins      []schemas.ReliabilityBin // bins with rows, in order
 }
 
 // QualityOf reads the quality of a split over k classes from the sums of AddQuality and AddLosses.
@@ -125,23 +125,23 @@ func rowsOf(data []float64, i, rows, cols int) iter.Seq[[]float64] {
 	}
 }
 
-// thresholds is how many thresholds are tried: every hundredth.
+// thresholds is the number of steps between thresholds, which are hundredths.
 const thresholds = 100
 
-// rankings is at how many numbers of the most probable labels precision is measured: 1, 3 and 5.
+// rankings is the number of cutoffs of the precision: the 1, 3 and 5 most probable labels.
 const rankings = 3
 
-// thresholdOf returns the greatest threshold, in hundredths, at which a label of this probability is given.
+// thresholdOf returns the greatest threshold, in hundredths, at which a label with this probability is predicted.
 func thresholdOf(p float32) int {
-	if !(p > 0) { // also of a NaN, which comes of scores that have overflown
+	if !(p > 0) { // also for a NaN, from overflowed scores
 		return 0
 	}
 	return min(int(float64(p)*thresholds), thresholds-1)
 }
 
 // AddLabels adds the metrics of the final probabilities (n × k) of labelled rows that may have several labels: log loss
-// and Brier score, each a mean over the labels, bins of the labels' probabilities, and what the metrics at every
-// threshold are made of.
+// and Brier score, each a mean over the labels, bins of the labels' probabilities, and the sums behind the metrics at
+// every threshold.
 func (s *Sum) AddLabels(rows Rows, probabilities kernel.Dense) {
 	k := probabilities.Cols
 	quality := s.Field(statistics.FieldQuality, examples.Splits, 2)
@@ -240,7 +240,7 @@ func (s *Sum) LabelsOf(split examples.Split, k int) []LabelMetrics {
 	return metrics[1:]
 }
 
-// PrecisionOf returns the precision of the 1, 3 and 5 most probable labels of a split with labelled rows, by these numbers.
+// PrecisionOf returns the precision of the 1, 3 and 5 most probable labels of a split with labelled rows, keyed by these numbers.
 func (s *Sum) PrecisionOf(split examples.Split) map[string]float64 {
 	weight, precision := statistics.LossesOf(s.fields)[split].Weight, map[string]float64{}
 	sums := s.read(statistics.FieldRanks, examples.Splits, rankings)[int(split)*rankings:]
@@ -251,7 +251,7 @@ func (s *Sum) PrecisionOf(split examples.Split) map[string]float64 {
 }
 
 // ThresholdsOf returns the threshold that is best for each metric in a split of the sums; 1/2 for all if it has no
-// labelled rows. Of equal ones it is the one nearest to 1/2.
+// labelled rows. Ties go to the threshold nearest to 1/2.
 func (s *Sum) ThresholdsOf(split examples.Split, k int) statistics.Thresholds {
 	metrics := s.LabelsOf(split, k)
 	best := func(value func(LabelMetrics) float64) float64 {
@@ -270,7 +270,7 @@ func (s *Sum) ThresholdsOf(split examples.Split, k int) statistics.Thresholds {
 	}
 }
 
-// distance returns how far the threshold at a place is from 1/2, in hundredths.
+// distance returns the distance between 1/2 and the threshold at an index, in hundredths.
 func distance(at int) int { return max(at+1-thresholds/2, thresholds/2-at-1) }
 
 // LabelsAt returns the metrics of a split, each at its own threshold; nil if the split has no labelled rows.

@@ -10,14 +10,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// maxRanked bounds the classes whose probabilities are ranked: 3 MB in memory for each segment that is measured.
+// maxRanked bounds the number of classes with histograms, which take up to 3 MB of memory per measured segment.
 const maxRanked = 100
 
-// dense is what the name of a ranking ends with that has all values. Other rankings are of pairs, see [Sum.Pack].
+// dense is the suffix of the name of a ranking with all values. Other rankings consist of pairs: see [Sum.Pack].
 const dense = "/dense"
 
-// histograms are those of the probabilities of k classes: count of them, the first of which is of class first. Of two classes there is one,
-// of the second: the other's probability is what is lacking of 1.
+// histograms describes the histograms of the probabilities of k classes: one per class, count of them, from class first
+// on. Two classes have only that of the second: the probability of the first is its complement.
 type histograms struct {
 	grid
 	count, first int
@@ -36,10 +36,10 @@ func histogramsOf(k int) histograms {
 // size is the number of values of the histograms of one split.
 func (h histograms) size() int { return h.count * h.bins() * 2 }
 
-// AddRanking adds what those measures of the final probabilities (n × k) of labelled rows with one label each are made of that depend on
-// more than one row, such as the area under the ROC curve: of at most 100 classes histograms of the class's probability, of the rows that
-// are of the class and of those that are not, and of at most 724 classes how many rows are of each class and predicted so. With a threshold
-// on the probability of the second of two classes it adds how that decides; 0: there is none.
+// AddRanking adds the sums behind measures of the final probabilities (n × k) of rows with one label each that depend on more than one row,
+// such as the area under the ROC curve. Up to 100 classes, these are histograms of the probability of each class, in the rows of the class
+// and in the others; up to 724 classes, the rows by class and by predicted class, and the rows predicted correctly. With a threshold above
+// 0 on the probability of the second of two classes, it also adds the decisions of the threshold.
 func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int32, threshold float64) {
 	k := probabilities.Cols
 	if rows.Task != examples.OneLabel {
@@ -89,7 +89,7 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 	}
 }
 
-// Pack makes the histograms pairs of a place and its value, as most values are 0. Only packed sums merge and have measures.
+// Pack converts the histograms to pairs of an index and its value, as most values are 0. Only packed sums merge and have measures.
 func (s *Sum) Pack() {
 	for i, f := range s.fields {
 		name, ok := strings.CutSuffix(f.Name, dense)
@@ -124,8 +124,8 @@ func (s *Sum) rankingOf(split examples.Split, h histograms) []float64 {
 	return ranking
 }
 
-// MeasuresOf returns those measures of a split over k classes that [Sum.AddRanking] has added. The sum is packed. Measures that are not
-// defined are absent.
+// MeasuresOf returns the measures of a split over k classes from the sums of [Sum.AddRanking], which must be packed.
+// Undefined measures are absent.
 func (s *Sum) MeasuresOf(split examples.Split, k int) (m statistics.ClassMeasures) {
 	if _, ok := s.Tensors().Find(statistics.FieldClasses); !ok || k > maxConfusionClasses {
 		return m
@@ -172,9 +172,9 @@ func (s *Sum) MeasuresOf(split examples.Split, k int) (m statistics.ClassMeasure
 	return m
 }
 
-// areas returns the area under the ROC curve of a histogram, and the average precision. Rows in one bin count as rows of the same
-// probability: the area is exact within half the part of the pairs of a row of the class and another that are in one bin. It returns false
-// if there are no such pairs.
+// areas returns the area under the ROC curve of a histogram, and the average precision. Rows in one bin count as rows
+// with the same probability: the error of the area is at most half the fraction of pairs, of a row of the class and
+// another row, that share a bin. It returns false if there are no pairs.
 func (h histograms) areas(of []float64) (auc, averagePrecision float64, ok bool) {
 	var positive, negative float64
 	for at := 0; at < len(of); at += 2 {
@@ -194,7 +194,7 @@ func (h histograms) areas(of []float64) (auc, averagePrecision float64, ok bool)
 	return auc / (positive * negative), averagePrecision / positive, true
 }
 
-// MajorityOf returns the class that most training rows are of, the first of several; −1: it is not known.
+// MajorityOf returns the class with the most training rows, the first of a tie; −1 if it is unknown.
 func (s *Sum) MajorityOf(k int) int {
 	if _, ok := s.Tensors().Find(statistics.FieldClasses); !ok || k > maxConfusionClasses {
 		return -1
@@ -211,8 +211,8 @@ func (s *Sum) MajorityOf(k int) int {
 	return majority
 }
 
-// DecisionAt returns how a threshold on the probability of the second of two classes decides: Σw by true class, then by the class that is
-// given. The threshold is one that [Sum.ThresholdOf] has returned, or that the rows were added with.
+// DecisionAt returns the decisions of a threshold on the probability of the second of two classes: Σw by true class,
+// then by predicted class. The threshold must be a result of [Sum.ThresholdOf], or that of [Sum.AddRanking].
 func (s *Sum) DecisionAt(split examples.Split, threshold float64) (d statistics.Decision) {
 	if _, ok := s.Tensors().Find(statistics.FieldDecided); ok {
 		of := s.read(statistics.FieldDecided, examples.Splits, 2, 2)[int(split)*4:]
@@ -229,12 +229,12 @@ func (s *Sum) DecisionAt(split examples.Split, threshold float64) (d statistics.
 	return d
 }
 
-// ThresholdOf returns the threshold whose decisions have the least cost in a split of two classes; of equal ones it is the one nearest to
-// 1/2. It returns false if the split lacks rows of either class.
+// ThresholdOf returns the threshold whose decisions have the least cost in a split of two classes; ties go to the
+// threshold nearest to 1/2. It returns false if the split lacks rows of either class.
 func (s *Sum) ThresholdOf(split examples.Split, cost func(statistics.Decision) float64) (threshold float64, ok bool) {
 	h := histogramsOf(2)
 	of := s.rankingOf(split, h)
-	var d statistics.Decision // first nothing is given the second class
+	var d statistics.Decision // initially, all rows are predicted as the first class
 	for at, w := range of {
 		d[at%2][0] += w
 	}
@@ -267,19 +267,19 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// grid is the bins that probabilities are told apart by: so many for each halving of a probability, or of what it lacks of
-// 1, down to 2⁻²⁰. So the probabilities of a rare class are told apart too. A probability is in bin b or above if and only
-// if it is at least edge(b).
+// grid is the bins of probabilities: perHalving bins per halving of a probability, or of its complement, down to 2⁻²⁰.
+// So the bins also resolve the probabilities of a rare class. A probability is in bin b or above if and only if it is
+// at least edge(b).
 type grid struct{ perHalving int }
 
 const (
-	// finest is where the grid ends: about the probability that the log loss is clipped at.
+	// finest is the end of the grid: about the probability at which the log loss is clipped.
 	finest = 1.0 / (1 << 20)
-	// halvings is how many there are from 1/2 to finest.
+	// halvings is the number of halvings from 1/2 to finest.
 	halvings = 19
 )
 
-// gridOf returns the grid of so many histograms: of more it is coarser, as they are in memory for every segment.
+// gridOf returns the grid of the given number of histograms. It is coarser for more, as each segment has them in memory.
 func gridOf(histograms int) grid {
 	switch {
 	case histograms <= 1:
@@ -290,10 +290,10 @@ func gridOf(histograms int) grid {
 	return grid{16}
 }
 
-// bins is the number of bins.
+// bins returns the number of bins.
 func (g grid) bins() int { return 2*halvings*g.perHalving + 2 }
 
-// steps returns how many bins a number from finest to 1/2 is above finest. The bits of a positive float32 ascend as the number does.
+// steps returns the number of bins between finest and a number up to 1/2. The bits of positive float32 numbers sort like the numbers.
 func (g grid) steps(bits uint32) int {
 	return int(uint64(bits-math.Float32bits(finest)) * uint64(g.perHalving) >> 23)
 }
@@ -301,13 +301,13 @@ func (g grid) steps(bits uint32) int {
 // bin returns the bin of a probability.
 func (g grid) bin(p float32) int {
 	switch rest := 1 - p; { // exact if p ≥ 1/2
-	case !(p >= finest): // also of a NaN, which comes of scores that have overflown
+	case !(p >= finest): // also for a NaN, from overflowed scores
 		return 0
 	case p < 0.5:
 		return 1 + g.steps(math.Float32bits(p))
 	case rest <= finest:
 		return g.bins() - 1
-	default: // one bit less, as it is the smaller end of what is lacking that is part of the bin above
+	default: // one bit less: a complement on an edge belongs to the bin of smaller complements
 		return g.bins() - 2 - g.steps(math.Float32bits(rest)-1)
 	}
 }

@@ -6,7 +6,7 @@
 // Floating-point addition does not associate, so the order of merging is fixed: tiles of whole messages within a segment,
 // the segments of all partitions of a share in order, then the shares in order.
 //
-// What goes over rows is here, and what goes over sums in package solve.
+// Sums over rows are computed here; package solve computes with these sums.
 package accumulate
 
 import (
@@ -24,11 +24,11 @@ import (
 type Sum struct {
 	coverage.Coverage
 	fields    []wire.Tensor[float64]
-	occurring *occurring // nil: the fields are of all columns
+	occurring *occurring // nil: the fields cover all columns
 }
 
-// Field is the array of that name, made of zeros if it is absent. It panics if
-// it is there with another number of values.
+// Field returns the array of the field with the given name, and adds zeros if the field is absent. It panics if the
+// field has another number of values.
 func (s *Sum) Field(name string, shape ...int) []float64 {
 	size := 1
 	for _, n := range shape {
@@ -46,8 +46,8 @@ func (s *Sum) Field(name string, shape ...int) []float64 {
 	return s.fields[len(s.fields)-1].Data
 }
 
-// Move makes a field of from a field of s, with another name and without a copy. It does nothing if from has none. s and from may be the
-// same.
+// Move moves a field of from to s under another name, without a copy. It does nothing if from lacks the field. s and
+// from may be the same.
 func (s *Sum) Move(from *Sum, name, as string) {
 	if field, ok := from.Take(name); ok {
 		field.Name = as
@@ -55,7 +55,7 @@ func (s *Sum) Move(from *Sum, name, as string) {
 	}
 }
 
-// read returns the values of the field of that name, or zeros if it is absent or has another shape: the sum is of records of a topic.
+// read returns the values of the field of that name, or zeros if it is absent or has another shape, as records of a topic may.
 func (s *Sum) read(name string, shape ...int) []float64 {
 	if data, err := s.Tensors().Shaped(name, shape...); err == nil {
 		return data
@@ -78,7 +78,7 @@ func (s *Sum) Take(name string) (wire.Tensor[float64], bool) {
 	return wire.Tensor[float64]{}, false
 }
 
-// set replaces the field of that name.
+// set replaces the field with the same name.
 func (s *Sum) set(field wire.Tensor[float64]) {
 	i := slices.IndexFunc(s.fields, func(f wire.Tensor[float64]) bool { return f.Name == field.Name })
 	s.fields[i] = field
@@ -89,13 +89,13 @@ func (s *Sum) Tensors() wire.Tensors[float64] {
 	return s.fields
 }
 
-// NewSum is the sum with these fields, which it does not copy.
+// NewSum returns the sum with the given fields, which it does not copy.
 func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
 	return &Sum{Coverage: covered, fields: fields}
 }
 
-// Merge adds o to s. A field that s lacks is that of o from then on, so o must not be used any more. It returns an
-// error if both cover the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
+// Merge adds o to s. It moves fields that s lacks from o, so o must not be used afterwards. It returns an error if both
+// cover the same offset, and a *[wire.ShapeError] if a field differs in shape; s is then unchanged.
 func (s *Sum) Merge(o *Sum) error {
 	s.Spread()
 	for _, f := range o.fields {
@@ -124,7 +124,7 @@ func (s *Sum) Merge(o *Sum) error {
 	return nil
 }
 
-// SetPart makes the fields of part, which it does not copy, fields of s whose names begin with that of the part and a slash.
+// SetPart adds the fields of part to s, with the given name and a slash as the prefix of their names. It does not copy them.
 func (s *Sum) SetPart(name string, part *Sum) {
 	for _, f := range part.Tensors() {
 		f.Name = name + "/" + f.Name
@@ -132,7 +132,7 @@ func (s *Sum) SetPart(name string, part *Sum) {
 	}
 }
 
-// Part returns the sum whose fields [Sum.SetPart] has set. It covers what s does, and shares its memory.
+// Part returns the sum of the fields that [Sum.SetPart] added. It has the coverage of s, and shares its memory.
 func (s *Sum) Part(name string) *Sum {
 	var fields wire.Tensors[float64]
 	for _, f := range s.fields {

@@ -54,15 +54,15 @@ func Covariance(blas *kernel.BLAS, x kernel.Dense) (mean []float32, covariance [
 	return mean, covariance
 }
 
-// SampleRows is how many raw rows the survey samples. The median of their squared distances is the scale of the kernels.
+// SampleRows is the number of raw rows that the survey samples. The median of their squared distances is the scale of the kernels.
 const SampleRows = 2000
 
-// Sample holds the rows with the smallest hashes of those offered, which all have as many values. Samples form a commutative
-// monoid, so the way in which rows were split does not matter. The zero value is an empty sample of at most SampleRows rows.
+// Sample holds the rows with the smallest hashes of the offered rows, which all have the same width. Samples form a commutative monoid, so
+// they do not depend on how rows are split. The zero value is an empty sample of at most SampleRows rows.
 type Sample struct {
-	Max int // rows to keep at most; 0: SampleRows
+	Max int // maximum number of rows; 0: SampleRows
 
-	drawn drawn // a heap once there are as many as are kept
+	drawn drawn // a heap once the sample is full
 	width int
 	rows  []float32 // of each place (n × width)
 }
@@ -88,7 +88,7 @@ func (s *Sample) room() int { return cmp.Or(s.Max, SampleRows) - len(s.drawn) }
 // isFull reports whether another row would replace one.
 func (s *Sample) isFull() bool { return s.room() <= 0 }
 
-// Wants reports whether a row of that hash would be among the sample.
+// Wants reports whether the sample would keep a row with the given hash.
 func (s *Sample) Wants(hash uint64) bool { return !s.isFull() || hash < s.drawn[0].hash }
 
 // Offer adds a row if its hash is among the smallest. It copies the row. It panics if earlier rows have another width.
@@ -116,7 +116,7 @@ func (s *Sample) Offer(hash uint64, row []float32) {
 // row returns the row of a draw.
 func (s *Sample) row(d draw) []float32 { return s.rows[d.place*s.width:][:s.width] }
 
-// Expect allocates memory for rows that are about to be offered, as many as the sample has room for.
+// Expect allocates memory for rows that are about to be offered, up to the size of the sample.
 func (s *Sample) Expect(rows, width int) {
 	rows = min(rows, s.room())
 	s.drawn, s.rows = slices.Grow(s.drawn, rows), slices.Grow(s.rows, rows*width)
@@ -130,7 +130,7 @@ func (s *Sample) Merge(o *Sample) {
 	}
 }
 
-// sorted returns the draws in the order of their hashes, of equal ones in that of the rows.
+// sorted returns the draws in the order of their hashes, and draws with equal hashes in the order of their rows.
 func (s *Sample) sorted() []draw {
 	draws := slices.Clone(s.drawn)
 	slices.SortFunc(draws, func(a, b draw) int {
@@ -160,7 +160,7 @@ func (s *Sample) rowsOf(draws []draw) kernel.Dense {
 	return rows
 }
 
-// Record is the sample as one partition's record of the survey.
+// Record returns the sample as the survey record of one partition.
 func (s *Sample) Record(id wire.Identity) *statistics.Sample {
 	sorted := s.sorted()
 	rows, draws := s.rowsOf(sorted), make([]uint64, len(sorted))
@@ -170,8 +170,8 @@ func (s *Sample) Record(id wire.Identity) *statistics.Sample {
 	return &statistics.Sample{Identity: id, Width: rows.Cols, Rows: rows.Data, Draws: draws}
 }
 
-// MergeRecord offers the rows of a record, less those that were drawn already, and adds them to these; nil: none was. Rows of another
-// width than the sample's are a *[wire.ShapeError].
+// MergeRecord offers the rows of a record whose hashes are not in drawn, and adds their hashes to drawn. A nil drawn
+// excludes no rows. The error is a *[wire.ShapeError] for rows of another width than the sample's.
 func (s *Sample) MergeRecord(r *statistics.Sample, drawn map[uint64]bool) error {
 	if len(s.drawn) > 0 && len(r.Draws) > 0 && r.Width != s.width {
 		return &wire.ShapeError{Tensor: statistics.FieldSample, Got: []int{len(r.Draws), r.Width}, Want: []int{-1, s.width}}

@@ -6,7 +6,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Counts are those that the weights of a counted stage of a chain were computed from.
+// Counts are the counts behind the weights of a counted stage of a chain.
 type Counts struct {
 	All       []float32 // of each class in each column (p × k)
 	Totals    []float64 // of each class over the inputs (k)
@@ -14,9 +14,9 @@ type Counts struct {
 	Weight    float64   // factor of the logarithms
 }
 
-// LeaveOut takes what the rows themselves count out of their scores (n × k), given the block (n × p), the class of each row, and the
-// factor of its counts. An update scores rows before it counts them, and the next stage must not be fitted to scores that include the
-// row's own label. Rows of negative classes, and those of factor 0, are not counted.
+// LeaveOut removes the effect of each row's own counts from its scores (n × k), given the block (n × p), the class of
+// each row, and the factor of its counts. An update scores rows before it counts them, and the next stage must not be
+// fitted to scores that include the row's own label. Rows with a negative class or the factor 0 are not counted.
 func (c *Counts) LeaveOut(scores kernel.Dense, block kernel.Sparse, classes []int32, factors []float32) {
 	k := float64(scores.Cols)
 	for i, class := range classes {
@@ -34,7 +34,7 @@ func (c *Counts) LeaveOut(scores kernel.Dense, block kernel.Sparse, classes []in
 	}
 }
 
-// withoutRow returns the change of the score of a row's class without its own counts, before the mean over the classes is taken off.
+// withoutRow returns the change of the score of a row's class without its own counts, before the mean over the classes is subtracted.
 func (c *Counts) withoutRow(block kernel.Sparse, row, class int, factor float64) float64 {
 	sum, length := 0.0, 0.0
 	add := func(column int, x float64) {

@@ -8,7 +8,7 @@ import (
 // Product adds the product of a stage's block and weights (p × k) to a graph.
 type Product func(w kernel.Dense) onnx.Value
 
-// ProductOf returns the products of a block that is a matrix.
+// ProductOf returns the Product of a block that is a matrix.
 func ProductOf(g *onnx.Graph, block onnx.Value) Product {
 	return func(w kernel.Dense) onnx.Value { return g.Node("MatMul", block, g.Floats(w.Data, w.Rows, w.Cols)) }
 }
@@ -24,7 +24,7 @@ func (f *Fitted) AddScores(g *onnx.Graph, before onnx.Value, product Product) on
 	return before
 }
 
-// AddShown is [Fitted.Shown] in a graph: it adds the score that the stage's predictions are made of. Every pass must have its calibration.
+// AddShown is [Fitted.Shown] in a graph: it adds the score behind the stage's predictions. Every pass must have its calibration.
 func (f *Fitted) AddShown(g *onnx.Graph, before onnx.Value, product Product) onnx.Value {
 	if len(f.Passes) == 0 {
 		return f.AddScores(g, before, product)

@@ -15,8 +15,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Parts yields the first row and the end row (excluded) of each message that the residuals of rows are cut into, which
-// have so many values each.
+// Parts yields the first row and the end row (excluded) of each residuals message of the given number of rows, each
+// with the given number of values.
 func Parts(rows, values int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
 		size := schemas.MaxResidualsRows(values)
@@ -25,18 +25,18 @@ func Parts(rows, values int) iter.Seq2[int, int] {
 	}
 }
 
-// Finished is what is published of n rows after a stage.
+// Finished is the published result of a stage for n rows.
 type Finished struct {
 	Score, Residual kernel.Dense // n × k
 	Votes           kernel.Dense // n × k: see [Vote]; without rows before a member is finished
 }
 
-// Values returns how many values a row has.
+// Values returns the number of values per row.
 func (f *Finished) Values() int { return f.Score.Cols + f.Residual.Cols + f.Votes.Cols }
 
-// Messages encodes what is published after a stage of one examples message, which is at offset. It returns
-// one residuals message for each of [Parts]. attempt tells the messages of different writers apart. mem is for what Arrow
-// allocates, which is freed. An error is one of encoding.
+// Messages encodes the published result of a stage for the examples message at offset: one residuals message for each
+// of [Parts]. attempt distinguishes the messages of different writers. mem is the allocator for Arrow memory, which is
+// freed. Errors are those of encoding.
 func Messages(id wire.Identity, attempt string, offset int64, f Finished, mem memory.Allocator) ([]wire.Message, error) {
 	var messages []wire.Message
 	for from, to := range Parts(f.Score.Rows, f.Values()) {
@@ -75,7 +75,7 @@ func (d *Digester) Add(offset int64, row int, score, votes []float32) {
 // Digest returns the digest of all scores added so far.
 func (d *Digester) Digest() wire.Digest { return wire.Digest(hex.EncodeToString(d.begun().Sum(nil))) }
 
-// begun returns the hash of what was added.
+// begun returns the hash of the scores added so far.
 func (d *Digester) begun() hash.Hash {
 	if d.sha == nil {
 		d.sha = sha256.New()

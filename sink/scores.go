@@ -21,11 +21,11 @@ type CalibratedPass struct {
 type Fitted struct {
 	// W (p × k) is the weights of a stage with a known link.
 	W kernel.Weights
-	// Region is where the predictions lie that Algorithm 2 clips.
+	// Region is the region to which Algorithm 2 clips predictions.
 	Region link.Region
 	// Passes are the passes of a stage whose link is learnt, in order.
 	Passes []CalibratedPass
-	// Basis is what their calibrations multiply.
+	// Basis is the powers of predictions that the calibrations multiply.
 	Basis link.Basis
 }
 
@@ -37,7 +37,7 @@ type Workspace struct {
 
 // Scores writes the score after the stage into dst (n × k): the score before it (n × k) plus W times the block (n × p),
 // or plus the sum of these products over all passes. The score is never clipped. It returns the rows whose scores
-// overflow, and stay those before.
+// overflow, which keep the score before the stage.
 func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) (overflowed []int) {
 	mustMatch("columns of the scores", dst.Cols, before.Cols)
 	copy(dst.Data, before.Data)
@@ -63,8 +63,8 @@ func (f *Fitted) ScoresSparse(dst, before kernel.Dense, block kernel.Sparse) (ov
 	return TakeBack(dst, before)
 }
 
-// ScoresOfLeaves is Scores for the leaves of rows in trees of so many leaves. The rows of W after those of all leaves, if there is one,
-// are those of the intercept. It panics if the link of the stage is learnt.
+// ScoresOfLeaves is Scores for the leaves of rows, in trees with room for each leaves. If W has a row after those of
+// all leaves, it is the intercept. It panics if the link of the stage is learnt.
 func (f *Fitted) ScoresOfLeaves(dst, before kernel.Dense, leaves tree.Leaves, each int) (overflowed []int) {
 	if len(f.Passes) > 0 {
 		panic("sink: leaves of trees and a link that is learnt")
@@ -84,10 +84,10 @@ func (f *Fitted) ScoresOfLeaves(dst, before kernel.Dense, leaves tree.Leaves, ea
 	return TakeBack(dst, before)
 }
 
-// Shown writes into dst (n × k) the score that the stage's predictions are made of. If the link is known, that is the
-// score after the stage. If it is learnt, it is the score before the stage (n × k), ŷ, taken through all passes of
-// Algorithm 2. If the last pass has no calibration yet, it is ỹ = ŷ + W x of that pass, which the calibration is fitted
-// to. It returns the rows whose scores overflow: each such step begins at the score before the stage again.
+// Shown writes into dst (n × k) the score behind the stage's predictions. If the link is known, that is the score after
+// the stage. If it is learnt, it is the score before the stage (n × k), ŷ, taken through all passes of Algorithm 2. If
+// the last pass has no calibration yet, it is ỹ = ŷ + W x of that pass, which the calibration is fitted to. It returns
+// the rows whose scores overflow; these restart from the score before the stage.
 func (f *Fitted) Shown(blas *kernel.BLAS, w *Workspace, dst, before, block kernel.Dense) (overflowed []int) {
 	if len(f.Passes) == 0 {
 		return f.Scores(blas, dst, before, block)
@@ -112,8 +112,8 @@ func mustMatch(what string, got, want int) {
 	}
 }
 
-// Vote adds what a member predicts (n × k) to the votes (n × k): the sum of what the members before it predict. Members vote in their
-// order.
+// Vote adds the predictions of a member (n × k) to the votes (n × k), the sum of the predictions of the members before
+// it. Members vote in order.
 func Vote(votes, prediction kernel.Dense) {
 	mustMatch("columns of the votes", votes.Cols, prediction.Cols)
 	for i, v := range prediction.Data {
@@ -121,7 +121,7 @@ func Vote(votes, prediction kernel.Dense) {
 	}
 }
 
-// Average writes the mean of what members predict into dst (n × k), given their votes (n × k).
+// Average writes the mean prediction of the members into dst (n × k), given their votes (n × k).
 func Average(dst, votes kernel.Dense, members int) {
 	mustMatch("columns of the average", dst.Cols, votes.Cols)
 	for i, v := range votes.Data {
@@ -133,8 +133,8 @@ func Average(dst, votes kernel.Dense, members int) {
 // have room for the sum over rows.
 const maxScore = 1 << 40
 
-// TakeBack makes the scores (n × k) of rows that overflow those before the stage (n × k), as if the stage had added
-// nothing, and returns these rows.
+// TakeBack resets the scores (n × k) of rows that overflow to those before the stage (n × k), as if the stage had added
+// nothing, and returns the indices of these rows.
 func TakeBack(scores, before kernel.Dense) (overflowed []int) {
 	for i := range scores.Rows {
 		if row := scores.Row(i); len(row) > 0 && !(kernel.SquaredLength(row) <= maxScore*maxScore) {
