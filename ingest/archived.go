@@ -19,7 +19,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// WithArchiveTopic returns the options with the topic of the archive as FromTopic if it is the only source.
+// WithArchiveTopic returns the options with the topic of the archive as FromTopic if the archive is the only source.
 func (o Options) WithArchiveTopic(ctx context.Context) (Options, error) {
 	if o.Archive.Files == "" || o.FromTopic != "" || o.Topic != "" || len(o.Train)+len(o.Test) > 0 {
 		return o, nil
@@ -53,7 +53,7 @@ func (o Options) OpenArchive(ctx context.Context) (*archive.Archive, error) {
 // IsGap reports whether an error says that neither an archive nor its topic has some messages.
 func IsGap(err error) bool { return errors.As(err, new(*archive.GapError)) }
 
-// changedError means that a file of an archive has a column whose type changed, and that its rows can't be read as those before.
+// changedError means that a column of a file in an archive has changed its type, so that its rows can't be read like earlier ones.
 type changedError struct {
 	what string // see TopicMessage.Changed
 	row  error  // of the first such row

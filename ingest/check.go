@@ -26,7 +26,7 @@ func (p *problems) add(key, shown, want string) {
 	}
 }
 
-// check is Check for the files to read: first the table of keys, then what it does not say. Each key has at most one problem.
+// check is Check for the given files. It checks the table of keys first. Each key has at most one problem.
 func (o Options) check(files []string) []option.Problem {
 	p := problems(option.Check(Keys(), o, Defaults()))
 	told := o.formatsOf(files)
@@ -106,7 +106,7 @@ func (o Options) checkFiles(p *problems) {
 	}
 }
 
-// brokenSource returns the format of files that are not all of a source, as far as their names tell.
+// brokenSource returns the format of a source that lacks files, judging by the names of the files.
 func (o Options) brokenSource(files []string) (f format.Format, ok bool) {
 	if slices.ContainsFunc(files, input.IsPattern) {
 		return f, false // the files are unknown
@@ -144,7 +144,7 @@ func (o Options) checkFormats(p *problems, told []format.Format, named bool) {
 	}
 }
 
-// checkMessages checks the keys that depend on the format of messages, and returns their default label.
+// checkMessages checks the keys that depend on the format of messages, and returns that format.
 func (o Options) checkMessages(p *problems) []format.Format {
 	f, ok := o.messageFormat()
 	if !ok {

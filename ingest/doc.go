@@ -5,6 +5,6 @@
 // identified by its ID and not published again. Package pipeline/protocol selects the messages that count when a worker
 // reads the topic.
 //
-// Each input format is in a package under ingest/format, and a line in the table of format.go. Package layout assigns roles to
-// columns and counts the words of texts, and package input opens files, compressed or not.
+// Each input format is in a package under ingest/format, and has a line in the table of format.go. Package layout assigns
+// roles to columns and counts the words of texts, and package input opens files, compressed or not.
 package ingest

@@ -32,8 +32,8 @@ func (o Options) isEmptyPart(file string, err error) bool {
 	return o.isPart(file) && errors.As(err, new(input.EmptyError))
 }
 
-// columnsOf returns the columns in the path of a table, and those of its layout that are none because no option names them.
-// Rows to predict may have any.
+// columnsOf returns the columns in the path of a table. others are partition values that only describe the storage, and are
+// not columns because no option names them. When rows are predicted, all are columns.
 func (o Options) columnsOf(table string) (columns, others []input.Partition) {
 	named := o.NamedColumns()
 	for _, v := range o.parts[table] {

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// idOf returns the ID of the source if its files had those digests, and the first after rows belonged to other sources.
+// idOf returns the ID that the source has if its files have the given digests, and its first after rows belong to other sources.
 func (s *Source) idOf(after int64, digests ...wire.Digest) string {
 	return string(wire.DigestJSON(identity{digests, s.format.Name, s.reading, after}))
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Keys is the table of the keys under `examples` of the configuration, in the order of the documentation. What depends on the format of
-// files or messages, or on the columns that several keys name, is in [Options.Check].
+// Keys is the table of the keys under `examples` of the configuration, in the order of the documentation. [Options.Check] has the rules
+// that depend on the format of files or messages, or on the columns that several keys name.
 func Keys() []option.Key {
 	const (
 		onlyTopic  = "examples.from_topic too: it describes the messages of a topic"

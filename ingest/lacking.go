@@ -23,7 +23,7 @@ type Lost struct {
 // Any reports whether a message is unusable.
 func (l *Lost) Any() bool { return len(l.messages) > 0 }
 
-// Of returns the columns that rows of a message lack, and how many do. A message without any is usable.
+// Of returns the number of rows of a message that lack a column, by column. A message without such rows is usable.
 func (l *Lost) Of(m TopicMessage) map[string]int64 {
 	return l.messages[[2]int64{int64(m.Partition), m.Offset}]
 }
@@ -55,7 +55,7 @@ func (v *Values) Watched() (columns []string) {
 	return columns
 }
 
-// Watches reports whether Lost may find columns: those in which a row without a value is read as any other.
+// Watches reports whether Lost may find columns: those in which a row without a value is valid.
 func (v *Values) Watches() bool {
 	return v.whole.Missing.Mode == layout.MissingMean || v.whole.Text != ""
 }
@@ -99,7 +99,7 @@ type numbers struct{ layout.Spreads }
 // Wants implements [layout.Survey].
 func (numbers) Wants(c layout.Cell) bool { return c.Role == layout.Feature && c.Kind != tabular.List }
 
-// see looks at the rows that were read last, if they are among the first.
+// see records the columns with values, and the numbers, of the last rows read, if they are among the first.
 func (v *Values) see() {
 	if v.seen >= layout.OffsetRows {
 		return
@@ -150,8 +150,8 @@ func (v *Values) earlierPresence(name string) *layout.Presence {
 // enoughRows is the number of rows without a value after which a column name is assumed to be misspelt.
 const enoughRows = 100
 
-// Absent returns the names of the columns without a value in any of the first rows, if there were enough. At the end of the topic there are
-// enough: then Absent returns those of which the last message does not even have the name, and no earlier row had a value.
+// Absent returns the names of the columns without a value in any of the first rows, if enough rows were read. At the end of the topic, it
+// returns instead the columns whose name the last message lacks too, and for which no earlier row had a value.
 func (v *Values) Absent(end bool) (names []string) {
 	earlier := v.whole.Found.Learnt
 	for at, present := range v.present {
@@ -166,8 +166,8 @@ func (v *Values) Absent(end bool) (names []string) {
 	return names
 }
 
-// Instead says what the last message has in place of a column: the column with the nearest name, or else all. It returns "" if the
-// message has that column, or if columns have no names.
+// Instead describes what the last message has in place of a column: the column with the nearest name, or else all columns. It
+// returns "" if the message has that column, or if columns have no names.
 func (v *Values) Instead(column string) string {
 	names := v.reader.Names()
 	if slices.ContainsFunc(names, func(name string) bool {

@@ -22,8 +22,8 @@ type archived interface {
 	All() (all *arrowvalue.Values, from int)
 }
 
-// MessageOf converts a message of a topic of values. rows are those of an archive that begin with it, an [archive.Rows] or what embeds one;
-// nil: its value is not decoded.
+// MessageOf converts a message of a topic of values. rows are the rows of an archive that begin with the message: an [archive.Rows], or a
+// type that embeds it. Nil means that the value is not decoded.
 func MessageOf(partition int, offset int64, at time.Time, m wire.Message, rows any) TopicMessage {
 	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, Value: m.Value}
 	if of, is := rows.(archived); is {
@@ -38,8 +38,8 @@ func MessageOf(partition int, offset int64, at time.Time, m wire.Message, rows a
 	return value
 }
 
-// RowsOf describes the rows of an examples message, given its value, for rows that follow from a topic, or from files; nil if
-// they can't be decoded, which their reader reports with their position.
+// RowsOf describes the rows of an examples message, given its value, for later rows of a topic or of files. It returns nil if
+// they can't be decoded: their reader reports the error with its position.
 func RowsOf(value []byte, topic string) *layout.Learnt {
 	batch, err := examples.Decode(value, memory.DefaultAllocator)
 	if err != nil {

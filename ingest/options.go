@@ -41,7 +41,7 @@ type Options struct {
 	Holdout     float64             `yaml:"holdout"`
 	// Partitions is part of source IDs, because it determines the partitions of messages.
 	Partitions int `yaml:"partitions"`
-	// Once is set for a topic that is trained on as a whole, whatever files are named: no row may be written to it twice.
+	// Once is set for a topic that is trained on as a whole, regardless of the named files: no row may be written to it twice.
 	Once bool `yaml:"-"`
 
 	parts   map[string][]input.Partition // partition values of tables in directories of Train and Test; the tables may be empty
@@ -93,7 +93,7 @@ func (o Options) density() string {
 	return rowsAuto
 }
 
-// rowsPath returns the path of the rows in a message; "": none. A member that has the name of a density is written as
+// rowsPath returns the path of the rows in a message; "": none. A member with the name of a density is written as
 // ./dense.
 func (o Options) rowsPath() string {
 	switch o.Rows {

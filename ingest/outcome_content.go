@@ -17,8 +17,8 @@ import (
 // predicted describes the content of outcomes: it reads the labels or targets of an outcome, and fills the columns of rows that come
 // from outcomes. predictedOf returns it.
 //
-// Until its row is an example, the content of an outcome is the encoding of the cells that its row gets, which package outcome stores, also
-// on disk: the label, a list of several labels or a text of them, or the targets.
+// Until its row is an example, package outcome stores the content of an outcome, also on disk, as the encoding of the cells that the row
+// gets: the label, a list of several labels or a text of them, or the targets.
 type predicted struct {
 	Task    examples.Task
 	Label   string   // path of the label, or of several

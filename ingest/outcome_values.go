@@ -173,7 +173,7 @@ func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (
 	return v.add(m, rows)
 }
 
-// Check returns why the rows of a message can't be added; nil: they can, and may have been added.
+// Check returns the reason why the rows of a message can't be added. Nil means that they can, and may have been added.
 func (v *Values) Check(ctx context.Context, m TopicMessage) error {
 	add := v.Add
 	if v.whole.Mode == layout.LabelLater {

@@ -41,7 +41,7 @@ type Source struct {
 	opened  []string          // file names from the options
 	stored  []stored          // Files
 	reading layout.Reading    // how their columns are read
-	after   int64             // number of leading rows that belong to other sources: see Grown
+	after   int64             // number of leading rows that belong to other sources: see Rest
 }
 
 // errNoLabels is the error of a source without any label.
@@ -206,7 +206,7 @@ func (s *Source) describe(ctx context.Context) error {
 		for _, v := range columns {
 			s.reading.Path = append(s.reading.Path, v.Column+"="+v.Text)
 		}
-		for _, v := range others { // no column, but equal files in two folders are two sources
+		for _, v := range others { // not a column, but equal files in two folders are two sources
 			s.reading.Path = append(s.reading.Path, "/"+v.Column+"="+v.Text)
 		}
 		var digests []wire.Digest
@@ -435,7 +435,7 @@ func (o Options) surveyTable(ctx context.Context, file string, s layout.Survey) 
 	return f.Survey(c, o.Options, s, nil)
 }
 
-// checkTable returns an error for a file of a format that is no table.
+// checkTable returns an error for a file of a format that is not a table.
 func checkTable(f format.Format, file string) error {
 	if f.IsTable() {
 		return nil
@@ -489,7 +489,7 @@ type stored struct {
 	compressed bool
 }
 
-// survey adds the rows of a file to a survey, if it is of the kind that has them. An empty part is passed over.
+// survey adds the rows of a file to a survey, if its format satisfies is. An empty part is skipped.
 func (o Options) survey(ctx context.Context, file string, is func(format.Format) bool, s layout.Survey, all *format.Collected) error {
 	c, f, err := o.openAs(ctx, file)
 	if err == nil {

@@ -28,7 +28,7 @@ type Values struct {
 	names []string      // nil: columns have numbers, and the first row determines how many
 	laid  bool          // the columns are known from a row, and have their positions
 	cells tabular.Block // rows of the last message that is not read together with others
-	block tabular.Block // these, or the rows that were read together last
+	block tabular.Block // cells, or the last rows that were read together
 	batch layout.Batch
 	keys  []string // message keys, for each row of the batch
 
@@ -48,8 +48,8 @@ type archivedBlock struct {
 	most   int           // maximum number of rows at a time, which is small after invalid ones
 }
 
-// NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option, or that
-// the columns can't follow those of the chain.
+// NewValues returns empty Values, for options that pass Check and have a FromTopic. It returns an error if an option is
+// invalid, or if the columns can't follow those of the chain.
 func NewValues(o Options) (*Values, error) {
 	var says predicted
 	if o.Outcome.Topic != "" {
@@ -162,7 +162,7 @@ type TopicMessage struct {
 	Trace     string // from the header traceparent; "": none
 	Value     []byte
 	Row       *tabular.Cell    // the value, if an archive has decoded it; nil: Value has it
-	Changed   string           // what the columns of its file in an archive are, unlike those of the first file; "": nothing
+	Changed   string           // which column of its file in an archive has another type than in the first; "": none
 	rows      [][]tabular.Cell // the rows, if they were packed; nil: they are decoded from the value
 }
 
@@ -210,7 +210,7 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 	return full, err
 }
 
-// put is add for rows of the columns that are known.
+// put is add for rows whose columns are known.
 func (v *Values) put(m TopicMessage, cells [][]tabular.Cell) (full bool, err error) {
 	v.take(cells)
 	n, before, added := len(cells), v.batch.Len(), 0
@@ -241,7 +241,7 @@ func (v *Values) put(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 	return false, nil
 }
 
-// note notes the message of the next rows of the batch.
+// note records the message of the next rows of the batch.
 func (v *Values) note(partition int, offset int64, rows int, key string) {
 	v.batch.Examples.Origins = v.batch.Examples.Origins.Append(partition, offset, rows)
 	for range rows {
@@ -263,9 +263,9 @@ func (v *Values) take(rows [][]tabular.Cell) {
 	v.block = v.cells
 }
 
-// AddRows adds the first ones of an archive's messages with consecutive offsets to the batch, and returns their number: 0 if the first can
-// only be added with Add, because it is invalid or does not fit, the layout may depend on it, or it has other values than numbers and
-// texts. rows are as for MessageOf.
+// AddRows adds leading messages of an archive, with consecutive offsets, to the batch, and returns their number. It returns 0 if the first
+// one needs Add, because it is invalid or does not fit, the layout may depend on it, or it has values other than numbers and texts. rows
+// are as for MessageOf.
 func (v *Values) AddRows(partition int, offset int64, rows any) (added int) {
 	of, is := rows.(archived)
 	if !is || !v.laid || v.IsSparse() || v.format.Width != nil || v.whole.rowsPath() != "" {
@@ -394,11 +394,11 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 	return v.addWords(rows, w.found)
 }
 
-// Enough reports whether further values can hardly change what was found.
+// Enough reports whether further values are unlikely to change the result.
 func (w *TopicWords) Enough() bool { return w.found.More(w.rows) == 0 }
 
 // Options returns the options with the words and units found. It is an error if a column of words has none, or if the numbers
-// of a column of times are of no unit.
+// of a column of times fit no unit.
 func (w *TopicWords) Options() (Options, error) {
 	o := w.values.whole
 	with, err := o.WithWords(w.found)

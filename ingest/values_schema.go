@@ -119,7 +119,7 @@ func orSetSchema(kind format.SchemaKind) string {
 }
 
 // Unusable reports whether an error of Add is due to the message, which is then quarantined. Any other error is due to its file in an
-// archive, or to the schema registry: away means that this is unavailable.
+// archive, or to the schema registry: away means that the registry is unavailable.
 func Unusable(err error) (unusable, away bool) {
 	of, is := errors.AsType[*format.RegistryError](err)
 	return !is && !errors.As(err, new(*changedError)), is && of.Away

@@ -39,8 +39,8 @@ type file struct {
 	sorted bool
 }
 
-// Open lists the files of an archive, and, if their names do not have the offsets, reads these. topic is the topic of the messages; "": the
-// files say it. columns are the paths of the values that are read; nil: all of them.
+// Open lists the files of an archive. If file names do not include offsets, it reads the offsets from the rows. topic is the topic of the
+// messages; if it is empty, the files name the topic. columns are the paths of the values to read; nil means all of them.
 func Open(ctx context.Context, o Options, topic string, columns []string) (*Archive, error) {
 	from, err := openStore(o.Files, o)
 	if err != nil {
@@ -85,7 +85,7 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 	return a, err
 }
 
-// TopicOf returns the topic of the messages in an archive, as its first file says. There is one with an error too.
+// TopicOf returns the topic of the messages in an archive, according to its first file. It returns a topic even with an error.
 func TopicOf(ctx context.Context, o Options) (string, error) {
 	from, err := openStore(o.Files, o)
 	if err != nil {
@@ -114,7 +114,7 @@ const unnamed = "archive"
 
 var errNoFiles = errors.New("no files of an archive: check examples.archive.files and examples.archive.layout")
 
-// layoutOf returns the layout with a name, or, without one, that of a file.
+// layoutOf returns the layout with the given name. If the name is empty, it returns the layout that the file's name matches.
 func layoutOf(name, file string) (layout, error) {
 	for _, l := range layouts() {
 		matches := false
@@ -248,7 +248,7 @@ func (a *Archive) Bounds(ctx context.Context, number int) (first, end int64, err
 			}
 			to := f.end.Load()
 			if end = max(end, to); i+1 < len(files) && to <= files[i+1].first {
-				break // of files that overlap, one before the last may reach further
+				break // the last of overlapping files need not be the one that ends last
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
-// hasTypes are the rows of a file whose schema has the types of columns.
+// hasTypes is implemented by rows of a file whose schema has the types of columns.
 type hasTypes interface {
 	// typeAt returns the type of the values at a path.
 	typeAt(path []string) arrowvalue.Type
@@ -32,7 +32,7 @@ func (d *container) typeAt(path []string) arrowvalue.Type { return d.TypeAt(path
 
 func isNumber(t arrowvalue.Type) bool { return t == arrowvalue.Number || t == arrowvalue.Whole }
 
-// changed says which column that is read has texts in a file, although it has numbers in the first file of the archive; "": none.
+// changed describes the first column to read that has texts in a file but numbers in the first file of the archive; "" if there is none.
 func (a *Archive) changed(ctx context.Context, c *contents) string {
 	of, is := c.rows.(hasTypes)
 	if !is {
@@ -49,8 +49,8 @@ func (a *Archive) changed(ctx context.Context, c *contents) string {
 	return ""
 }
 
-// numbersOfFirst returns the name of the first file, and the paths that are read at which it has numbers; none if it can't be read, which
-// the reader of its rows reports.
+// numbersOfFirst returns the name of the first file, and the paths to read at which it has numbers. It returns none if the file can't be
+// read: the reader of its rows reports the error.
 func (a *Archive) numbersOfFirst(ctx context.Context) (name string, numbers []string) {
 	at := slices.IndexFunc(a.partitions, func(files []*file) bool { return len(files) > 0 })
 	if at < 0 {

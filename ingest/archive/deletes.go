@@ -15,22 +15,22 @@ import (
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
-// deletes are the rows that the deletes of a snapshot of Iceberg remove (https://iceberg.apache.org/spec/#scan-planning).
+// deletes are the rows that the delete files of an Iceberg snapshot remove (https://iceberg.apache.org/spec/#scan-planning).
 type deletes struct {
 	positions map[string][]position // by the path of the file that has the rows
 	equal     []equalDeletes
 }
 
-// position is a row that a file of positions deletes from files that are not newer.
+// position is a row that a position delete file removes from data files that are not newer.
 type position struct{ row, sequence int64 }
 
-// equalDeletes are the rows that a file of equality deletes removes from files that are older: those with the values of one of its rows.
+// equalDeletes is an equality delete file. It removes the rows of older files that have the same values as one of its rows.
 type equalDeletes struct {
 	icebergFile
 	keys map[string]bool
 }
 
-// deletes reads files of deletes.
+// deletes reads delete files.
 func (t *table) deletes(positions, equal []icebergFile, of columns) (d deletes, err error) {
 	d.positions = map[string][]position{}
 	for _, f := range slices.Concat(positions, equal) {
@@ -68,7 +68,7 @@ func (t *table) deletes(positions, equal []icebergFile, of columns) (d deletes, 
 	return d, nil
 }
 
-// of returns the rows of a file that are deleted.
+// of returns the deleted rows of a file.
 func (d deletes) of(t *table, f icebergFile, file dataFile, of columns) (rows []int64, err error) {
 	for _, p := range d.positions[f.File.Path] {
 		if f.sequence <= p.sequence {
@@ -98,8 +98,8 @@ func (d deletes) of(t *table, f icebergFile, file dataFile, of columns) (rows []
 	return slices.Compact(rows), nil
 }
 
-// eachKey calls visit for the rows of a file, with a text for the values of the columns with some IDs. Texts are equal if the values are,
-// whatever the types that a column had before its type was widened. A column that the file lacks has its partition value, or is null.
+// eachKey calls visit for each row of a file, with a text for the values of the columns with the given IDs. Equal values have equal
+// texts, even if the type of a column was widened. A column that the file lacks has its partition value, or is null.
 func (t *table) eachKey(file dataFile, ids []int, of columns, visit func(key string)) error {
 	names := map[int]string{}
 	for _, id := range ids {
@@ -122,7 +122,7 @@ func (t *table) eachKey(file dataFile, ids []int, of columns, visit func(key str
 	})
 }
 
-// in returns the values of a column in rows; nil: they lack it.
+// in returns the values of a column in rows; nil if the rows lack the column.
 func (c columns) in(rows *arrowvalue.Values, id int) *arrowvalue.Values {
 	if above := c.above[id]; above != 0 {
 		rows = c.in(rows, above)
@@ -133,7 +133,7 @@ func (c columns) in(rows *arrowvalue.Values, id int) *arrowvalue.Values {
 	return rows.Named(c.name(id))
 }
 
-// name returns the name of a column, also of one that was dropped.
+// name returns the name of a column, including a dropped one.
 func (c columns) name(id int) string {
 	if name := c.names[id]; name != "" {
 		return name
@@ -141,7 +141,7 @@ func (c columns) name(id int) string {
 	return fmt.Sprint("column with ID ", id)
 }
 
-// textOf returns a text that equal values have; of nil, a null.
+// textOf returns a text that is the same for equal values. A nil v is a null.
 func textOf(v *arrowvalue.Values, row int) (text string, ok bool) {
 	if v == nil || v.Null(row) {
 		return "null", true
@@ -150,7 +150,7 @@ func textOf(v *arrowvalue.Values, row int) (text string, ok bool) {
 	switch {
 	case v.Type == arrowvalue.List || v.Type == arrowvalue.Struct:
 		return "", false
-	case v.Type == arrowvalue.Moment: // files may have time zones of their own
+	case v.Type == arrowvalue.Moment: // time zones may differ between files
 		text = textOfTime(v.Moment(row))
 	case v.Type == arrowvalue.Other || isDecimal:
 		text = v.Column.ValueStr(row)

@@ -43,7 +43,7 @@ type deltaFile struct {
 	} `json:"deletionVector"`
 }
 
-// texts are texts by name, in JSON or as a list of entries.
+// texts maps names to texts. In JSON, it is an object or a list of entries.
 type texts map[string]*string
 
 func (t *texts) UnmarshalJSON(content []byte) error {
@@ -82,7 +82,7 @@ type deltaProtocol struct {
 	Features []string `json:"readerFeatures"`
 }
 
-// check returns an error if the table may have rows or names that are not what its files and their log say.
+// check returns an error if the rows or the names of the table may differ from those in its files and its log.
 func (s *deltaState) check(t *table) error {
 	if err := checkFormat(t.root, cmp.Or(s.meta.Format.Provider, onlyFormat)); err != nil {
 		return err
@@ -104,11 +104,11 @@ func (s *deltaState) check(t *table) error {
 // logName matches a commit, or a checkpoint, which may have several parts.
 var logName = regexp.MustCompile(`^([0-9]{20})(\.json|\.checkpoint(\.[0-9]{10}\.([0-9]{10}))?\.parquet)$`)
 
-// deltaLog are the files of the log of a table of Delta Lake.
+// deltaLog lists the files in the log of a Delta Lake table.
 type deltaLog struct {
 	commits     map[int64]string
 	last        int64
-	checkpoints map[int64][]string // those that are complete
+	checkpoints map[int64][]string // complete ones
 }
 
 // delta returns the files of a version of a table of Delta Lake.
@@ -172,7 +172,7 @@ func (t *table) deltaLog() (log deltaLog, err error) {
 	return log, nil
 }
 
-// version returns the version of a state of the table.
+// version returns the version of a snapshot of the table.
 func (log deltaLog) version(t *table, at snapshotName) (int64, error) {
 	if at.ID != "" {
 		version, err := strconv.ParseInt(at.ID, 10, 64)

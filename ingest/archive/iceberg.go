@@ -57,7 +57,7 @@ type partitionField struct {
 	Transform string
 }
 
-// icebergType is a type that is not a primitive one.
+// icebergType is a nested type: a struct, a list or a map.
 type icebergType struct {
 	SchemaID int `json:"schema-id"`
 	Fields   []struct {
@@ -71,11 +71,11 @@ type icebergType struct {
 // columns are the columns of a schema by the IDs of their fields.
 type columns struct {
 	names map[int]string
-	above map[int]int    // the column that one is in
+	above map[int]int    // the enclosing column
 	ids   map[string]int // of files without IDs: see [parquet.Columns]; nil: unknown
 }
 
-// add adds the columns of a type, which is that of a column.
+// add adds the columns within the column above, whose type is given.
 func (c columns) add(of icebergType, above int) error {
 	types := map[int][]json.RawMessage{above: {of.Element, of.Key, of.Value}}
 	for _, f := range of.Fields {
@@ -99,14 +99,14 @@ func (c columns) add(of icebergType, above int) error {
 	return nil
 }
 
-// mapping are the names that a column, or an item of a list, has in files without IDs.
+// mapping lists the names that a column, or an item of a list, has in files without IDs.
 type mapping struct {
 	ID     int `json:"field-id"`
 	Names  []string
 	Fields []mapping
 }
 
-// find adds the IDs of a column at a path, and of those in it.
+// find adds the IDs of a column at a path, and of the columns within it.
 func (c columns) find(m mapping, path string) {
 	for _, name := range m.Names {
 		c.ids[path+name] = m.ID
@@ -142,7 +142,7 @@ type manifestEntry struct {
 	} `avro:"data_file"`
 }
 
-// What a file of a manifest has, the status of one that was removed, and a transform.
+// Contents of the files in a manifest, the status of a removed file, and a transform.
 const (
 	contentRows, contentPositions, contentEqual = 0, 1, 2
 	statusRemoved                               = 2
@@ -157,7 +157,7 @@ type icebergFile struct {
 	partition string // partition and spec
 }
 
-// isGlobal reports whether a file is of no partition.
+// isGlobal reports whether a file belongs to no partition.
 func (f icebergFile) isGlobal() bool {
 	return !slices.ContainsFunc(f.fields, func(p partitionField) bool { return p.Transform != "void" })
 }
@@ -368,7 +368,7 @@ func (m *metadata) spec(id int) ([]partitionField, error) {
 	return m.Spec, nil
 }
 
-// addValues adds the partition values that are those of a column: files of imported tables lack the column.
+// addValues adds the partition values that equal a column's values: files of imported tables lack the column.
 func (f icebergFile) addValues(file *dataFile) error {
 	for _, field := range f.fields {
 		column := file.Names[field.Source]

@@ -17,7 +17,7 @@ type layout struct {
 	columns [properties][]string
 	// value is the name of the column with the value of the message; "": a row is the value.
 	value string
-	// live returns the files of a table that are live. Nil means that all files are, as they are listed.
+	// live returns the live files of a table. Nil means that all listed files are live.
 	live func(t *table, at snapshotName) ([]dataFile, error)
 }
 
@@ -74,7 +74,7 @@ type place struct {
 	first     int64
 }
 
-// placeOf returns the place in the name of a file. besides means that the file has keys or headers of the rows in another one.
+// placeOf returns the place in the name of a file. besides means that the file has the keys or headers of rows in another file.
 func (l *layout) placeOf(file string) (p place, besides, ok bool) {
 	parts := l.of.FindStringSubmatch(path.Base(file))
 	if parts == nil {
@@ -86,7 +86,7 @@ func (l *layout) placeOf(file string) (p place, besides, ok bool) {
 	return place{parts[1], partition, first}, besides, err == nil && err2 == nil && partition < maxPartitions
 }
 
-// columnsOf returns the names of the columns of rows, with those of the options.
+// columnsOf returns the names of the columns of rows. Names in the options take precedence.
 func (l *layout) columnsOf(o Options) [properties][]string {
 	columns := l.columns
 	for i, name := range []string{o.Partition, o.Offset, o.Timestamp, o.Key} {

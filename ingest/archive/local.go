@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// local has the files of this machine, also of a bucket that is mounted.
+// local has the files of this machine, including those of a mounted bucket.
 type local struct{}
 
 func (local) Below(ctx context.Context, path string) iter.Seq2[string, error] {

@@ -12,20 +12,20 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 )
 
-// Range reads the rows of a partition with offsets in a range, in order of offset. It holds a block of each open file: one, unless files
-// overlap.
+// Range reads the rows of a partition with offsets in a range, in order of offset. It holds a block of each open file. Several files are
+// open only if they overlap.
 type Range struct {
 	archive   *Archive
 	partition int
 	from, to  int64   // to −1: to the end
-	needed    int64   // offset before which rows are missed
+	needed    int64   // offset before which a gap is an error
 	files     []*file // that are not open yet
-	leftOut   bool    // files are left out that begin before from and may have rows
+	leftOut   bool    // some files that begin before from, and may have rows, were left out
 	wanted    func(path string) bool
 	open      []*cursor
 	begun     bool
 	ahead     *Rows  // the next rows, also those before the range
-	failed    error  // there are none
+	failed    error  // why there are no next rows
 	end       int64  // offset after the last row, or of the next one after a gap
 	file      string // of the last row; "": there was none
 }
@@ -35,11 +35,11 @@ type cursor struct {
 	*contents
 	head *Rows
 	of   *file
-	next int64   // offset of the next row of a file whose rows do not have theirs
-	rows []*Rows // of a file that is not sorted: those after head; nil: it is sorted
+	next int64   // offset of the next row, if rows do not include their offsets
+	rows []*Rows // of an unsorted file: those after head; nil: the file is sorted
 }
 
-// Range returns a reader of the rows of a partition with offsets in [from, to). Those before the offset needed must not be missing.
+// Range returns a reader of the rows of a partition with offsets in [from, to). Rows before the offset needed must not be missing.
 func (a *Archive) Range(partition int, from, to, needed int64) *Range {
 	r := &Range{archive: a, partition: partition, from: from, to: to, needed: min(needed, to), wanted: a.wanted}
 	if partition < len(a.partitions) && from < to {
@@ -48,8 +48,8 @@ func (a *Archive) Range(partition int, from, to, needed int64) *Range {
 	return r
 }
 
-// choose chooses the files that may have rows. Of those that begin before the range and of which it is not known yet where they end, likely
-// ones are the last to begin: only files of several folders overlap.
+// choose selects the files that may have rows of the range. A file that begins before the range may end before it too, if its end is
+// unknown. Of these files, likely selects only the last to begin, because only files of different folders overlap.
 func (r *Range) choose(likely bool) {
 	all := r.archive.partitions[r.partition]
 	search := func(offset int64) int {
@@ -69,7 +69,7 @@ func (r *Range) choose(likely bool) {
 }
 
 // Next returns the next rows, or one row with its copies; io.EOF after the last. An error is a *[GapError] if no file has the offsets
-// before the next row, or before the end, and rows before the offset needed are missing. The next call continues after them.
+// before the next row, or before the end, and rows before the offset needed are missing. The next call continues after the gap.
 func (r *Range) Next(ctx context.Context) (*Rows, error) {
 	for {
 		rows, err := r.next(ctx)
@@ -96,7 +96,7 @@ func (r *Range) Next(ctx context.Context) (*Rows, error) {
 	}
 }
 
-// next returns the next rows. An error is a *[GapError] if the rows before them are not there, which the next call returns.
+// next returns the next rows. An error is a *[GapError] if the offsets before them are missing; the next call returns the rows.
 func (r *Range) next(ctx context.Context) (*Rows, error) {
 	if !r.begun {
 		r.ahead, r.failed = r.rows(ctx)

@@ -22,7 +22,7 @@ import (
 // remote has the files of buckets (s3:// and gs://), or of a web server (https://), which lists none.
 type remote struct {
 	endpoint string                                            // of the service with the buckets; "": that of the scheme
-	origin   string                                            // of the only web server that is asked; "": a bucket's
+	origin   string                                            // of the only web server that gets requests; "": for buckets
 	login    func(context.Context) (secure.Credentials, error) // nil: anonymous
 	wait     func(ctx context.Context, attempt int) error      // before another attempt
 	now      func() time.Time
@@ -64,7 +64,7 @@ type answer struct {
 	body   []byte
 }
 
-// get requests a path, or a list of files, several times if the answer is a temporary error or none.
+// get requests a path, or a list of files. It retries if the answer is a temporary error, or if there is none.
 func (r *remote) get(ctx context.Context, path string, query url.Values, header http.Header) (a answer, err error) {
 	for attempt := 0; ; attempt++ {
 		if a, err = r.once(ctx, path, query, header); ctx.Err() != nil {
@@ -86,7 +86,7 @@ func (r *remote) get(ctx context.Context, path string, query url.Values, header 
 	}
 }
 
-// moveTo changes the region of buckets. It returns whether it is another one.
+// moveTo changes the region of buckets, and reports whether it has changed.
 func (r *remote) moveTo(region string) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -129,7 +129,7 @@ func (r *remote) once(ctx context.Context, path string, query url.Values, header
 			request.Header.Set("Authorization", "Bearer "+credentials.Token)
 		}
 	}
-	// Otherwise Google stores compressed files, but returns parts of their content.
+	// Otherwise Google decompresses files that are stored compressed, so that a part of the answer is no part of the stored file.
 	request.Header.Set("Accept-Encoding", "gzip")
 	response, err := r.client.Do(request)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *remote) once(ctx context.Context, path string, query url.Values, header
 	return a, err
 }
 
-// explain returns the error of a request. It has no part of answers but the code of an error.
+// explain returns the error of a request. The only part of the answer in it is the error code.
 func (r *remote) explain(path string, a answer, err error) error {
 	if err != nil {
 		return input.WholeFile(path, err)
@@ -240,19 +240,19 @@ func (r *remote) Open(ctx context.Context, path string) (openFile, error) {
 	return f, nil
 }
 
-// remoteFile reads a file in blocks. It keeps those that may be read again: one that was read to its end is dropped.
+// remoteFile reads a file in blocks. It keeps blocks that may be read again: a block that was read to its end is dropped.
 type remoteFile struct {
 	from *remote
 	ctx  context.Context // of the file, whose reads end with it
 	path string
 	size int64  // -1: not known yet
-	etag string // ""; unknown
+	etag string // "": unknown
 
 	mutex  sync.Mutex
 	blocks map[int64][]byte
 }
 
-// Sizes of what a file reads at a time, and keeps.
+// Size of a block, and maximum number of blocks that a file keeps.
 const (
 	blockSize = 2 << 20
 	maxBlocks = 32

@@ -22,10 +22,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Rows are rows of a file that follow each other, as the messages that they were, with consecutive offsets.
+// Rows are adjacent rows of a file, which were messages with consecutive offsets.
 type Rows struct {
 	File    string
-	Changed string // what the columns of the file are, unlike those of the first file; "": nothing that rows may not have
+	Changed string // which column has another type than in the first file; "": none that is known
 	Offset  int64  // of the first row
 	// Copies are further rows with the offset. Then there is only one row.
 	Copies []*Rows
@@ -37,7 +37,7 @@ type Rows struct {
 // Len returns the number of rows, at least 1.
 func (r *Rows) Len() int { return r.to - r.from }
 
-// Cut returns the rows from one on, before another. Copies stay with the first row.
+// Cut returns the rows [from, to). Copies stay with the first row.
 func (r *Rows) Cut(from, to int) *Rows {
 	cut := *r
 	cut.Offset, cut.from, cut.to = r.Offset+int64(from), r.from+from, r.from+to
@@ -50,8 +50,8 @@ func (r *Rows) Time(row int) int64 { return r.of.messages[r.from+row].time }
 // Key returns the key of a message; "": none, or unknown.
 func (r *Rows) Key(row int) string { return r.of.messages[r.from+row].key }
 
-// Value returns the value of a message on the topic, unless it is decoded: then that is JSON, or nil. Both are nil for a null, which is
-// what sinks write of a message without a value.
+// Value returns the value of a message: its bytes if the file has it as a text, and otherwise the decoded value, with its JSON as bytes
+// if the file has JSON. Both are nil for a null, which sinks write for a message without a value.
 func (r *Rows) Value(row int) (value []byte, decoded *tabular.Cell) {
 	of := r.of.cell
 	if all := r.of.all; all != nil {
@@ -66,7 +66,8 @@ func (r *Rows) Value(row int) (value []byte, decoded *tabular.Cell) {
 	return r.of.json, &of
 }
 
-// All returns rows of the file that are read together, among which these are from one on; nil: the file is not read so, or some are null.
+// All returns the batch of the file that has the rows, and the index of the first; nil if there is no batch, or some values are
+// null.
 func (r *Rows) All() (all *arrowvalue.Values, from int) {
 	if r.of.all == nil || r.of.all.Column.NullN() > 0 {
 		return nil, 0
@@ -77,7 +78,7 @@ func (r *Rows) All() (all *arrowvalue.Values, from int) {
 // partition returns the partition of the messages; unknown: the rows do not have it.
 func (r *Rows) partition() int { return r.of.messages[r.from].partition }
 
-// alike returns the number of the first rows that are of the same partition and have consecutive offsets, or that have neither.
+// alike returns the number of leading rows that are of the same partition and have consecutive offsets, or that have neither.
 func (r *Rows) alike() int {
 	messages := r.of.messages[r.from:r.to]
 	for i := 1; i < len(messages); i++ {
@@ -97,7 +98,7 @@ type block struct {
 	json     []byte             // and the JSON of it; nil: it is not JSON
 }
 
-// message is what rows have beside the value of the message.
+// message has the properties of a message other than its value.
 type message struct {
 	partition int // unknown: the row does not have it
 	offset    int64
@@ -112,7 +113,7 @@ func messages(n int) []message {
 	return slices.Repeat([]message{{partition: unknown, offset: unknown}}, n)
 }
 
-// set sets a property that a column has.
+// set sets a property to the value of a column.
 func (m *message) set(property int, v tabular.Cell) error {
 	switch {
 	case v.Null():
@@ -146,7 +147,7 @@ func (m *message) setWhole(property int, n int64) error {
 	return nil
 }
 
-// timeOf returns a time in milliseconds since 1970; 0 if it is none.
+// timeOf returns a time in milliseconds since 1970; 0 if the value is not a time.
 func timeOf(v *tabular.Cell) int64 {
 	if seconds, is := v.Seconds(); is {
 		return int64(math.Round(seconds * 1000)) // a sum of a second and milliseconds is not exact
@@ -178,7 +179,7 @@ type contents struct {
 	file    openFile
 	content *input.Content
 	rows    decoder
-	changed string  // as of its rows
+	changed string  // see Rows.Changed
 	ahead   Rows    // the rows that were decoded
 	row     int64   // number of rows that were read
 	deleted []int64 // numbers of later rows that are deleted
@@ -274,7 +275,7 @@ func (c *contents) next() (*Rows, error) {
 	}
 }
 
-// found are the columns of a row that have properties.
+// found reads the columns of a row that have properties of its message.
 type found struct {
 	*tabular.Paths
 	of    []int // the property of each column
@@ -290,7 +291,7 @@ func newFound(columns [properties][]string) (f found) {
 	return f
 }
 
-// set sets the properties that columns of a row have.
+// set sets the properties from the columns of a row.
 func (f *found) set(m *message, row tabular.Cell) error {
 	if len(f.of) == 0 {
 		return nil
@@ -311,8 +312,8 @@ func (f *found) set(m *message, row tabular.Cell) error {
 	return nil
 }
 
-// bytesOf returns the message that a text in JSON has. JSON has no bytes: a sink whose converter hands over bytes writes them in
-// base64, which has neither the braces nor the delimiters of a message in text.
+// bytesOf returns the message in a JSON string. JSON has no bytes: a sink whose converter returns bytes writes them in base64,
+// which has neither the braces nor the delimiters of a message in text.
 func bytesOf(text []byte) []byte {
 	if decoded, err := base64.StdEncoding.Strict().DecodeString(string(text)); err == nil && len(decoded) > 0 {
 		return decoded
@@ -325,7 +326,7 @@ type records struct {
 	*parquet.Reader
 	columns [properties][]string
 	value   string // name of the column with the value; "": the row is the value
-	failed  error  // of the row after those that were returned
+	failed  error  // error of the row after the returned ones
 }
 
 // batchRows is the number of rows that are decoded at a time.
@@ -362,7 +363,7 @@ func (d *records) next() (*block, error) {
 	return b, nil
 }
 
-// setAll sets a property that a column has in rows. With an error it returns the number of rows before that with the error.
+// setAll sets a property of messages to the values of a column. With an error, n is the number of rows before the invalid one.
 func setAll(messages []message, property int, column *arrowvalue.Values) (n int, err error) {
 	whole := column.Type == arrowvalue.Whole && !column.Unsigned() && property != atKey
 	for i := range messages {

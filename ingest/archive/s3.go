@@ -53,10 +53,10 @@ func isSecure(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && address.IsLoopback())
 }
 
-// escape escapes all characters that are not unreserved, as in canonical requests.
+// escape escapes all characters except unreserved ones, as in canonical requests.
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// canonicalQuery returns a query, in order of name.
+// canonicalQuery returns a query, sorted by name.
 func canonicalQuery(query url.Values) string { return strings.ReplaceAll(query.Encode(), "+", "%20") }
 
 // sign signs a request without a body, with all of its headers

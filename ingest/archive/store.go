@@ -16,12 +16,12 @@ type store struct{ files }
 
 // files are the files of one place. Their paths are like patterns: paths of this machine with slashes, or URLs.
 type files interface {
-	// Below returns the file with a path, or those below it if it is a directory, hidden ones too, in the same order each time. It
-	// returns no file if there is none. It lists directories as its user goes on, and stops after an error.
+	// Below returns the file with a path, or, for a directory, the files below it in a stable order, including hidden ones. It
+	// returns no file if the path does not exist. It lists directories as the iteration proceeds, and stops after an error.
 	Below(ctx context.Context, path string) iter.Seq2[string, error]
 	// Open opens a file. Reads fail when the context ends.
 	Open(ctx context.Context, path string) (openFile, error)
-	// above returns the directories that have a path in them, and the path itself.
+	// above returns the directories above a path, and the path itself.
 	above(path string) ([]string, error)
 }
 
@@ -68,7 +68,7 @@ func (s store) List(ctx context.Context, of string) iter.Seq2[string, error] {
 	}
 }
 
-// checkAbove returns an error if a directory, or one that it is in, is a table of a format that keeps files of earlier states.
+// checkAbove returns an error if a directory, or one above it, is a table of a format that keeps files of earlier states.
 func (s store) checkAbove(ctx context.Context, folder string) error {
 	above, err := s.above(folder)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s store) checkAbove(ctx context.Context, folder string) error {
 	for _, at := range above {
 		for _, marker := range input.LakeFolders() {
 			for file, err := range s.Below(ctx, at+"/"+marker) {
-				if errors.Is(err, fs.ErrPermission) { // who may read the files need not be allowed to list what is above them
+				if errors.Is(err, fs.ErrPermission) { // permission to read files does not include listing the directories above
 					break
 				}
 				if err == nil {

@@ -29,15 +29,15 @@ func checkURL(text string) error {
 	return nil
 }
 
-// anyRegion is what Google signs with instead of a region.
+// anyRegion takes the place of the region in signatures for Google.
 const anyRegion = "auto"
 
-// openStore returns the store of the files that match a pattern. In it, * and ? match within a name, [ab] one of some characters, and **
-// any number of directories, or all files at the end. A path of a directory stands for all files in it. A hidden name needs a pattern that
-// begins like it.
+// openStore returns the store of the files that match a pattern. * and ? match within a name, [ab] matches one of the characters, and **
+// matches any number of directories or, at the end, all files. The path of a directory matches all files in it. A hidden name matches only
+// if the name in the pattern starts with the same character.
 //
-// A pattern that begins with s3:// or gs:// and a bucket is for the files in it, https:// for one file. openStore reads the access key,
-// and sends no requests.
+// A pattern that begins with s3:// or gs:// and a bucket matches files in the bucket; https:// names a single file. openStore reads the
+// access key, and sends no requests.
 func openStore(pattern string, o Options) (store, error) {
 	scheme, rest, is := strings.Cut(pattern, "://")
 	if !is {

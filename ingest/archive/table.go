@@ -31,7 +31,7 @@ type dataFile struct {
 	parquet.Columns
 }
 
-// addValue adds a partition value, which the file may lack: a text, or the whole number in it; nil: null.
+// addValue adds a partition value of a column that the file may lack. text is a text, or the digits of a whole number; nil means null.
 func (f *dataFile) addValue(column string, text *string, isWhole bool) (err error) {
 	v := input.Partition{Column: column, Null: text == nil, IsWhole: isWhole}
 	if text != nil {
@@ -46,8 +46,8 @@ func (f *dataFile) addValue(column string, text *string, isWhole bool) (err erro
 	return nil
 }
 
-// liveFiles returns the live files of the table in a directory, in order of path, as its log says. Features of its format that change which
-// rows there are, and that are not supported, are an error.
+// liveFiles returns the live files of the table in a directory, according to its log, in order of path. It returns an error if the table
+// uses an unsupported feature that changes its set of rows.
 func liveFiles(ctx context.Context, s store, l layout, root string, at snapshotName) ([]dataFile, error) {
 	files, err := l.live(&table{ctx: ctx, store: s, root: strings.TrimSuffix(strings.TrimSuffix(root, "**"), "/")}, at)
 	slices.SortFunc(files, func(a, b dataFile) int { return strings.Compare(a.Path, b.Path) })
@@ -58,11 +58,11 @@ func liveFiles(ctx context.Context, s store, l layout, root string, at snapshotN
 type table struct {
 	ctx      context.Context
 	store    store
-	root     string // its directory, where it is now
-	location string // and when it was written; "": unknown
+	root     string // current path of its directory
+	location string // path when the table was written; "": unknown
 }
 
-// path returns where a file is that the log names. Paths in the directory of the table follow it if it is moved.
+// path returns the path of a file that the log names. Paths below the table's original location are below its current directory.
 func (t *table) path(name string) string {
 	within := strings.TrimSuffix(t.location, "/") + "/"
 	switch scheme, rest, absolute := strings.Cut(name, ":/"); {

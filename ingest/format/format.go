@@ -59,8 +59,8 @@ type Format struct {
 	Values string
 	// Decoder returns a decoder of the values of messages. nil: only files have the format.
 	Decoder func(Options) (Decoder, error)
-	// Width returns the number of columns to read of messages if columns have no names and the first row has n, and whether all rows must
-	// have as many as the first. nil: the columns have names.
+	// Width returns the number of columns to read from messages without column names whose first row has n columns. exact means that all
+	// rows must have n columns. Nil means that columns have names.
 	Width func(o layout.Options, n int) (columns int, exact bool, err error)
 	// Unframed means that values never have the framing of a schema registry.
 	Unframed bool
@@ -113,8 +113,8 @@ type Reader struct {
 	// Inspect returns a *input.Error for readable examples that are probably a mistake. The reader must not be used afterwards. nil: all
 	// are plausible.
 	Inspect func() error
-	// Lost has the number of rows so far that lack a column, by column, for the columns that most rows lack from some row on although
-	// earlier rows had them.
+	// Lost has the number of rows so far that lack a column, by column. It only has columns that earlier rows had, and that most rows
+	// lack from some row on.
 	Lost map[string]int64
 }
 
@@ -152,7 +152,7 @@ type Collected struct {
 // maxCollected is the maximum number of errors.
 const maxCollected = 100
 
-// begin makes the errors of columns those of the collection. It is called before roles are assigned.
+// begin directs the errors of columns to the collection. It is called before roles are assigned.
 func (c *Collected) begin(l *layout.Layout) {
 	if c == nil {
 		return

@@ -95,7 +95,7 @@ func Indexes(content []byte) (indexes []int, rest []byte, err error) {
 // RegistryError means that a registry does not answer with a schema: the message that needs it is not at fault.
 type RegistryError struct {
 	Err  error
-	Away bool // it may answer later; false: it refuses requests with these options
+	Away bool // the registry may answer later; false: it refuses requests with these options
 }
 
 func (e *RegistryError) Error() string { return e.Err.Error() }

@@ -16,7 +16,7 @@ import (
 type Decoder struct {
 	// Decode returns the value of a message, which is valid until the next call: a row, or a list of rows.
 	Decode func(ctx context.Context, p Payload) (tabular.Cell, error)
-	// Adapt returns a value that another decoder of the format has decoded as this one would. nil returns it as it is.
+	// Adapt converts a value that another decoder of the format has decoded to the value of this one. Nil means no conversion.
 	Adapt func(tabular.Cell) tabular.Cell
 	// Blank is a value with the members that the schema in the file has; null: there is no such file.
 	Blank tabular.Cell
@@ -91,14 +91,14 @@ func Columns(o layout.Options) []string {
 // Meaning describes the values of formats whose columns have names.
 const Meaning = "an object with a value for each column, or an array of such objects"
 
-// RowReader reads the rows of messages: a value is a row or a list of rows, or these are at the path examples.rows, and share the
-// columns of the enclosing value that they lack. It is not safe for concurrent use.
+// RowReader reads the rows of messages: a value is a row or a list of rows, or has rows at the path examples.rows, which inherit
+// columns that they lack from the enclosing value. It is not safe for concurrent use.
 type RowReader struct {
 	options Options
 	decoder Decoder
 	width   func(o layout.Options, n int) (columns int, exact bool, err error) // of rows whose columns have numbers; nil: they have names
-	wanted  int                                                                // columns of each of these; 0: not known yet
-	exact   bool                                                               // such a row has no further ones
+	wanted  int                                                                // number of columns of such rows; 0: not known yet
+	exact   bool                                                               // such rows have no further columns
 	columns *tabular.Paths
 	names   []string
 	path    *tabular.Paths // to the rows; nil: the value itself
@@ -119,7 +119,7 @@ func (f Format) NewReader(o Options) (*RowReader, error) {
 	if o.Rows != "" {
 		r.path = tabular.NewPaths([]string{o.Rows})
 	}
-	switch { // of values that can't have the label column or the rows
+	switch { // errors of a schema without the label column or the rows
 	case d.Blank.Null():
 	case o.Rows != "" && !has(d.Blank, tabular.Path(o.Rows)[0]):
 		return nil, r.noRows()
@@ -152,7 +152,7 @@ func (r *RowReader) Read(ctx context.Context, p Payload) ([][]tabular.Cell, erro
 	return r.rows, err
 }
 
-// Forget makes the next row determine how many columns rows have whose columns have no names.
+// Forget makes the next row determine the number of columns of rows without column names.
 func (r *RowReader) Forget() { r.wanted = 0 }
 
 // ReadRow is Read for the value of a message that an archive has decoded.
@@ -275,14 +275,14 @@ func (r *RowReader) needsLabel() bool {
 	return len(o.Targets)+len(o.LabelColumns) == 0 && o.Mode == layout.Training
 }
 
-// maxRows returns the maximum number of rows of a message: as many as fit into an examples message. A row may take a few
-// bytes of a value, but its cells take more.
+// maxRows returns the maximum number of rows of a message: the number that fits into an examples message. A row may take
+// a few bytes of a value, but its cells take more.
 func maxRows(o layout.Options) int {
 	return layout.MaxBatchBytes / layout.FloatRowBytes(len(o.Columns.Use))
 }
 
-// Names returns the paths of the values that the last message and its last row have, read or not, or those that any may have before the
-// first message; nil: columns have no names.
+// Names returns the paths of all values in the last message and its last row, or, before the first message, the paths that messages may
+// have. It returns nil if columns have no names.
 func (r *RowReader) Names() (names []string) {
 	if of := r.last.Nested(); of != nil {
 		names = of.Names()

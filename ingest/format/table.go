@@ -225,7 +225,7 @@ func (r *tableReader) skip(rows int) {
 	r.read, r.block = r.read+int64(rows), r.block.Part(rows, r.block.Rows)
 }
 
-// take returns the batch. It adds its rows to those that lack a column, although most earlier rows had it.
+// take returns the batch. It counts its rows that lack a column that most earlier rows had.
 func (r *tableReader) take() *examples.Rows {
 	for at, lacks := range r.batch.Lacks {
 		if lacking, gone := r.presences[at].See(lacks); gone {
@@ -235,7 +235,7 @@ func (r *tableReader) take() *examples.Rows {
 	return r.batch.Take()
 }
 
-// collect collects the errors of the block, and drops its rows and those before it. It returns the first error, unless others are read too.
+// collect collects the errors of the block, and drops its rows and those before it. It returns the error that ends the reading, if any.
 func (r *tableReader) collect(troubles []layout.Trouble) error {
 	for troubles != nil { // then those of values of columns with missing ones
 		for _, t := range troubles {

@@ -12,7 +12,7 @@ import (
 
 // lakeFormat is a table format whose directories also have the files of earlier states.
 type lakeFormat struct {
-	folder, file string // a file in the directory of a table, that is in a directory in it; "": any
+	folder, file string // a folder in the directory of a table, and a file in it; "": any file
 	name, reader string
 	layout       string // examples.archive.layout that reads it; "": none
 }
@@ -35,7 +35,7 @@ func (f lakeFormat) at(folder string) error {
 		"Parquet, as with `spark.read.format(%q).load(…).write.parquet(…)`, or name its files one by one", f.name, instead, f.reader))
 }
 
-// LakeFolders returns the names of directories that only a table has whose format also keeps files of earlier states.
+// LakeFolders returns the names of directories that are only in tables of formats that also keep files of earlier states.
 func LakeFolders() (names []string) {
 	for _, f := range lakeFormats {
 		names = append(names, f.folder)
@@ -43,8 +43,8 @@ func LakeFolders() (names []string) {
 	return names
 }
 
-// CheckLake returns a *Error if a file shows that a directory that it is in is a table of such a format. The directory is below folder, or
-// folder itself, from which the path of the file begins.
+// CheckLake returns a *Error if the path of a file shows that folder, or a directory below it, is a table of such a format. The path is
+// relative to folder.
 func CheckLake(folder, file string) error {
 	names := strings.Split(file, "/")
 	for i := range len(names) - 1 {

@@ -15,7 +15,7 @@ type LineReader struct {
 }
 
 // ReadLine returns the next line with its end, which is valid until the next call; io.EOF after the last. A line of more
-// than maxRowBytes is an error.
+// than MaxRowBytes is an error.
 func (r *LineReader) ReadLine() ([]byte, error) {
 	r.long = r.long[:0]
 	for {

@@ -11,7 +11,7 @@ type Partition struct {
 	IsLayout     bool // the column only says when and where its writer stored the rows
 }
 
-// NullError adds to an error of a null that the directory says so, and how to leave its rows out.
+// NullError adds to the error about a null that it is from a directory name, and how to leave its rows out.
 func (p Partition) NullError(err error) error {
 	return fmt.Errorf("%w. The column %s is null in the folder %[2]s=%[3]s: start the folder's name with a dot to leave its rows out",
 		err, p.Column,

@@ -14,9 +14,9 @@ import (
 // IsPattern reports whether a name may match other files than the one with this name.
 func IsPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// Glob is filepath.Glob, except that an exact match takes precedence, in each element of the path. So brackets in a
-// directory name don't break a pattern for files in it. It is an error if a match is in a directory of a table format that keeps files
-// of earlier states. A hidden name needs a pattern that starts like it.
+// Glob is filepath.Glob, except that an exact match takes precedence, in each element of the path. So brackets in a directory name
+// don't break a pattern for files in it. It is an error if a match is in a directory of a table format that keeps files of earlier
+// states. A hidden name matches only a pattern that starts with the same character.
 func Glob(name string) ([]string, error) {
 	if !IsPattern(name) {
 		return []string{name}, nil

@@ -19,7 +19,7 @@ var (
 	dateName  = regexp.MustCompile(`(?i)(^|[a-z]*[_-])(dt|ds|date|day|hour|datetime|yyyymmdd)$`)
 )
 
-// storage is what the names of a file and its folders say of their writer: a sink of Kafka, or one that stores rows by time.
+// storage describes the writer of a file, by the names of the file and its folders: a Kafka sink, or one that stores rows by time.
 type storage struct{ kafka, dated bool }
 
 // storageOf returns the storage of a file with these partition values.

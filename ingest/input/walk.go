@@ -10,7 +10,7 @@ import (
 )
 
 // Hidden reports whether a path in a directory or an archive is hidden, as in Hive and Spark: a name in it starts with a dot, or with
-// an underscore and is no partition value, such as _year=2026.
+// an underscore and is not a partition value, such as _year=2026.
 func Hidden(file string) bool {
 	for name := range strings.SplitSeq(file, "/") {
 		switch {

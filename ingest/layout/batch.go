@@ -5,7 +5,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Batch is the rows of a message of examples, as far as they are read. The zero value has none.
+// Batch is the rows read so far for an examples message. The zero value has none.
 type Batch struct {
 	Examples examples.Rows
 	Lacks    [][]bool // by column: which rows have no value; nil: it is not watched
@@ -25,7 +25,7 @@ func (b *Batch) Take() *examples.Rows {
 	return &taken
 }
 
-// Cut removes the rows from one on.
+// Cut truncates the batch to a number of rows.
 func (b *Batch) Cut(rows int) {
 	if rows == 0 {
 		b.Examples.Reset()
@@ -38,7 +38,7 @@ func (b *Batch) Cut(rows int) {
 	}
 }
 
-// MostRows returns the maximum number of rows of a message, which fewer fill if their labels or sparse values are large.
+// MostRows returns the maximum number of rows of a message. Large labels or sparse values leave room for fewer.
 func (l *Layout) MostRows() int { return max(1, (MaxBatchBytes-len(l.TableText))/l.leastBytes()) }
 
 // Full reports whether no further row fits the message of a batch.
@@ -54,8 +54,8 @@ func (l *Layout) sizeIn(b *Batch) int {
 	return len(l.TableText)
 }
 
-// Append appends the first rows of a block to a batch of rows of the layout, as many as fit its message, and returns their number. beside
-// returns the size of what the message has of a row besides its columns. If some rows are invalid, it appends none.
+// Append appends rows from the start of a block to a batch of rows of the layout, until its message is full, and returns their number.
+// beside returns the size of the data of a row in the message other than its columns. If some rows are invalid, it appends none.
 func (l *Layout) Append(to *Batch, b *tabular.Block, beside func(row int) int) (added int, troubles []Trouble) {
 	before, size := to.Len(), l.sizeIn(to)
 	if before == 0 {

@@ -20,7 +20,7 @@ type Trouble struct {
 	Err         error
 }
 
-// Wanted returns which columns are read.
+// Wanted reports which columns are read.
 func (l *Layout) Wanted() []bool {
 	wanted := make([]bool, len(l.Cells))
 	for at, c := range l.Cells {
@@ -275,8 +275,8 @@ func (f *filling) entries(at int) (row int, err error) {
 	})
 }
 
-// labelLists reads several labels of each row: lists, or texts with separators. A null in a column of texts has no labels; elsewhere its
-// labels are unknown.
+// labelLists reads several labels of each row: lists, or texts with separators. A null means no labels in a column of texts, and unknown
+// labels in other columns.
 func (f *filling) labelLists(at int, c Cell) (row int, err error) {
 	return f.each(func(row int) error {
 		cell := f.b.Cell(row, at)
@@ -443,7 +443,7 @@ func (l *Layout) wordOf(text string) (word string, err error) {
 func (l *Layout) category(c Cell, features []float32, text string) error {
 	own := features[c.At : c.At+c.columns.Features()]
 	clear(own)
-	at, known := c.index[text] // of most, without a look at how they are spelt
+	at, known := c.index[text] // most words are found without normalizing their spelling
 	if known && !l.missing.Has(text) {
 		features[at] = 1
 		return nil

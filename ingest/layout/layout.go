@@ -262,7 +262,7 @@ func (l *Layout) Width() int {
 	return l.Features
 }
 
-// Reading uses column numbers, since a column given by name is the same one.
+// Reading describes how the columns are read. It uses column numbers, since a column given by name is the same one.
 func (l *Layout) Reading() (how Reading) {
 	if l.Options.Several() {
 		how.Labels, how.LabelSeparator = l.Options.Labels, l.Options.LabelSeparator
@@ -337,7 +337,7 @@ var DecimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
 // date matches the beginning of a date that examples.times accepts.
 var date = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}`)
 
-// advise adds to the error of a value that is not a number how to write it, or the keys that accept a feature.
+// advise adds advice to the error about a value that is not a number: how to write it, or the keys that accept such a column.
 func (l *Layout) advise(column int, err error) error {
 	field, ok := err.(value.NumberError)
 	if ok && DecimalComma.MatchString(string(field)) {

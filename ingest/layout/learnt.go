@@ -17,8 +17,8 @@ type Learnt struct {
 	Sparse  bool             // the rows are sparse
 	Width   int              // number of features of dense rows
 	Columns examples.Columns // of the features; nil: unknown
-	Rows    int              // number of rows that were looked at
-	Lacking map[string]int   // by column: how many of these have no value
+	Rows    int              // number of rows examined
+	Lacking map[string]int   // by column: number of these without a value
 	Topic   string           // topic whose messages have the rows that follow; "": they are in files
 	File    string           // file of the rows, which is read together with those that follow; "": they were read before
 	First   *int64           // index of the first column of sparse rows that were converted to dense ones; nil: not converted, or unknown

@@ -14,8 +14,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Hash is the keys under `prepare.hash`: how categorical columns become columns of sparse rows. The zero value: they do
-// not, unless there is also a text.
+// Hash is the keys under `prepare.hash`: how categorical columns become columns of sparse rows. The zero value means
+// that they do not, unless there is also a text.
 type Hash struct {
 	// Columns is the number of columns to which the words of all categorical columns are hashed; 0: defaultHash, if there is
 	// also a text.
@@ -126,7 +126,7 @@ func (l *Layout) beginMixed() {
 	}
 }
 
-// firstHashed returns the first hash column, behind those of the words of a text.
+// firstHashed returns the first hash column, after those of the words of a text.
 func (l *Layout) firstHashed() int {
 	if l.Text < 0 {
 		return l.Features

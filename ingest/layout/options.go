@@ -37,7 +37,7 @@ type Options struct {
 	Image          []string      `yaml:"image"`
 	BatchRows      int           `yaml:"batch_rows"`
 
-	// What follows is not configured under `examples`.
+	// The following fields are not configured under `examples`.
 
 	Mode     Mode     `yaml:"-"`
 	Found    Found    `yaml:"-"`
@@ -47,7 +47,7 @@ type Options struct {
 	Counting string   `yaml:"-"` // key of a stage that counts what occurs in rows, with its value; "": none
 }
 
-// Mode is what rows are read for.
+// Mode is the purpose for which rows are read.
 type Mode uint8
 
 const (
@@ -58,7 +58,7 @@ const (
 	Describing             // rows whose columns have no roles yet
 )
 
-// Found is what is known of rows before they are read, because it determines their features. Its maps do not change.
+// Found has properties of rows that must be known before they are read, because they determine the features. Its maps do not change.
 type Found struct {
 	Categories map[string][]string      // words of the columns under Categorical, by column name
 	Offsets    Offsets                  // of columns that float32 does not resolve
@@ -191,7 +191,7 @@ func TrainedAs(plan *schemas.Plan) Options {
 // Missing is the value of the key `missing`: the handling of missing values, empty fields in a file or nulls in a message.
 type Missing struct {
 	Mode    string   // MissingError or MissingMean
-	Columns []string // columns that rows of a topic may stop to have, sorted; only with MissingMean
+	Columns []string // columns that later rows of a topic may lack, sorted; only with MissingMean
 }
 
 const (

@@ -20,10 +20,10 @@ type Features struct {
 	Truth   bool             // the labels or targets of the rows are read too
 }
 
-// LayFeatures assigns the columns of a file with rows to predict to the features of a model. header reports whether the first row is taken
-// for the names of the columns although no option says so.
+// LayFeatures assigns the columns of a file with rows to predict to the features of a model. header reports whether the first row has the
+// names of the columns although no option says so.
 func (l *Layout) LayFeatures(want Features, header bool) error {
-	// as those of CSV: a row of them is one of a sparse model, too
+	// as in CSV: such a row is also valid for a sparse model
 	digits := !slices.ContainsFunc(l.Cells, func(c Cell) bool { return !c.Digits })
 	switch o := l.Options; {
 	case !want.Sparse && (o.Text != "" || o.Mixed()):
@@ -42,7 +42,7 @@ func (l *Layout) LayFeatures(want Features, header bool) error {
 	return l.layByPlace(want)
 }
 
-// LayTruth gives the column of the labels, or those of the targets, their role beside the features. An invalid target is NaN.
+// LayTruth assigns the role of the label column, or of the target columns, in addition to the features. An invalid target is NaN.
 func (l *Layout) LayTruth(want Features) error {
 	l.NoLabels = value.MissingOf(l.Options.MissingValues).Without(want.Labels)
 	for _, g := range l.Options.given(l.defaultLabel) {
@@ -137,7 +137,7 @@ func (l *Layout) layByName(want Features, otherwise string) error {
 }
 
 // layByPlace assigns the positions of columns in file order. The file has the training columns, or only the features. A
-// list may have all features, whatever their names in training.
+// list may have all features, regardless of their names in training.
 func (l *Layout) layByPlace(want Features) error {
 	columns := want.Columns
 	if columns == nil || l.hasList(want.Width) {

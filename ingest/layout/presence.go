@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// knownRows is the number of earlier rows from which a column is known to be there.
+	// knownRows is the minimum number of earlier rows to conclude that a column is present.
 	knownRows = 20
-	// countedRows is the number of earlier rows from which their counts are halved, so that newer rows count more.
+	// countedRows is the number of earlier rows above which the counts are halved, so that newer rows count more.
 	countedRows = 1024
-	// againRows is the number of rows with a value, in a row, after which a column is there again.
+	// againRows is the number of consecutive rows with a value after which a column is present again.
 	againRows = 8
-	// byChance is the maximum probability that so many rows lack a column by chance.
+	// byChance is the maximum probability that rows lack a column by chance.
 	byChance = 1e-4
 )
 
-// Presence is how often rows have a value in a column. The zero value has seen none.
+// Presence counts how often rows have a value in a column. The zero value has counted none.
 type Presence struct {
 	Rows, Lacking float64 // number of earlier rows, and of those without a value
 	Optional      bool    // rows without a value count as others do
-	run           int     // number of the last rows in a row without a value
-	again         int     // number of the last rows in a row with a value, while the column is gone
+	run           int     // number of consecutive last rows without a value
+	again         int     // number of consecutive last rows with a value, while the column is gone
 	gone          bool    // most new rows have no value, unlike earlier ones
 }
 
-// See adds rows, by whether they lack the column. It returns how many do, and whether most new rows do, unlike earlier ones.
+// See adds rows; lacks reports which lack the column. It returns their number, and whether most new rows lack it, unlike earlier ones.
 func (p *Presence) See(lacks []bool) (lacking int, gone bool) {
 	for _, is := range lacks {
 		if is {
@@ -67,7 +67,7 @@ func (p *Presence) See(lacks []bool) (lacking int, gone bool) {
 	return lacking, gone
 }
 
-// goes reports whether most rows at the end lack a column, lacking of them, although earlier rows had it.
+// goes reports whether a column is gone: most of the last rows, lacking of them, lack it, although earlier rows had it.
 func (p *Presence) goes(lacking, rows int) bool {
 	part := (p.Lacking + 1) / (p.Rows + 2)
 	return p.Rows >= knownRows && part < 0.5 && 2*lacking > rows && float64(lacking)*math.Log(part) < math.Log(byChance)
@@ -81,8 +81,8 @@ func (p *Presence) count(rows, lacking int) {
 	}
 }
 
-// watched reports whether a row without a value in a column is read as any other: one without a text, or, if missing values are allowed,
-// without a number, a time or a word. Without a list or a sparse row it is an error.
+// watched reports whether a row without a value in a column is valid: a row without a text, or, if missing values are allowed, without a
+// number, a time or a word. A row without a list or a sparse row is an error.
 func (l *Layout) watched(column int) bool {
 	if l.Options.Mode == Predicting {
 		return false
@@ -96,13 +96,13 @@ func (l *Layout) watched(column int) bool {
 	return false
 }
 
-// Expects reports whether rows are expected to have a value in a column at some time: a feature, or what was served.
+// Expects reports whether rows are expected to have a value in a column at some time: a feature, or a served label or version.
 func (l *Layout) Expects(column int) bool {
 	r := l.Cells[column].Role
 	return r.IsFeature() || r == ServedLabel || r == ServedVersion
 }
 
-// withoutValue appends which rows of a block, the first of those that were filled last, have no value in a column.
+// withoutValue appends whether each row of a block, the first of those filled last, has no value in a column.
 func (l *Layout) withoutValue(lacks []bool, b *tabular.Block, filled *examples.Rows, column int) []bool {
 	c := l.Cells[column]
 	n := b.Rows * l.Features

@@ -12,13 +12,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Survey collects what is known of rows before they are read as examples.
+// Survey collects properties of rows before they are read as examples.
 type Survey interface {
 	// Wants reports whether the values of a column are needed.
 	Wants(c Cell) bool
-	// Add adds a value of a column of a layout. After an error, the rest of the column in a block is passed over.
+	// Add adds a value of a column of a layout. After an error, the rest of the column in a block is skipped.
 	Add(l *Layout, column int, cell tabular.Cell) error
-	// More returns the maximum number of rows to add next, after a number of rows of a file; 0: further rows can hardly change what was found.
+	// More returns the maximum number of rows to add next, after a number of rows of a file; 0 if more rows hardly matter.
 	More(rows int) int
 }
 
@@ -145,7 +145,7 @@ func (o Options) WithWords(found *FoundWords) (_ Options, err error) {
 	return o, err
 }
 
-// WithUnits returns the options with the units found, of the columns in which no number was found before.
+// WithUnits returns the options with the units found for columns in which no number was found before.
 func (o Options) WithUnits(found *FoundWords) Options {
 	stamps := maps.Clone(found.stamps)
 	for name, s := range o.Found.Stamps {
@@ -266,7 +266,7 @@ func (s *spread) offset() float64 {
 	return math.Round(mean/unit) * unit
 }
 
-// Offsets returns the offsets of the columns that need one, of at least so many numbers.
+// Offsets returns the offsets of the columns that need one, and have at least the given number of numbers.
 func (s Spreads) Offsets(least int) Offsets {
 	needed := Offsets{}
 	for name, of := range s {

@@ -106,7 +106,7 @@ func PartsOfTimes(parts map[string][]string) Times {
 // Columns returns the time columns, sorted.
 func (t Times) Columns() []string { return slices.Sorted(maps.Keys(t)) }
 
-// timeColumn returns the options of a time column, and the unit of its numbers, which may be of any time.
+// timeColumn returns the options of a time column, and the unit of its numbers, which need not be likely times if anyTime is set.
 func (l *Layout) timeColumn(at int) (of TimeColumn, u value.Unit, anyTime bool, err error) {
 	for _, key := range l.Options.Times.Columns() {
 		if column, err := l.Column(Column(key)); err == nil && column == at {
@@ -124,7 +124,7 @@ func (l *Layout) timeColumn(at int) (of TimeColumn, u value.Unit, anyTime bool, 
 	return of, u, anyTime, err
 }
 
-// CheckUnits returns an error if the numbers of a time column are of no unit.
+// CheckUnits returns an error if the numbers of a time column fit no unit.
 func (l *Layout) CheckUnits() error {
 	for at, c := range l.Cells {
 		if c.Role == Time {
@@ -160,7 +160,7 @@ func (l *Layout) putTime(c Cell, features []float32, text string) error {
 	return nil
 }
 
-// timeOf parses a time, of a column whose numbers may be of any time.
+// timeOf parses a time. anyTime means that a number may be any time, not only a likely one.
 func timeOf(text string, u value.Unit, anyTime bool) (time.Time, error) {
 	if anyTime {
 		return value.Time(text, u)
@@ -168,7 +168,7 @@ func timeOf(text string, u value.Unit, anyTime bool) (time.Time, error) {
 	return value.LikelyTime(text, u)
 }
 
-// bySource returns the columns of a model by the table column that it needs for them: one, or several parts of the same times.
+// bySource groups the columns of a model by the table column that they come from: one column, or several parts of the same times.
 func bySource(columns examples.Columns) (sources []examples.Columns) {
 	sources = make([]examples.Columns, 0, len(columns))
 	for i, c := range columns {

@@ -84,8 +84,8 @@ func (o Options) Named() []string {
 	return names
 }
 
-// CheckColumns returns a problem for each key that names a column of another key, or a column that should be a feature and is none. Without
-// a label, it is in one of the default columns.
+// CheckColumns returns a problem for each key that names a column of another key, or a column that should be a feature and is not. Without
+// a label key, the label is in one of the default columns.
 func (o Options) CheckColumns(defaultLabels ...Column) (problems []option.Problem) {
 	all := o.given(defaultLabels...)
 	for i, g := range all {
@@ -132,7 +132,7 @@ func (l *Layout) Assign() error {
 	return nil
 }
 
-// give gives the columns of a key their role. Of the roles other than those of features, a column has one.
+// give gives the columns of a key their role. A column has at most one role that is not a feature's.
 func (l *Layout) give(g given) error {
 	for i, column := range g.columns {
 		at, err := l.Column(Column(column))
@@ -209,7 +209,7 @@ func (l *Layout) Lay() error {
 	return l.Finish()
 }
 
-// columnsOf returns the columns of features that a column becomes.
+// columnsOf returns the feature columns that a column becomes.
 func (l *Layout) columnsOf(at int) (columns examples.Columns, err error) {
 	switch c, name := l.Cells[at], l.NameOf(at); {
 	case c.Kind == tabular.List:
@@ -236,7 +236,7 @@ func (l *Layout) columnsOf(at int) (columns examples.Columns, err error) {
 	}
 }
 
-// place gives a column the next positions of features, which are these columns.
+// place assigns the next feature positions, which have these columns, to a column.
 func (l *Layout) place(c *Cell, columns examples.Columns) {
 	c.At, c.columns = l.Features, columns
 	switch first := columns[0]; {

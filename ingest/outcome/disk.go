@@ -16,8 +16,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// disk stores the entries of a table that do not fit into memory, in segments. Its files have no names, so nothing is left of a process
-// that is killed.
+// disk stores the entries of a table that do not fit into memory, in segments. Its files are unlinked, so a killed process leaves none.
 type disk struct {
 	folder   string // "": there is none
 	index    int64  // memory limit of the index of a merged segment
@@ -29,10 +28,10 @@ type disk struct {
 // segment is a file of entries in order of position, followed by an index: their locations by hash of the key. The file does not change.
 type segment struct {
 	file    *os.File
-	level   int // how often its entries were merged
+	level   int // number of merges of its entries
 	entries int
-	removed int      // entries from the start
-	settled []uint64 // bit set of the entries
+	removed int      // number of entries removed from the start
+	settled []uint64 // bit set of the settled entries
 	filter  []uint64 // Bloom filter of the hashes
 	fences  []uint64 // first hash of each block of the index
 	index   int64    // offset of the index
@@ -58,7 +57,7 @@ const (
 	filterProbes   = 4
 	bufferBytes    = 32 << 10
 	mergedTogether = 8
-	indexShare     = 4 // of the memory limit
+	indexShare     = 4 // divides the memory limit
 )
 
 // close deletes the files.
@@ -220,7 +219,7 @@ func (s *segment) mayHave(hash uint64) bool {
 	return true
 }
 
-// get returns the entries of a key. They may be settled until entries are added.
+// get returns the entries of a key. The caller may settle them until entries are added.
 func (d *disk) get(key string) (entries []*entry, err error) {
 	hash := maphash.String(d.seed, key)
 	for _, s := range d.segments {

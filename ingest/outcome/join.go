@@ -76,14 +76,14 @@ type input struct {
 // mark is an offset and the latest time of the messages before it.
 type mark struct{ offset, time int64 }
 
-// keptShare is the part of the memory for outcomes that later rows may have: most wait for a shorter time than rows, and are smaller.
+// keptShare is the divisor of the memory for outcomes that later rows may have: most wait less long than rows, and are smaller.
 const keptShare = 4
 
 // marksOfWait is the number of marks of a partition during the waiting time of a row.
 const marksOfWait = 64
 
-// New returns an empty join, one of several, which share the memory of the options. It continues at a cursor. [Join.Read] adds its
-// partitions.
+// New returns an empty join that continues at a cursor. It is one of several, which share the memory of the options; number
+// selects its folder. [Join.Read] adds its partitions.
 func New(o Options, number, of int, cursor examples.JoinCursor) *Join {
 	memory := int64(o.Memory) / int64(max(of, 1))
 	j := &Join{within: o.Within.Milliseconds(), early: o.Early.Milliseconds(), grace: o.Grace.Milliseconds(),
@@ -97,8 +97,8 @@ func New(o Options, number, of int, cursor examples.JoinCursor) *Join {
 	return j
 }
 
-// Read adds a partition of the rows, or of the outcomes, whose messages come from a position on: those before the cursor again, until
-// [Join.Resume].
+// Read adds a partition of the rows, or of the outcomes, whose messages come from a position on. Until [Join.Resume], messages before
+// the cursor are read again.
 func (j *Join) Read(ofRows bool, from examples.JoinInput) {
 	j.inputs(ofRows)[from.Partition] = &input{time: from.Since, until: from.Time, passed: Never,
 		grain: max(1, (j.within+j.early+j.grace)/marksOfWait), marks: []mark{{from.From, from.Since}}}
@@ -110,7 +110,7 @@ func Begin(partition int) examples.JoinCursor {
 	return examples.JoinCursor{Partition: partition, Due: none, Applied: none}
 }
 
-// see records a message, and returns its place, partition and offset excluded, and how far its time is behind.
+// see records a message. It returns the latest time of the partition, and how far the message's own time is behind it.
 func (in *input) see(offset, time int64) (latest, behind int64) {
 	if time > in.time {
 		if last := in.marks[len(in.marks)-1]; last.time == Never || in.time-last.time >= in.grain {
@@ -134,7 +134,7 @@ func (in *input) before(time int64) mark {
 // past returns a lower bound of the times of further messages.
 func (in *input) past() int64 { return max(in.time, in.passed) }
 
-// Resume ends reading again. The last examples may have only some of the rows of an outcome.
+// Resume ends the second reading of messages before the cursor. The last examples may have only some of the rows of an outcome.
 func (j *Join) Resume(decide func(Decided) error) error {
 	j.again, j.counts, j.labelled, j.skip = false, j.cursor.Counts, j.cursor.Labelled, j.cursor.Labelled
 	for _, inputs := range []map[int]*input{j.rows, j.outcomes} {
@@ -235,7 +235,7 @@ func (j *Join) decide(row *entry, label string, absent bool, decide func(Decided
 	return nil
 }
 
-// Outcome adds an outcome, and decides the rows that it allows. One without labels only advances the time.
+// Outcome adds an outcome, and decides the rows that no longer wait. One without labels only advances the time.
 func (j *Join) Outcome(o Outcome, decide func(Decided) error) error {
 	heap.Push(&j.unsettled, j.waitingOf(o))
 	return j.Advance(decide)
@@ -283,7 +283,7 @@ func (j *Join) Advance(decide func(Decided) error) error {
 	return j.expire()
 }
 
-// settled reports whether no outcome before this position can arrive, or whether an earlier process has found that.
+// settled reports whether no outcome before this position can arrive, or, before Resume, whether an earlier process found this.
 func (j *Join) settled(p examples.JoinPlace) bool {
 	if j.again {
 		return compare(p, j.applied) < 0

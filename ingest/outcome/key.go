@@ -42,7 +42,7 @@ func TextOf(key string) string {
 	return text
 }
 
-// KeyEncoding returns how a key is encoded, as KeyAuto recognizes it: keys of the same value and the same encoding have the same bytes.
+// KeyEncoding returns the encoding of a key that KeyAuto recognizes: keys of the same value and the same encoding have the same bytes.
 func KeyEncoding(key string) string {
 	switch _, format := detect(key); {
 	case format == KeyLong:
@@ -59,7 +59,7 @@ func KeyEncoding(key string) string {
 	return KeyText
 }
 
-// detect returns the text of a key, and its format. A text that is none of the others is the key itself.
+// detect returns the text of a key, and its format. A key of no other format is its own text.
 func detect(key string) (text, format string) {
 	if key == "" {
 		return key, KeyText
@@ -95,7 +95,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// jsonKey reads a string, a number, or an object: with one of these, it is read as that, otherwise as JSON with sorted members.
+// jsonKey reads a string, a number, or an object: one with a single member as its value, others as JSON with sorted members.
 func jsonKey(key string) (string, bool) {
 	d := json.NewDecoder(bytes.NewReader([]byte(key)))
 	d.UseNumber()

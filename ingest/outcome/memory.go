@@ -37,7 +37,7 @@ func (m *memory) set(key string) (rows []remembered, hash uint64) {
 	return m.rows[at : at+associated], hash
 }
 
-// add adds a row. It replaces the one of its set that was added first.
+// add adds a row. It replaces the oldest row of its set.
 func (m *memory) add(row *entry, time int64, absent bool) {
 	rows, hash := m.set(row.key)
 	copy(rows[1:], rows)

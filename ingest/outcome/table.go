@@ -140,5 +140,5 @@ func (q *queue[T]) Pop() any {
 	return last
 }
 
-// inMemory divides the memory of a table: one part of this many is for entries in memory, the rest for its disk.
+// inMemory divides the memory of a table: one part of this many is for entries in memory, the rest for the indexes of its disk.
 const inMemory = 2

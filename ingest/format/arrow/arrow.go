@@ -68,13 +68,13 @@ type source struct {
 	records Records
 	reserve func(Unpacked) error // nil: without limits
 	fields  []tabular.Field
-	own     int   // number of columns of the file; those within them follow
-	parents []int // of a column within another: the number of that one
+	own     int   // number of columns of the file; nested columns follow
+	parents []int // of each nested column: number of the column of the file
 	paths   *tabular.Paths
 
 	batch arrow.Record
 	rows  *arrowvalue.Values // of the batch
-	from  int                // the first row of the batch that is in no block
+	from  int                // the first row of the batch that is not in a block yet
 	read  int64              // number of rows before the batch
 }
 
@@ -103,7 +103,7 @@ func (s *source) table() (format.Table, error) {
 	return format.Table{Source: s, HasNames: true}, s.findLengths()
 }
 
-// newSource returns a source of records. Columns that the options name by path may be within others.
+// newSource returns a source of records. The options may name nested columns by path.
 func newSource(r Records, o layout.Options) *source {
 	schema := arrow.StructOf(r.Schema().Fields()...)
 	s := &source{records: r, own: schema.NumFields()}
@@ -261,7 +261,7 @@ func (s *source) load(n int, wanted []bool) (ok bool, err error) {
 	return true, nil
 }
 
-// column returns the values of a column; nil: they are cells, as those within lists, maps and structs of which some are null.
+// column returns the values of a column; nil if they must be read as cells, as within lists, maps, and structs with nulls.
 func (s *source) column(i int) *arrowvalue.Values {
 	if i < s.own {
 		return s.rows.At(i)
@@ -269,7 +269,7 @@ func (s *source) column(i int) *arrowvalue.Values {
 	return at(s.rows, s.fields[i].Name, func(of *arrowvalue.Values) bool { return of.Column.NullN() == 0 })
 }
 
-// At returns the values at a path in rows, of which a member of a null is null, as in Parquet; nil if there are none.
+// At returns the values at a path in rows; nil if there are none. A member of a null struct is null, as in Parquet.
 func At(rows *arrowvalue.Values, path string) *arrowvalue.Values {
 	return at(rows, path, func(*arrowvalue.Values) bool { return true })
 }
@@ -285,7 +285,7 @@ func at(rows *arrowvalue.Values, path string, valid func(of *arrowvalue.Values) 
 	return rows
 }
 
-// cells returns the values of the columns within others in a row of the batch, behind the columns of the file.
+// cells returns the values of the nested columns in a row of the batch, after the columns of the file.
 func (s *source) cells(row int) ([]tabular.Cell, error) {
 	cells := make([]tabular.Cell, len(s.fields))
 	return cells, s.paths.Read(Nested{s.rows, row}.Cell(), cells[s.own:])
@@ -373,8 +373,8 @@ func fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) (texts i
 	return texts
 }
 
-// Fill sets a block to the values at some paths in rows, of which a member of a null is null, as in Parquet. ok is false if one of them is
-// not there, or is neither a number nor a text in all rows.
+// Fill sets a block to the values at some paths in rows. A member of a null struct is null, as in Parquet. ok is false if a path has no
+// values, or if they are neither numbers nor texts.
 func Fill(b *tabular.Block, rows *arrowvalue.Values, paths []string) (ok bool) {
 	b.Reset(len(paths))
 	b.Rows = rows.Column.Len()

@@ -24,7 +24,7 @@ func RowsOf(batch arrow.Record) *arrowvalue.Values {
 	return arrowvalue.Of(array.RecordToStructArray(batch))
 }
 
-// maxItems limits the items of a column of lists in a batch that take no bytes.
+// maxItems limits the number of items without bytes in a list column of a batch.
 const maxItems = 1 << 18
 
 func (n Nested) isMap() bool { return n.Of.Column.DataType().ID() == arrow.MAP }

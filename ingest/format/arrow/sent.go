@@ -19,20 +19,20 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Sent are rows that are sent to be predicted.
+// Sent are rows sent for prediction.
 type Sent struct {
 	Stream []byte       // an Arrow stream or file, which is not copied
-	Record arrow.Record // the rows, in place of a stream; nil: there is one. It is not released.
+	Record arrow.Record // the rows, instead of Stream; nil: Stream has them. It is not released.
 }
 
-// Unpacked is what rows unpack to, in addition to the bytes that were sent.
+// Unpacked is the size of unpacked rows, in addition to the bytes sent.
 type Unpacked struct {
 	Buffers int // decompressed bytes
-	Texts   int // bytes of the texts of all rows: those of a dictionary count for each row that has them
+	Texts   int // bytes of the texts of all rows; a text in a dictionary counts for each of its rows
 	Values  int // values of sparse rows
 }
 
-// records returns the batches. reserve reserves memory for decompressed bytes; nil: the limits are those of files.
+// records returns the batches. reserve reserves memory for decompressed bytes; if it is nil, the limits of files apply.
 func (s Sent) records(reserve func(Unpacked) error) (Records, error) {
 	if s.Record != nil {
 		return &single{Record: s.Record}, nil
@@ -60,8 +60,8 @@ func (s *single) Next(int, func(column int) bool) (arrow.Record, error) {
 	return s.Record, nil
 }
 
-// Batches iterates over the features of the rows. name is used in errors. reserve reserves memory for what the rows unpack to, before they
-// are unpacked, and its error ends them; nil: the limits are those of files.
+// Batches iterates over the features of the rows. name is used in errors. reserve reserves memory for the unpacked rows before they are
+// unpacked; its error ends the iteration. If reserve is nil, the limits of files apply.
 func (s Sent) Batches(ctx context.Context, name string, reserve func(Unpacked) error, o layout.Options,
 	want layout.Features) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {

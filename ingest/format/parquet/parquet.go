@@ -40,7 +40,7 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (t format.Tabl
 		return t, errors.New("a pipe: expected a file, because Parquet stores its schema at the end")
 	}
 	some := Wanted(o.Named())
-	wanted := func(path string) bool { // of a column, all within it if none of those is named
+	wanted := func(path string) bool { // a column is wanted as a whole if none within it is named
 		column, _, _ := strings.Cut(path, ".")
 		return some(path) || !some(column)
 	}

@@ -23,11 +23,11 @@ import (
 type Reader struct {
 	columns []*node
 	schema  *arrow.Schema
-	values  []input.Partition // of the columns behind those of the file
+	values  []input.Partition // of the columns after those of the file
 	left    int64             // number of remaining rows
 }
 
-// Columns are the columns of rows, as far as the file does not say them.
+// Columns describes the columns of rows, in addition to what the file states.
 type Columns struct {
 	// Wanted reports whether rows need a column at a path. Nil means that they need all.
 	Wanted func(path string) bool
@@ -36,8 +36,8 @@ type Columns struct {
 	// Names are the names of columns, at any depth, by the IDs of fields. A column whose ID has no name is not read. Nil means that the names
 	// in the file apply.
 	Names map[int]string
-	// IDs are the IDs of the fields of a file that has none: by the name in the file, after the path of the column that it is in. Nil means
-	// that they are not known, so that such a file is an error if there are Names.
+	// IDs are the field IDs for a file without IDs, by the name in the file, which follows the path of the enclosing column. Nil means that
+	// the IDs are unknown: then a file without IDs is an error if there are Names.
 	IDs map[string]int
 	// Values are columns that the file may lack.
 	Values []input.Partition
@@ -221,7 +221,7 @@ func (n *node) appendRow() error {
 	return n.next()
 }
 
-// end returns an error if there are values behind those of all rows.
+// end returns an error if there are values after the last row.
 func (n *node) end() error {
 	for _, l := range n.leaves {
 		if v, err := l.peek(); err != nil || v != nil {
@@ -282,7 +282,7 @@ func (n *node) skip() error {
 	return nil
 }
 
-// leaf reads the values of a column without columns within it, one row group after the other.
+// leaf reads the values of a column without nested columns, one row group after the other.
 type leaf struct {
 	file   *parquet.File
 	column *parquet.Column
@@ -302,7 +302,7 @@ var errOtherValues = fmt.Errorf("not the values that the file announces: %w", io
 // maxValues is the number of values read at a time.
 const maxValues = 1024
 
-// open opens the next page, unless values of one are left; false: there is none.
+// open opens the next page, unless the current one has further values. ok is false after the last page.
 func (l *leaf) open() (ok bool, err error) {
 	for l.page == nil {
 		if l.pages == nil {
@@ -349,8 +349,8 @@ func (l *leaf) peek() (*parquet.Value, error) {
 	return &l.ahead[l.at], nil
 }
 
-// appendStored appends numbers of a page as they are stored, those of at most n rows, and returns of how many; 0: there are none. present
-// is the definition level from which there is a value.
+// appendStored appends numbers of a page in their stored form, for at most n rows, and returns the number of rows; 0 if there are none.
+// present is the definition level from which there is a value.
 func (l *leaf) appendStored(to array.Builder, n, present int) (rows int, err error) {
 	if l.at < len(l.ahead) {
 		return 0, nil
@@ -400,12 +400,12 @@ func (l *leaf) appendStored(to array.Builder, n, present int) (rows int, err err
 // part are rows of a page.
 type part struct {
 	rows     int
-	valid    []bool  // by row: it is not null; nil: none is
-	from, to int     // the values that the page has of them
-	indexes  []int32 // of all values in the words of the column; nil: they are the values
+	valid    []bool  // by row: it is not null; nil: no row is null
+	from, to int     // their values in the page
+	indexes  []int32 // of all values in the dictionary of the column; nil: the page has the values
 }
 
-// of returns the values of rows, given those of the page, or the words of its column.
+// of returns the values of rows. values are those of the page, or of the dictionary of the column.
 func of[T any](p part, values []T) []T {
 	if p.indexes == nil && p.valid == nil {
 		return values[p.from:p.to]
@@ -452,7 +452,7 @@ func (l *leaf) close() (err error) {
 	return err
 }
 
-// checkCodec returns an error for a compression that can't be read: of LZ4_RAW, parquet-go returns wrong values without an error.
+// checkCodec returns an error for a compression that can't be read: for LZ4_RAW, parquet-go returns wrong values without an error.
 func checkCodec(codec format.CompressionCodec) error {
 	switch codec {
 	case format.Uncompressed, format.Snappy, format.Zstd, format.Gzip, format.Brotli:

@@ -27,7 +27,7 @@ type schema struct {
 	types   types
 }
 
-// types are what a file says of its columns, beyond their nodes.
+// types describes the columns of a file, in addition to their nodes.
 type types struct {
 	leaves  []format.LogicalTypeValue // by leaf
 	written []arrow.DataType          // Arrow types from which leaves were written; none: unknown
@@ -84,7 +84,7 @@ func hasIDs(of *parquet.Column) bool {
 	return of.ID() > 0 || slices.ContainsFunc(of.Columns(), hasIDs)
 }
 
-// fields returns those of some columns that are wanted.
+// fields returns those of the given columns that are wanted.
 func (s *schema) fields(columns []*parquet.Column, within string) (nodes []*node, fields []arrow.Field) {
 	for _, c := range columns {
 		name := s.name(c, within)
@@ -98,7 +98,7 @@ func (s *schema) fields(columns []*parquet.Column, within string) (nodes []*node
 	return nodes, fields
 }
 
-// node returns a column; nil: nothing in it is wanted. repeated means that it is a list by itself.
+// node returns a column; nil: nothing in it is wanted. repeated means that the column is itself a list.
 func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t arrow.DataType) {
 	parts := c.Columns()
 	only := len(parts) == 1 && parts[0].Repeated()
@@ -136,7 +136,7 @@ func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t
 	return n, t
 }
 
-// list returns a list, of which c is what repeats, and of the item; nil: nothing in it is wanted.
+// list returns a list. c is the repeated column, and of is the item. It returns nil if nothing in the list is wanted.
 func (s *schema) list(c, of *parquet.Column, path string) (*node, arrow.DataType) {
 	item, t := s.all().node(of, path, of != c && of.Repeated())
 	if item == nil {
@@ -145,7 +145,7 @@ func (s *schema) list(c, of *parquet.Column, path string) (*node, arrow.DataType
 	return &node{leaves: item.leaves, parts: []*node{item}, item: c.MaxDefinitionLevel(), repeats: c.MaxRepetitionLevel()}, arrow.ListOf(t)
 }
 
-// all returns the schema of the items of a list or a map, of which all parts are wanted: paths to them have indices or keys.
+// all returns the schema for the items of a list or a map. All parts of them are wanted, because paths to them have indices or keys.
 func (s *schema) all() *schema {
 	all := *s
 	all.columns.Wanted = func(string) bool { return true }

@@ -108,7 +108,7 @@ func (s *libsvmSource) Read(n int, wanted []bool, b *tabular.Block) error {
 	return nil
 }
 
-// checkLabel returns an error unless a line has a label, or any number of several; there reports whether it has a field for it.
+// checkLabel returns an error unless a line has one label, or rows may have several. there reports whether the line has a label field.
 func (s *libsvmSource) checkLabel(token []byte, there bool) error {
 	switch {
 	case s.options.Several():
@@ -170,7 +170,7 @@ func speltNumbers(lines []byte) bool {
 	return false
 }
 
-// fail returns an error at a field of the last line, counted from 0, the label; -1: at the line.
+// fail returns an error at a field of the last line, counted from 0, the label; -1 means the whole line.
 func (s *libsvmSource) fail(field int, err error) error {
 	e := s.FailLine(err)
 	if field >= 0 {

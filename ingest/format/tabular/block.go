@@ -67,7 +67,7 @@ func (b *Block) Reset(columns int) {
 	}
 }
 
-// Part returns the rows from one on, before another, which share the memory of b.
+// Part returns the rows [from, to). They share the memory of b.
 func (b *Block) Part(from, to int) Block {
 	part := *b
 	part.Rows, part.first = to-from, b.first+from

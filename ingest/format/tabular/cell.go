@@ -81,7 +81,7 @@ func Float(v float64) Cell {
 	return Cell{kind: cellFloat, bits: math.Float64bits(v)}
 }
 
-// Half is Float for a number that is a float16, and so may be a missing value rounded to one.
+// Half is Float for a float16, which may be a missing-value number that was rounded to float16.
 func Half(v float64) Cell {
 	c := Float(v)
 	if c.kind == cellFloat {
@@ -90,7 +90,7 @@ func Half(v float64) Cell {
 	return c
 }
 
-// Instant returns a time with a type, in seconds since 1970. It is a number of seconds, unless it is in a column of times.
+// Instant returns a typed time, in seconds since 1970. Outside a column of times, it is a number of seconds.
 func Instant(seconds float64) Cell {
 	return Cell{kind: cellInstant, bits: math.Float64bits(seconds)}
 }
@@ -150,7 +150,7 @@ func (c *Cell) float() float64 { return math.Float64frombits(c.bits) }
 
 func (c *Cell) whole() int64 { return int64(c.bits) }
 
-// Same reports whether two values become the same features, words and labels, whatever formats they are from.
+// Same reports whether two values become the same features, words and labels, regardless of their formats.
 func (c *Cell) Same(other *Cell) bool {
 	if c.IsList() || other.IsList() {
 		return c.IsList() && other.IsList() && slices.EqualFunc(c.List(), other.List(), func(a, b Cell) bool { return a.Same(&b) })
@@ -338,7 +338,7 @@ func (c *Cell) Time() (string, error) {
 	return time.Unix(int64(seconds), int64((c.float()-seconds)*1e9)).UTC().Format(time.RFC3339Nano), nil
 }
 
-// Words returns a text whose words are counted: that of a list has its texts, separated by spaces.
+// Words returns the text whose words are counted. For a list, it is the texts of the list, separated by spaces.
 func (c *Cell) Words() (string, error) {
 	if !c.IsList() {
 		return c.Text()

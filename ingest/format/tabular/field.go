@@ -1,5 +1,5 @@
-// Package tabular has the rows of tables as their formats read them: cells, columns of values, and blocks of both. The roles
-// of columns are not known here.
+// Package tabular has the rows of tables as their formats read them: cells, columns of values, and blocks of both. It does
+// not depend on the roles of columns.
 package tabular
 
 // Kind is the kind of a column's values.
@@ -32,5 +32,5 @@ type Field struct {
 	Advice string // how to make an unsupported column readable; "": convert it to numbers
 }
 
-// AdviseTimes is the advice for a column of dates or times that is no feature.
+// AdviseTimes is the advice for a column of dates or times that is not a feature.
 const AdviseTimes = "list it under examples.times"

@@ -103,7 +103,7 @@ func (n jsonValue) Names() []string {
 	return names
 }
 
-// maxPaths is the number of paths after which an object has no further ones in errors.
+// maxPaths is the maximum number of paths of an object in errors.
 const maxPaths = 1000
 
 // appendPaths appends the paths of the values in an object that are neither objects nor lists of objects.
@@ -158,7 +158,7 @@ func Parts(n *Step, part func(next *Step) (Cell, bool), put func(at *Step, part 
 
 // Named returns the step below n with a name; nil: none.
 func (n *Step) Named(name []byte) *Step {
-	if n.next < len(n.Below) && n.Below[n.next].Name == string(name) { // without a look into the map
+	if n.next < len(n.Below) && n.Below[n.next].Name == string(name) { // avoids a map lookup
 		n.next++
 		return n.Below[n.next-1]
 	}
@@ -193,7 +193,7 @@ type Paths struct {
 	found []presence // by column, in the last value
 	put   func(column int, part Cell) error
 	keep  func(at *Step, part Cell) error
-	// Null means that the last object has null in place of a value with a column in it.
+	// Null means that the last object has null in place of a value that contains a column.
 	Null bool
 }
 
@@ -222,8 +222,8 @@ func NewPaths(names []string) *Paths {
 	return c
 }
 
-// Walk calls put with the value of each column of an object or a list. Another value has none. A column that is found twice, by path and by
-// name, has the last value. A member that comes twice is an error.
+// Walk calls put with the value of each column of an object or a list. Another value has none. For a column that is found by path and by
+// name, put may be called twice: the last value, by name, counts. A member that comes twice is an error.
 func (c *Paths) Walk(object Cell, put func(column int, part Cell) error) error {
 	c.walk++
 	c.Null = false
@@ -237,8 +237,8 @@ func (c *Paths) Walk(object Cell, put func(column int, part Cell) error) error {
 	return err
 }
 
-// Read copies the columns of an object to cells, and does not change the cells of those that it lacks. The cells do not need the memory of
-// the object, unless it is JSON.
+// Read copies the columns of an object to cells. It does not modify the cells of columns that the object lacks. The cells do not refer to
+// the memory of the object, unless it is JSON.
 func (c *Paths) Read(object Cell, cells []Cell) error {
 	return c.Walk(object, func(column int, part Cell) error {
 		cells[column] = part.own()
@@ -246,7 +246,7 @@ func (c *Paths) Read(object Cell, cells []Cell) error {
 	})
 }
 
-// own returns a value whose items are its own. Members, which are not column values, are left out.
+// own returns a value with its own copy of items. Members, which are not column values, are omitted.
 func (c Cell) own() Cell {
 	if c.of == nil {
 		return c

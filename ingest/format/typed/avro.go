@@ -106,17 +106,17 @@ func (r *avroMessages) parse(s *format.Schema) (schema *avro.Schema, err error) 
 	return schema, err
 }
 
-// hasEmptyRecord reports whether a schema has a record without fields. To count records, the library makes a new map for each: half of the
-// time of a message.
+// hasEmptyRecord reports whether a schema has a record without fields. If records are counted, the library allocates a map for each, which
+// takes half of the time of a message.
 func hasEmptyRecord(schema *avro.Schema) bool {
 	return bytes.Contains(schema.Canonical(), []byte(`"fields":[]`))
 }
 
-// maxEmpty limits the values of a message that take no bytes, beyond those that it has bytes for.
+// maxEmpty limits the number of values without bytes in a message, in addition to one for each byte of the message.
 const maxEmpty = 1 << 16
 
-// conversions are the types that the library does not decode as cells need them. Times are in seconds, whatever the unit of
-// the schema, so that a change of the unit does not change the training data. Names may be any text.
+// conversions returns decoders for types that the library does not decode to cells. Times are in seconds, regardless of the
+// unit of the schema, so that a change of the unit does not change the training data. Names may be any text.
 func (e *empty) conversions() (all []avro.SchemaOpt) {
 	add := func(t avro.CustomType, cell func(v any, of *avro.SchemaNode) any) {
 		t.Decode = func(v any, of *avro.SchemaNode) (any, error) { return cell(v, of), nil }
@@ -150,7 +150,7 @@ func (e *empty) records() avro.SchemaOpt {
 	return avro.WithCustomType(avro.CustomType{AvroType: "record", Decode: e.count})
 }
 
-// count counts the values that may take no bytes, of which a hostile list has any number.
+// count counts the values that may take no bytes: a malicious list may have any number of them.
 func (e *empty) count(v any, of *avro.SchemaNode) (any, error) {
 	if len(of.Fields) > 0 {
 		return v, nil
@@ -161,7 +161,7 @@ func (e *empty) count(v any, of *avro.SchemaNode) (any, error) {
 	return v, nil
 }
 
-// seconds converts a time in units, per of which are a second.
+// seconds converts a time in units of 1/per of a second.
 func seconds(v any, per int64) float64 {
 	units, isLong := v.(int64)
 	if !isLong {
@@ -217,7 +217,7 @@ func OpenAvro(r io.Reader) (rows *AvroRows, err error) {
 	return rows, err
 }
 
-// Next returns the members of the next row, or nil if it is no record, and its value; io.EOF after the last.
+// Next returns the members of the next row, or nil if it is not a record, and its value; io.EOF after the last.
 func (r *AvroRows) Next() (members map[string]any, row tabular.Cell, err error) {
 	r.empty = maxEmpty
 	var v any

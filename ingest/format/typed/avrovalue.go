@@ -17,7 +17,7 @@ type avroValue struct {
 	ours    *schemaNode // in the reader schema; nil: it has none
 }
 
-// AvroCell returns a value as the library decodes it to an interface.
+// AvroCell converts a value that the library has decoded to an interface.
 func AvroCell(v any) tabular.Cell { return avroCell(v, nil) }
 
 func avroCell(v any, ours *schemaNode) tabular.Cell {

@@ -1,6 +1,6 @@
 // Package typed reads values whose schema is in a file or in a schema registry: in Avro and in Protobuf.
 //
-// A registry has the API of Confluent's. A schema with an ID never changes, so each is fetched once.
+// A registry has the API of Confluent's Schema Registry. A schema with an ID never changes, so each is fetched once.
 package typed
 
 import (
@@ -26,7 +26,7 @@ type Client struct {
 	fetched map[format.SchemaID]*fetched
 }
 
-// fetched is a schema, or the error of one that the registry did not have.
+// fetched is a schema, or the error for one that the registry did not have.
 type fetched struct {
 	schema *format.Schema
 	err    error

@@ -23,8 +23,8 @@ type Registry struct {
 	Key          string `yaml:"key" path:"file"`
 }
 
-// RegistryKeys is the table of the keys of a registry below a key under `examples`. meaning is that of the URL, which needs another key:
-// why says so.
+// RegistryKeys returns the keys of a registry below a key under `examples`. meaning describes the URL, which requires the key needs; why
+// is the reason.
 func RegistryKeys(under, meaning, needs, why string) []option.Key {
 	of := func(name string) string { return under + "." + name }
 	beside := func(other, want string) map[string]string {
