@@ -107,7 +107,7 @@ type Update struct {
 }
 
 // KeepsTerms reports whether a visit of an update with that many passes has separate terms for each increment: the terms of the last pass
-// are kept. Earlier visits have their sum, which is sufficient for a step.
+// are kept. Earlier visits have only the sum of the terms, which is sufficient for a step.
 func KeepsTerms(visit, passes int) bool { return visit >= passes-1 }
 
 // IsLocal reports whether the run is an update whose solver makes the visits.

@@ -20,8 +20,8 @@ func FileTensor(stage, pass int, name string) string {
 	return fmt.Sprintf("%d/%d/%s", stage, pass, name)
 }
 
-// WeightsDigest returns the digest of a version in its manifest: that of the tensors of its model file on which predictions depend, which
-// is all but the covers of trees.
+// WeightsDigest returns the digest of a version in its manifest. It covers the tensors of the model file that predictions depend on: all
+// except the covers of trees.
 func WeightsDigest(tensors wire.Tensors[float32]) wire.Digest {
 	var digested wire.Tensors[float32]
 	for _, t := range tensors {

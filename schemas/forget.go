@@ -32,7 +32,7 @@ type Heeded struct {
 // ForgetChecksum returns the checksum by which a message on the forget topic identifies an examples message.
 func ForgetChecksum(m wire.Message) string { return fmt.Sprintf("%08x", m.Checksum()) }
 
-// Names returns the rows of an examples message, with its checksum, that f names.
+// Names returns the rows in f of the examples message with this position and checksum.
 func (f *Forget) Names(partition int, offset int64, checksum string) (rows coverage.Forgotten) {
 	before := int64(0)
 	for _, r := range f.Rows {

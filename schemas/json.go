@@ -8,14 +8,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// JSON is what messages have as JSON.
+// JSON is the constraint of the types that messages encode as JSON.
 type JSON interface {
 	Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report |
 		Removal | SourceRemoval | Division | Pin | Forget | Window | Origins
 }
 
-// DecodeJSON decodes and checks the value of a message that is JSON; of a document, the whole that [wire.Documents]
-// returns. An error wraps [wire.ErrDamaged].
+// DecodeJSON decodes and checks the value of a message that is JSON. A document must be whole, as [wire.Documents]
+// returns it. An error wraps [wire.ErrDamaged].
 func DecodeJSON[T JSON](m wire.Message) (*T, error) {
 	value := new(T)
 	err := error(nil)

@@ -17,7 +17,7 @@ type OutcomesReport struct {
 	OutcomeKey string `json:"outcome_key,omitempty"` // a key of an outcome, likewise
 }
 
-// OutcomesOf returns the report of what was joined; nil if nothing was.
+// OutcomesOf returns the report of the joined rows and outcomes; nil without a join.
 func OutcomesOf(j *examples.Joined) *OutcomesReport {
 	if j == nil {
 		return nil

@@ -168,8 +168,8 @@ func (p *Plan) Partitions() (numbers []int) {
 	return slices.Compact(numbers)
 }
 
-// DefaultShares is the maximum number of shares unless the number of partitions of a share is configured: as many workers have
-// work, and as many records of a visit cross the statistics topic.
+// DefaultShares is the maximum number of shares unless the number of partitions of a share is configured. It limits the number
+// of workers with work, and of records of a visit on the statistics topic.
 const DefaultShares = 8
 
 // ShareSize returns the number of partitions of a share of a topic with the given number of partitions; 0 configured means that
@@ -181,8 +181,8 @@ func ShareSize(configured, partitions, shares int) int {
 	return max(1, (partitions+shares-1)/shares)
 }
 
-// Share is consecutive partitions that a worker owns together. A record of statistics is that of a share: its sums associate
-// over segments in the order of the partitions, then over shares in order. So bits do not depend on who owns what.
+// Share is consecutive partitions that a worker owns together. A record of statistics is that of a share: its sums associate over segments
+// in the order of the partitions, then over shares in order. So bits do not depend on the owners of the shares.
 type Share struct {
 	First      int   // the first partition that the share may have: its identity in records, and in a worker's ownership
 	Partitions []int // of the plan, ascending
@@ -368,8 +368,7 @@ func (p *Plan) checkAverage() error {
 	return fmt.Errorf("average is %d, of %d stages: expected at least 2 members, with as many stages each", p.Average, len(p.Stages))
 }
 
-// Temperature returns what divides the scores after a stage before they become predictions of the model: 1 before the last stage of a
-// member.
+// Temperature returns the divisor of the scores after a stage for predictions of the model: 1 before the last stage of a member.
 func (p *Plan) Temperature(stage int) float64 {
 	if t := p.Stages[stage].Temperature; t > 0 && p.EndsMember(stage) {
 		return t

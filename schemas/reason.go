@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reasons quote the values of rows, and also names and counts, which are no values.
+// Reasons quote the values of rows, and also names and counts, which are not values.
 var (
 	quoted     = regexp.MustCompile(`[a-z]+://[^\s"]+|"(?:[^"\\]|\\.)*"?|[-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?`)
 	beforeName = regexp.MustCompile(`(?:columns?|(?:object|message|schema|table|file) has|\bat|\bis in|one of|under|named|` +
@@ -17,10 +17,10 @@ var (
 )
 
 // WithoutValues returns the reason of a quarantined message without the values of its rows: names of columns, and counts, stay. It is a
-// rule about text, because reasons come from many decoders: what it does not know is a value.
+// rule about text, because reasons come from many decoders: text that it does not recognize counts as a value.
 func WithoutValues(reason string) string {
 	var b strings.Builder
-	end, named := 0, false // the end of the token before, which is the name of a column
+	end, named := 0, false // the end of the previous token, and whether it is the name of a column
 	for _, at := range quoted.FindAllStringIndex(reason, -1) {
 		from, to := at[0], at[1]
 		before, token := reason[end:from], reason[from:to]

@@ -65,8 +65,8 @@ func (r *Residuals) Encode(mem memory.Allocator) (wire.Message, error) {
 	return wire.Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
-// MaxResidualsRows returns how many rows fit a message, at least 1: a row has 2k values, or 3k with votes. A row of more than about
-// 220,000 values does not fit.
+// MaxResidualsRows returns the number of rows that fit into a message, at least 1: a row has 2k values, or 3k with votes. A row of
+// more than about 220,000 values does not fit.
 func MaxResidualsRows(values int) int {
 	return max(1, (wire.MaxMessage-8<<10)/(4*values))
 }

@@ -49,7 +49,7 @@ const (
 	HeldWhole
 )
 
-// Held returns how much of the source is on an examples topic. bounds are the offsets of the topic, by partition.
+// Held returns which part of the source is on an examples topic. bounds are the offsets of the topic, by partition.
 func (s *SourceSeal) Held(bounds []coverage.Span) Holding {
 	some, all := false, true
 	for _, span := range s.Spans {

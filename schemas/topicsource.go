@@ -36,8 +36,8 @@ const (
 func Turn(attempt int, next int64) string { return fmt.Sprintf("%d/%d", attempt, next) }
 
 // CountsAfter reports whether a message of a topic is valid in a partition of the examples, given the attempt of the
-// last valid message of the topic there, and the sequence next after it. known is false if it is unknown which message
-// that is, or whether there is one.
+// last valid message of the topic there, and the sequence next after it. known is false if that message, or its
+// existence, is unknown.
 func (o Origin) CountsAfter(attempt int, next int64, known bool) bool {
 	own, err := strconv.Atoi(o.Attempt)
 	switch {
@@ -109,8 +109,8 @@ func TimeHeader(time int64) wire.Header {
 	return wire.Header{Key: headerTime, Value: strconv.FormatInt(time, 10)}
 }
 
-// TimeOf returns the time of the rows of an examples message in milliseconds since 1970: that of the messages that ingest made it from,
-// otherwise that of its own timestamp.
+// TimeOf returns the time of the rows of an examples message in milliseconds since 1970: the time of the messages that ingest made it
+// from, otherwise its own timestamp.
 func TimeOf(m wire.Message, written int64) int64 {
 	if time, err := strconv.ParseInt(m.Get(headerTime), 10, 64); err == nil {
 		return time

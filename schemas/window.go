@@ -174,7 +174,7 @@ func (w *Window) On(base *Window) {
 	w.Increments, w.Left = all, nil
 }
 
-// Advance sets Ends to the offsets after a run, which has processed what its plan adds. Offsets that the log had deleted are skipped.
+// Advance sets Ends to the offsets after the spans that a run's plan adds. Offsets that the log had deleted are skipped.
 func (w *Window) Advance(plan *Plan) {
 	for _, span := range append(slices.Clone(plan.Chain.Lost), plan.Added()...) {
 		for len(w.Ends) <= span.Partition {
@@ -193,8 +193,8 @@ func (w Window) Without(spans coverage.Spans) *Window {
 	return &w
 }
 
-// Longest returns up to n least recently visited increments, in this order; the earlier one first if two are equal.
-// A joined increment counts as those that it consists of. If that is more than n has left, it is included only if it fits into the
+// Longest returns up to n least recently visited increments, in this order; the earlier one first if two are equal. A joined
+// increment counts as the increments that it consists of. If these exceed the rest of n, it is included only if it fits into the
 // rows left of n increments with the given number of rows. So the number of revisited rows is bounded.
 func (w *Window) Longest(n int, rows int64) (list []WindowIncrement) {
 	if n <= 0 {
@@ -274,13 +274,13 @@ func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 	return one, err == nil
 }
 
-// IsLong reports whether the increments of a window are at least most, 0 meaning any number, or their JSON is longer than bytes.
+// IsLong reports whether a window has at least most increments, unless most is 0, or their JSON is longer than bytes.
 func (w *Window) IsLong(most int, bytes int64) bool {
 	return most > 0 && len(w.Increments) >= most || w.Bytes() > bytes
 }
 
 // Shortened returns the increments of a window. If the window is long, it joins neighbours with the same weight until about half of
-// what is allowed is left, if the weights allow it. Increments before and after a change of the stream are not joined.
+// the limit is left, if the weights allow it. Increments before and after a change of the stream are not joined.
 func (w *Window) Shortened(most int, bytes int64) []WindowIncrement {
 	if !w.IsLong(most, bytes) {
 		return w.Increments

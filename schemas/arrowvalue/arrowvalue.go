@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Type says what the values of a column are.
+// Type is the type of the values of a column.
 type Type uint8
 
 const (
@@ -150,7 +150,7 @@ func Of(column arrow.Array) *Values {
 	return v
 }
 
-// encode sets the values of a dictionary-encoded column. Those of the dictionary may be null too.
+// encode sets the values of a dictionary-encoded column. Values of the dictionary may be null too.
 func (v *Values) encode(of *Values, column *array.Dictionary) {
 	at := column.GetValueIndex
 	v.null = func(i int) bool { return column.IsNull(i) || of.null(at(i)) }
@@ -179,7 +179,7 @@ func seconds[T arrow.Duration | arrow.Time32 | arrow.Time64](of func(int) T, uni
 	return func(i int) float64 { return float64(int64(of(i))/per) + float64(int64(of(i))%per)/float64(per) }
 }
 
-// Null reports whether there is no value. NaN is one.
+// Null reports whether a value is null. NaN is not.
 func (v *Values) Null(i int) bool { return v.Type == Null || v.null(i) }
 
 // Whole returns an integer, or a boolean as 0 or 1. ok is false if it does not fit int64.
@@ -296,7 +296,7 @@ func (v *Values) Unsigned() bool { return v.unsigned }
 // Half reports whether numbers are of type float16.
 func (v *Values) Half() bool { return v.half }
 
-// Raw returns all values of a column of this type. Nulls have any value. ok is false for a column of another type.
+// Raw returns all values of a column of this type. The values of nulls are undefined. ok is false for a column of another type.
 func Raw[T uint8 | float32 | float64](column arrow.Array) (raw []T, ok bool) {
 	var values any
 	switch c := column.(type) {

@@ -42,7 +42,7 @@ func (c *Coverage) Count(rows int, checksum uint64) {
 	c.Checksum += checksum
 }
 
-// Merge adds o. If the two share offsets it returns an error and leaves c as it was.
+// Merge adds o. If the two share offsets, it returns an error and does not modify c.
 func (c *Coverage) Merge(o Coverage) error {
 	spans, err := c.Spans.Union(o.Spans)
 	if err != nil {

@@ -84,7 +84,7 @@ func (f Forgotten) Without(others Forgotten) (left Forgotten) {
 	return left
 }
 
-// In calls with for the ranges of rows, [first, end), of a message with that many rows.
+// In calls with for the ranges of rows, [first, end), of a message with the given number of rows.
 func (f Forgotten) In(partition int, offset int64, rows int, with func(first, end int)) {
 	i, _ := slices.BinarySearchFunc(f, offset, func(r ForgottenRows, offset int64) int {
 		return cmp.Or(cmp.Compare(r.Partition, partition), cmp.Compare(r.To, offset+1))

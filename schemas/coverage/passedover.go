@@ -70,7 +70,7 @@ func (p *PassedOver) Count(reason PassOverReason, n int64) {
 	(*p)[reason] += n
 }
 
-// MarshalJSON returns the counts as a JSON object, also if there are none.
+// MarshalJSON returns the counts as a JSON object, even if there are none.
 func (p PassedOver) MarshalJSON() ([]byte, error) {
 	if p == nil {
 		return []byte("{}"), nil

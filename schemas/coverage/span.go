@@ -135,7 +135,7 @@ func (s Span) Segments(length int64) []Span {
 	return segments
 }
 
-// maxPartitions is above the partitions of any topic. Readers of spans keep state for each partition up to the last.
+// maxPartitions exceeds the number of partitions of any topic. Readers of spans keep state for each partition up to the last.
 const maxPartitions = 1 << 20
 
 // Check returns an error for spans that overlap or have a negative partition or offset.

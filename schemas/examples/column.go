@@ -111,7 +111,7 @@ func (c Columns) HasOffsets() bool {
 }
 
 // Difference returns a human-readable description of the difference from o; "" if there is none. It ignores offsets, see [Rows.Align],
-// what is known of the numbers of times, and a unit that only one of them has, because the other had no numbers.
+// AnyTime, and a unit that only one of them has, because the other had no numbers.
 func (c Columns) Difference(o Columns) string {
 	for i := range min(len(c), len(o)) {
 		switch {
@@ -140,7 +140,7 @@ func (c Columns) WithUnits(o Columns) Columns {
 	return c
 }
 
-// Lacking returns the names of the columns of a table with the values of o, without those that have the values of c.
+// Lacking returns the names of the table columns that o needs and c does not.
 func (c Columns) Lacking(o Columns) (names []string) {
 	has := map[string]bool{}
 	for _, own := range c {

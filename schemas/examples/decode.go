@@ -222,8 +222,8 @@ func (d *decoder) features(lists *arrowvalue.Values) error {
 	return nil
 }
 
-// readDense reads dense features, of which the first has a place in their column. They must be finite, but a value that is too large for
-// float32 is not an error of the message: only its row is unusable.
+// readDense reads dense features; first is the index of the first one in the column. They must be finite, but a value that is too large
+// for float32 is not an error of the message: only its row is unusable.
 func readDense[T float32 | float64](r *Rows, column arrow.Array, values []T, first int) error {
 	r.Floats = make([]float32, len(values))
 	nulls := column.NullN() > 0
@@ -240,7 +240,7 @@ func readDense[T float32 | float64](r *Rows, column arrow.Array, values []T, fir
 	return nil
 }
 
-// sparse reads sparse features. One that a producer says is 0 is as one that it leaves out.
+// sparse reads sparse features. A feature of 0 is the same as an omitted one.
 func (d *decoder) sparse(lists, indices *arrowvalue.Values, values []float32) error {
 	leading := int64(0) // numeric table columns, which may be missing
 	if text := d.ColumnsText(); text != "" {
@@ -387,7 +387,7 @@ func (d *decoder) owned(text string) string {
 	return own
 }
 
-// maxTargets is the maximum number of targets of the rows of a message. Rows without any take no bytes in it, but memory.
+// maxTargets is the maximum number of targets of the rows of a message. Rows without targets take memory, but no bytes of the message.
 const maxTargets = 1 << 24
 
 // targets reads the targets. A null row has none.
@@ -420,7 +420,7 @@ func (d *decoder) targets(lists *arrowvalue.Values) error {
 	return nil
 }
 
-// answers reads the served answers, of which rows may have none.
+// answers reads the served answers. Rows may have none.
 func (d *decoder) answers() {
 	labels, versions := d.served, d.versions
 	if labels == nil || versions == nil || versions.Type != arrowvalue.Whole || versions.Unsigned() {

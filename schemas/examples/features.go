@@ -46,7 +46,7 @@ func (r *Rows) Align(columns Columns) error {
 	return nil
 }
 
-// Features writes the features into dst, Rows × width, row-major, and leaves the rows as they are. Missing features are NaN. The width is
+// Features writes the features into dst, Rows × width, row-major. It does not modify the rows. Missing features are NaN. The width is
 // Cols for dense rows and at least Cols for sparse rows. Features panics on any other width or length.
 func (r *Rows) Features(dst []float32, width int) {
 	fits := width == r.Cols || r.Sparse != nil && width > r.Cols || r.Rows == 0

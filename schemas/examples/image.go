@@ -57,7 +57,7 @@ func ParseImage(text string) (i Image, err error) {
 	return i, nil
 }
 
-// Check returns an error unless examples can have the shape, which is zero if they are no images.
+// Check returns an error unless examples can have the shape, which is zero if they are not images.
 func (i Image) Check() error {
 	if i != (Image{}) && !i.valid() {
 		return fmt.Errorf("shape of images %v: expected height, width and channels, such as [28, 28, 1]", i[:])

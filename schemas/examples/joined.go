@@ -87,7 +87,7 @@ func Together(joins []JoinCounts) (all JoinCounts) {
 	return all
 }
 
-// Scaled returns the counts for another number of outcomes, of which as large a fraction have a row. Without outcomes nothing changes.
+// Scaled returns the counts for another number of outcomes, with the same fraction of matches. Without outcomes nothing changes.
 func (c JoinCounts) Scaled(outcomes int64) JoinCounts {
 	if c.Outcomes != 0 && c.Outcomes != outcomes {
 		scale := float64(outcomes) / float64(c.Outcomes)
@@ -100,7 +100,7 @@ func (c JoinCounts) Scaled(outcomes int64) JoinCounts {
 // Behind reports whether a join has read less than half of the outcomes of another one.
 func (c JoinCounts) Behind(furthest int64) bool { return 2*c.Outcomes < furthest }
 
-// Since returns what was counted after an earlier state.
+// Since returns the counts since an earlier state.
 func (c JoinCounts) Since(o JoinCounts) JoinCounts {
 	c.Rows, c.Absent = c.Rows-o.Rows, c.Absent-o.Absent
 	c.Outcomes, c.Matched, c.Late = c.Outcomes-o.Outcomes, c.Matched-o.Matched, c.Late-o.Late

@@ -150,7 +150,7 @@ func (t LabelType) Values(labels []string) []json.RawMessage {
 	return values
 }
 
-// wholeNumber returns the integer whose shortest form is a text, and whether there is one.
+// wholeNumber parses an integer. It returns false unless the text is the shortest form of the integer.
 func wholeNumber(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == text

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Classes of rows that are of no class. All of them are negative.
+// Classes of rows without a class. All of them are negative.
 const (
 	Unlabelled = -1 // a row without a label
 	Unknown    = -2 // a row with a label that is not a class
@@ -93,7 +93,7 @@ func (r *Rows) LabelText(row int) string {
 // Label returns the label of a labelled row. The rows are not multi-label.
 func (r *Rows) Label(row int) string { return value.Label(r.LabelText(row)) }
 
-// Labels yields the labels of a labelled row, which is one unless the rows have lists.
+// Labels yields the labels of a labelled row: a single one, unless the rows have lists.
 func (r *Rows) Labels(row int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if len(r.LabelLists) == 0 {

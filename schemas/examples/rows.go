@@ -46,8 +46,8 @@ type Rows struct {
 	// keys of the messages on the followed topic; "": no key; nil: no message has one, or the rows do not come from a topic
 	SourceKeys []string
 	Origins    RowOrigins // followed topic: origins of the rows, which Origin.TopicMessage writes to a header
-	// Columns are the table columns of the features, with Cols features, and Image the shape of images, with Cols features. Both are those of
-	// rows to write; what a message says is in ColumnsText and ImageText.
+	// Columns are the table columns of the features, with Cols features, and Image the shape of images, with Cols features. Both are for
+	// rows to write; those of a message are in ColumnsText and ImageText.
 	Columns Columns
 	Image   Image
 
@@ -121,7 +121,7 @@ func (r *Rows) columns() []stream.Column {
 	return columns
 }
 
-// where returns which values of a column are as is says.
+// where reports the result of is for each value of a column.
 func where[V any](column []V, is func(V) bool) []bool {
 	all := make([]bool, len(column))
 	for i, v := range column {
@@ -130,7 +130,7 @@ func where[V any](column []V, is func(V) bool) []bool {
 	return all
 }
 
-// labelled returns which rows have a label; nil if all have one.
+// labelled reports which rows have a label; nil if all have one.
 func (r *Rows) labelled() []bool {
 	if !slices.Contains(r.NoLabel, true) {
 		return nil
@@ -210,7 +210,7 @@ func (r *Rows) Split(row int) Split {
 	return r.Splits[row]
 }
 
-// Without blanks the forgotten rows of a message, which is at an offset of a partition: they have weight 0, no label, no targets, and
+// Without blanks the forgotten rows of the message at an offset of a partition: they have weight 0, no label, no targets, and
 // features of 0. Their number and split are kept. It returns r.
 func (r *Rows) Without(forgotten coverage.Forgotten, partition int, offset int64) *Rows {
 	forgotten.In(partition, offset, r.Rows, func(first, end int) {
@@ -235,7 +235,7 @@ func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	return stream.Encode(record, mem)
 }
 
-// Slice returns the rows from one on, before another. They share the memory of r.
+// Slice returns the rows [from, to). They share the memory of r.
 func (r *Rows) Slice(from, to int) *Rows {
 	cut := *r
 	cut.Rows = to - from
@@ -270,7 +270,7 @@ func (r *Rows) Reset() {
 	}
 }
 
-// Slice returns the rows from one on, before another. They share the memory of s.
+// Slice returns the rows [from, to). They share the memory of s.
 func (s *SparseRows) Slice(from, to int) *SparseRows {
 	first := 0
 	if from > 0 {

@@ -71,7 +71,7 @@ func CheckIndex(index, before int64) error {
 	return nil
 }
 
-// without returns the rows, of which some have no values.
+// without returns the rows without the values of the given rows.
 func (s *SparseRows) without(rows []bool) *SparseRows {
 	left := &SparseRows{}
 	for row, empty := range rows {

@@ -9,9 +9,9 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// counted returns which values of a tensor of statistics are counts or sums of weights: the first columns, in rows of
-// a given length. They are never negative and can't overflow: no sum of float32 weights reaches maxCount. Losses can,
-// because scores can overflow.
+// counted returns the number of leading columns of a tensor of statistics that are counts or sums of weights, and the
+// length of its rows. These are never negative and can't overflow: no sum of float32 weights reaches maxCount. Losses
+// can overflow, because scores can.
 func counted(name string) (columns, of int) {
 	switch strings.TrimPrefix(name, PartAverage+"/") {
 	case FieldSplits: // errors of regression are distances, which overflow like losses
@@ -32,15 +32,15 @@ const maxCount = 1e100
 
 func isCount(v float64) bool { return v >= 0 && v <= maxCount }
 
-// Collector assembles records of statistics, or of what a chain keeps, in double precision: those that are sent in single precision are
-// widened. The zero value is ready to use. See [wire.Collector] for its memory.
+// Collector assembles records of statistics, and of the state of a chain, in double precision: records in single precision are widened.
+// The zero value is ready to use. See [wire.Collector] for its memory.
 type Collector struct {
 	doubles wire.Collector[float64]
 	singles wire.Collector[float32]
 }
 
-// Add adds a message. It returns the record if the message completes it, and otherwise nil. The error wraps [wire.ErrDamaged]: it may be
-// that of invalid counts, such as NaN, as computations with them may not terminate, or have no JSON.
+// Add adds a message. It returns the record if the message completes it, and otherwise nil. The error wraps [wire.ErrDamaged]. Invalid
+// counts, such as NaN, are an error, as computations with them may not terminate, or have no JSON.
 func (c *Collector) Add(m wire.Message, mem memory.Allocator) (*wire.Record[float64], error) {
 	if wire.IsSingle(m) {
 		r, err := c.singles.Add(m, mem)

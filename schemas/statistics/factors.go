@@ -16,7 +16,7 @@ type Factors struct {
 }
 
 // FactorsOf reads factors in either form: a vector of all columns or, in a chain, only the columns that have one, so that the size of a
-// version depends on the columns that it has met. there is false without any. An error describes the invalid tensor.
+// version depends on the columns that have occurred. there is false without factors. An error describes the invalid tensor.
 func FactorsOf(t wire.Tensors[float32]) (f Factors, there bool, err error) {
 	vector, err := t.Optional(TensorFactors, -1)
 	if err != nil || vector != nil {
@@ -43,7 +43,7 @@ func FactorsOf(t wire.Tensors[float32]) (f Factors, there bool, err error) {
 	return f, true, nil
 }
 
-// Tensors returns the factors as a vector of all columns (0: the column is left out), or only of those that have one.
+// Tensors returns the factors as a vector of all columns (0: the column is left out), or only of the columns that have one.
 func (f *Factors) Tensors(occurring bool) wire.Tensors[float32] {
 	if occurring {
 		return wire.Tensors[float32]{InputsTensor(TensorFactorColumns, f.Columns), wire.Vector(TensorFactorValues, f.Values)}

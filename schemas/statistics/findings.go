@@ -104,10 +104,10 @@ func (f *Findings) check() error {
 	return cmp.Or(coverage.Check(f.Skipped), checkServed(f.Served))
 }
 
-// LabelSet is the labels that were seen, and how many rows of each count, such as those that are fitted.
+// LabelSet has the labels seen, and the number of rows of each that count, such as fitted rows.
 type LabelSet map[string]int64
 
-// Add adds a label of so many rows. It may have none.
+// Add adds a label with a number of rows, which may be 0.
 func (l LabelSet) Add(label string, rows int64) { l[label] += rows }
 
 // Merge adds all of o's labels.
@@ -132,14 +132,14 @@ func (l LabelSet) List() (list []examples.LabelRows) {
 	return list
 }
 
-// Text returns the labels in the order that classes have if the configuration does not give them.
+// Text returns the labels in the order of classes that are not configured.
 func (l LabelSet) Text() []string {
 	text := slices.Collect(maps.Keys(l))
 	examples.SortLabels(text)
 	return text
 }
 
-// ColumnRows is for each column of sparse rows in how many of them it is not 0. Counts form a commutative monoid.
+// ColumnRows has the number of rows in which each column of sparse rows is nonzero. Counts form a commutative monoid.
 type ColumnRows map[int32]uint32
 
 // Add counts a row that has these columns, each once.

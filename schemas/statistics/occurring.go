@@ -80,7 +80,7 @@ func (t *OccurringTerms) Record() *wire.Record[float64] {
 }
 
 // SingleRecord makes the record of the terms in single precision, which takes half as many bytes; nil if a number is not exact in it. Terms
-// of one increment are, sums of terms may not be.
+// of one increment are exact; sums of terms may not be.
 func (t *OccurringTerms) SingleRecord() *wire.Record[float32] {
 	data := make([]float32, 0, len(t.Columns)*(1+t.Classes))
 	for i, column := range t.Columns {

@@ -114,7 +114,7 @@ func appendLists[T any](b *array.ListBuilder, lists [][]T, valid []bool) {
 	for _, items := range lists {
 		size += len(items)
 	}
-	b.ValueBuilder().Reserve(size) // a builder that grows copies what it has
+	b.ValueBuilder().Reserve(size) // a growing builder copies its values
 	for i, items := range lists {
 		b.Append(valid == nil || valid[i])
 		appendValues(b.ValueBuilder(), items, nil)

@@ -30,7 +30,7 @@ type Reader struct {
 
 // NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change
 // before the reader is closed and the records are released. file is true for the stream in a file, after the file's
-// magic number: a footer may follow. The error wraps [ErrDamaged], and that of from if it has one.
+// magic number: a footer may follow. The error wraps [ErrDamaged], and the error of from, if any.
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (*Reader, error) {
 	return newReader(from, file, &boundedAllocator{mem: mem}, rules{many: true})
 }
@@ -91,7 +91,7 @@ func nextOf(whole *bytes.Buffer, n int64) ([]byte, error) {
 func (r *Reader) Schema() *arrow.Schema { return r.reader.Schema() }
 
 // Reserve sets the function that reserves memory for compressed buffers before they are decompressed. Its error is that of
-// Next. Without one, those of a batch may have 1 GiB.
+// Next. Without a function, the buffers of a batch may take 1 GiB.
 func (r *Reader) Reserve(reserve func(bytes int) error) { r.bounded.reserve = reserve }
 
 // Next returns the next record batch, or io.EOF after the end-of-stream marker. Only the columns for which read returns true are

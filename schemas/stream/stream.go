@@ -44,7 +44,7 @@ func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 		return nil, err
 	}
 	text := stream.String()
-	return unsafe.Slice(unsafe.StringData(text), len(text)), nil // nobody else has the text
+	return unsafe.Slice(unsafe.StringData(text), len(text)), nil // there is no other reference to the text
 }
 
 // Decode decodes a complete IPC stream of exactly one record batch, with the dictionaries that it needs. For any bytes

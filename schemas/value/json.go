@@ -23,7 +23,7 @@ func CheckJSON(text []byte) error {
 	if at, ok := scan(text, space(text, 0), maxDepth); ok && space(text, at) == len(text) {
 		return checkEscapes(text)
 	}
-	err := json.Unmarshal(text, new(json.RawMessage)) // which knows the position
+	err := json.Unmarshal(text, new(json.RawMessage)) // its error has the position
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case !ok:
@@ -102,7 +102,7 @@ func (c Cell) Number() (v float64, ok bool) {
 // Items returns the values of an array; nil for another value.
 func (c Cell) Items() []Cell { return slices.Collect(c.All()) }
 
-// All iterates over the values of an array, without memory for them. Another value has none.
+// All iterates over the values of an array, without allocating a list of them. Another value has none.
 func (c Cell) All() iter.Seq[Cell] {
 	return func(yield func(Cell) bool) {
 		if c.Null() || c[0] != '[' {
@@ -133,7 +133,7 @@ func (c Cell) Each(put func(name []byte, value Cell) error) error {
 		if names.Has(name) {
 			return fmt.Errorf("duplicate member %s", Quote(string(name)))
 		}
-		at = space(c, space(c, to)+1) // behind the colon
+		at = space(c, space(c, to)+1) // after the colon
 		to, _ = scan(c, at, maxDepth)
 		if err := put(name, c[at:to]); err != nil {
 			return err
@@ -169,7 +169,7 @@ const fewNames = 32
 // Names is a set of names of members of an object: a list while there are few. The zero value has none.
 type Names struct {
 	n    int
-	keys [fewNames]uint32 // of the names in the list: others differ
+	keys [fewNames]uint32 // of the names in the list: names with other keys differ
 	few  [fewNames][]byte
 	many map[string]bool
 }

@@ -84,7 +84,7 @@ func isJSON(text string) bool {
 	return text != "" && (text[0] == '-' || text[0]-'0' <= 9) && json.Valid([]byte(text))
 }
 
-// AppendNumber appends a number as JSON, in the shortest form that is unique in so many bits; null if it is not finite.
+// AppendNumber appends a number as JSON, in the shortest form that is unique in the number of bits; null if it is not finite.
 func AppendNumber(dst []byte, v float64, bits int) []byte {
 	if v-v != 0 {
 		return append(dst, "null"...)
@@ -117,7 +117,7 @@ func Quote(text string) string {
 // MaxScale limits the digits of a decimal number after its point, or the zeros before it, because more take too long.
 const MaxScale = 1000
 
-// Decimal returns the number unscaled·10^−scale, correctly rounded, as a text with its digits is. scale is within ±[MaxScale].
+// Decimal returns the number unscaled·10^−scale, correctly rounded, like a text with its digits. scale is within ±[MaxScale].
 func Decimal(unscaled *big.Int, scale int) float64 {
 	if scale >= 0 && scale <= 22 && unscaled.CmpAbs(big.NewInt(maxWhole)) <= 0 { // exact in float64, so the quotient is correctly rounded
 		return float64(unscaled.Int64()) / math.Pow10(scale)
@@ -141,8 +141,8 @@ func BigEndian(digits []byte) *big.Int {
 }
 
 // Word returns the word of a text in a categorical column: the text as spelt, without surrounding white space, because codes
-// such as 1E2, 007, +1 and 3.10 are no numbers. Two spellings change: a boolean is the word true or false, and an integer that
-// a program has written as a float, such as 1.0 of pandas, is the word 1.
+// such as 1E2, 007, +1 and 3.10 are not numbers. Two spellings change: a boolean is the word true or false, and an integer
+// that a program has written as a float, such as 1.0 of pandas, is the word 1.
 func Word(text string) string {
 	text = Label(text)
 	number, isFloat := strings.CutSuffix(text, ".0")

@@ -4,7 +4,7 @@ package value
 const maxDepth = 10_000
 
 // scan returns the end of the JSON value that begins at an index. ok is false if the text is not JSON. It takes a fraction of the time of
-// [json.Valid], which requests with many numbers would notice.
+// [json.Valid], which matters for requests with many numbers.
 func scan(text []byte, at, depth int) (end int, ok bool) {
 	if at == len(text) {
 		return at, false

@@ -66,8 +66,8 @@ func Time(text string, u Unit) (time.Time, error) {
 	return t, nil
 }
 
-// LikelyTime is Time for a column in which the numbers before were times of the unit within 1950 to 2100, and none was within a year of
-// 1970. It is an error if this one is not so, because it is of another unit: seconds are dates of January 1970 as milliseconds.
+// LikelyTime is Time for a column whose earlier numbers were times of the unit from 1950 to 2100, none of them within a year of 1970.
+// It returns an error if this number is not such a time, because it is of another unit: as milliseconds, seconds are in January 1970.
 func LikelyTime(text string, u Unit) (time.Time, error) {
 	t, err := Time(text, u)
 	if u == "" {
@@ -96,8 +96,8 @@ func LikelyTime(text string, u Unit) (time.Time, error) {
 		"examples.times, as in {parts: [hour], unit: %[3]s}, has numbers of any time", Quote(text), is, u, but)
 }
 
-// isUsual reports whether a number is a time of the unit within 1950 to 2100, and not within a year of 1970 unless the unit is days. 0 and
-// 1, which stand for no time, are.
+// isUsual reports whether a number is a time of the unit within 1950 to 2100, and not within a year of 1970 unless the unit is days.
+// Numbers from -1 to 1, which stand for no time, are usual.
 func isUsual(number float64, u Unit) bool {
 	if math.Abs(number) <= 1 {
 		return true

@@ -15,7 +15,7 @@ type Unit string
 
 const (
 	UnitAuto         Unit = "auto"     // in a configuration: determined from the rows, see [Stamps]
-	UnitSeconds      Unit = "s"        // since 1970, as all that follow but the last two
+	UnitSeconds      Unit = "s"        // since 1970, like all of the following except the last two
 	UnitMilliseconds Unit = "ms"       // 1e-3 s
 	UnitMicroseconds Unit = "us"       // 1e-6 s
 	UnitNanoseconds  Unit = "ns"       // 1e-9 s
@@ -35,7 +35,7 @@ func (u Unit) Known() bool { return slices.Contains(Units(), u) }
 // excelEpoch is 1970-01-01 as a day of a spreadsheet.
 const excelEpoch = 25569
 
-// scale describes numbers of the unit: so many make a second, or a day if days is set, after the epoch.
+// scale describes numbers of the unit: per is the number per second, or per day if days is set; epoch is the number for 1970-01-01.
 func (u Unit) scale() (meaning string, per, epoch int64, days bool) {
 	switch u {
 	case UnitMilliseconds:
@@ -138,13 +138,13 @@ type Stamps struct {
 	around   [4]int  // number of others that are within a year of it
 }
 
-// nearDays is what 150 years in one of s, ms and us are in the next one.
+// nearDays exceeds the days that 130 years, from 1970 to 2100, in one of s, ms and us are in the next one.
 const nearDays = 48
 
-// StampsIn returns Stamps whose unit is known, with numbers of any time if so said, see [Stamps.AnyTime].
+// StampsIn returns Stamps with a known unit, and with the result of [Stamps.AnyTime] for it.
 func StampsIn(u Unit, anyTime bool) *Stamps { return &Stamps{known: u, anyTime: anyTime} }
 
-// Add adds a time. It ignores text that is no time.
+// Add adds a time. It ignores text that is not a time.
 func (s *Stamps) Add(text string) {
 	text = strings.TrimSpace(text)
 	if _, ok := timeOfText(text); ok {
@@ -181,8 +181,8 @@ func (s *Stamps) Add(text string) {
 // isLikely reports whether a number of seconds since 1970 is within 1950 to 2100.
 func isLikely(seconds float64) bool { return seconds >= firstLikely && seconds <= lastLikely }
 
-// AnyTime reports whether numbers of the unit may be of any time: some are years before 1970 and others after it, or some are within a year
-// of it. Otherwise numbers so close to 1970 are of another unit, see [LikelyTime].
+// AnyTime reports whether numbers of the unit may be any time: some are a year or more before 1970 and others after it, or some are within
+// a year of it. Otherwise numbers within a year of 1970 are of another unit, see [LikelyTime].
 func (s *Stamps) AnyTime(u Unit) bool {
 	if s.known != "" {
 		return s.anyTime
@@ -191,7 +191,7 @@ func (s *Stamps) AnyTime(u Unit) bool {
 	return i >= 0 && (s.around[i] > 0 || u.seconds(s.min) <= -secondsYear && u.seconds(s.max) >= secondsYear)
 }
 
-// Settled reports whether further rows can hardly change the unit.
+// Settled reports whether further rows are unlikely to change the unit.
 func (s *Stamps) Settled() bool {
 	u, err := s.Unit()
 	return s.numbers == 0 && s.texts > 0 || s.numbers > 0 && err == nil && u != UnitDays && u != UnitExcel
@@ -200,10 +200,10 @@ func (s *Stamps) Settled() bool {
 // Unit returns the unit of the numbers; "" if there are none. It is an error if none of the units gives times within 1950
 // to 2100, or if two do.
 //
-// Numbers close to 0 are times close to 1970 in every unit, so at least one time must be a year from it, or ten years if the
-// unit is days. This leaves one of s, ms, us and ns; but if the times of many rows are close to 1970, or of any rows unless others are
-// around 1970 too, they are of another unit than the rest. Digits of dates are hardly ever anything else. Days of 1970 and of
-// spreadsheets overlap: if all times are before 2040 as the former, they are all before 1970 as the latter.
+// Numbers close to 0 are times close to 1970 in every unit, so at least one time must be a year from it, or ten years if the unit is
+// days. This leaves one of s, ms, us and ns. A unit is excluded if it puts the times of more than a quarter of the rows close to 1970,
+// or of any rows unless others are around 1970 too: those are of another unit. Digits of dates are hardly ever anything else. Days of
+// 1970 and of spreadsheets overlap: if all times are before 2040 as the former, they are all before 1970 as the latter.
 func (s *Stamps) Unit() (Unit, error) {
 	switch {
 	case s.known != "" || s.numbers == 0:
@@ -251,8 +251,8 @@ func (s *Stamps) Unit() (Unit, error) {
 // The seconds before 1970 at which .NET and Windows begin to count ticks of 100 ns.
 const sinceYear1, since1601 = 62135596800, 11644473600
 
-// checkTicks returns an error if the numbers may be nanoseconds since 1970, but rather are ticks of 2000 to 2040: as nanoseconds, all of
-// them would be of a few months of 1990 or 1974.
+// checkTicks returns an error if the numbers may be nanoseconds since 1970, but are more likely ticks of 2000 to 2040: as nanoseconds,
+// all of them would be within a few months of 1990 or 1974.
 func (s *Stamps) checkTicks() error {
 	const from, to, perSecond, perMillisecond = 946684800, 2208988800, 1e7, 1e4
 	for name, epoch := range map[string]float64{".NET": sinceYear1, "Windows": since1601} {
@@ -265,7 +265,7 @@ func (s *Stamps) checkTicks() error {
 	return nil
 }
 
-// undecided returns the error of a column whose numbers are of no unit, or of one of these.
+// undecided returns the error of a column whose numbers fit no unit, or several of these.
 func (s *Stamps) undecided(found []Unit) error {
 	var candidates []string
 	for _, u := range Units() {

@@ -42,7 +42,7 @@ func (r *Record[T]) Into(v any) error {
 	return nil
 }
 
-// Read returns the struct with tags that a record has. The error is that of [Record.Into].
+// Read returns a record as a struct with tags. The error is that of [Record.Into].
 func Read[S any, T Number](r *Record[T]) (*S, error) {
 	v := new(S)
 	if err := r.Into(v); err != nil {
@@ -204,7 +204,7 @@ func eachNumber(v reflect.Value, with func(number reflect.Value) error) error {
 	return nil
 }
 
-// setNumber sets a number. It returns an error unless the number is within the type.
+// setNumber sets a number. It returns an error if the type can't represent the number.
 func setNumber(to reflect.Value, v float64) error {
 	if v == math.Trunc(v) && math.Abs(v) < 1<<63 || to.CanFloat() {
 		if to.Set(reflect.ValueOf(v).Convert(to.Type())); to.Convert(reflect.TypeFor[float64]()).Float() == v || to.CanFloat() {

@@ -75,7 +75,7 @@ func (t Tensors[T]) Shaped(name string, shape ...int) ([]T, error) {
 	return tensor.Data, nil
 }
 
-// Optional is [Tensors.Shaped] for a tensor that may be absent: then it returns nil, and never otherwise.
+// Optional is [Tensors.Shaped] for a tensor that may be absent: it returns nil only then.
 func (t Tensors[T]) Optional(name string, shape ...int) ([]T, error) {
 	if _, ok := t.Find(name); !ok {
 		return nil, nil
