@@ -17,10 +17,10 @@ import (
 // 1,048,588 bytes by default (message.max.bytes), and a message of 900 KB must fit with its headers.
 const maxAppendBytes = 1_000_000
 
-// Append appends messages to a partition, in order. It returns the offset of the first once all in-sync replicas have all
-// of them; without messages it returns -1. A long list takes several requests, and other producers may write in between.
-// Append retries transient errors until ctx ends; after an error, the leading messages may be written. A request that the
-// broker applied but answered with an error is sent again, so messages may be duplicated, but never reordered.
+// Append appends messages to a partition, in order. It returns the offset of the first message when all in-sync replicas
+// have all messages, or -1 without messages. A long list takes several requests, and other producers may write in
+// between. Append retries transient errors until ctx ends; after an error, the leading messages may be written. A request
+// that the broker applied but answered with an error is sent again, so messages may be duplicated, but never reordered.
 func (l *Log) Append(ctx context.Context, topic string, partition int, messages ...Message) (base int64, err error) {
 	base = -1
 	for limit := maxAppendBytes; len(messages) > 0; {
@@ -97,8 +97,8 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 	return base, err
 }
 
-// write sends a write. The broker may apply it at any later time, also after its caller has checked the end of the
-// partition, and has written the same messages again. So write does not abandon it at once when ctx ends, but waits up to
+// write sends a write. The broker may apply it at any later time, even after the caller has checked the end of the
+// partition and written the same messages again. So write does not abandon it at once when ctx ends, but waits up to
 // writeTime for the response.
 func (l *Log) write(ctx context.Context, broker int32, request *kmsg.ProduceRequest) (*kmsg.ProduceResponse, error) {
 	if l.broker != nil {
@@ -145,10 +145,10 @@ func encode(messages []Message, at time.Time) []byte {
 			r.Headers = append(r.Headers, kmsg.Header(h))
 		}
 		without = r.AppendTo(without[:0])
-		r.Length = int32(len(without) - 1) // of the length itself, 0
+		r.Length = int32(len(without) - 1) // without the length field, which is 0
 		if m.Value != nil {
 			r.Value = m.Value
-			r.Length += int32(len(binary.AppendVarint(nil, int64(len(m.Value)))) - 1 + len(m.Value)) // null is a byte
+			r.Length += int32(len(binary.AppendVarint(nil, int64(len(m.Value)))) - 1 + len(m.Value)) // a null value takes one byte
 		}
 		records[i], size = r, size+int(r.Length)+binary.MaxVarintLen32
 	}

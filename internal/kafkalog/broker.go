@@ -53,8 +53,8 @@ const compactionInterval = 100 * 365 * 24 * time.Hour
 // allWrites exceeds the number of concurrent writes.
 const allWrites = math.MaxInt64
 
-// startBroker starts the embedded broker. cleaned is the error of cleaning its log, despite which the broker runs. failed is called with
-// the error of a broker that has stopped by itself.
+// startBroker starts the embedded broker. cleaned is an error of cleaning its log; the broker runs nevertheless. failed is called with
+// the error if the broker later fails permanently.
 func startBroker(ctx context.Context, o Options, failed context.CancelCauseFunc) (b *broker, cleaned, err error) {
 	wait := reporter{report: o.Waiting, what: "open data directory " + o.DataDir}
 	lock, made, err := lockDir(ctx, o.DataDir, wait.failed)
@@ -157,7 +157,7 @@ func Repair(ctx context.Context, dir string) (repaired []Repaired, err error) {
 // clean applies the topics' retention and compaction settings: it deletes expired segments, and restarts the broker for the rest
 // if that pays.
 func (b *broker) clean(ctx context.Context) error {
-	if !isThere(b.lock) { // files that are still open take writes, which no later process finds
+	if !isThere(b.lock) { // deleted files that are open accept writes, but no later process finds them
 		err := fmt.Errorf("data directory %s was deleted or replaced while the embedded broker used it: its messages are lost",
 			filepath.Dir(b.files.dir))
 		b.failed(err)
@@ -385,14 +385,14 @@ func (e *end) LocalAddr() net.Addr        { return e.address }
 func (e *end) RemoteAddr() net.Addr       { return e.address }
 
 const (
-	// lockPatience is how long a process waits for a data directory that another one uses, which may be ending.
+	// lockPatience is the maximum wait for a data directory that another process uses: that process may be stopping.
 	lockPatience = 5 * time.Second
 	// lockInterval is the interval between attempts: the operating system does not notify of a released lock.
 	lockInterval = 50 * time.Millisecond
 )
 
-// lockDir locks a data directory as lockNow does. While another process has locked it, it tries again until lockPatience or
-// the context ends, and calls locked with the time of its first attempt.
+// lockDir locks a data directory as lockNow does. While another process holds the lock, it retries until lockPatience has
+// passed or the context ends, and calls locked with the time of its first attempt.
 func lockDir(ctx context.Context, dir string, locked func(since time.Time, err error)) (lock *os.File, made []string, err error) {
 	for began := time.Now(); ; {
 		lock, made, err = lockNow(dir)
@@ -418,7 +418,7 @@ func lockNow(dir string) (lock *os.File, made []string, err error) {
 		made = append(made, path)
 	}
 	err = os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755)
-	if err == nil { // only its owner can read it, because it contains examples; an existing one keeps its mode
+	if err == nil { // readable only by the owner, because it contains examples; an existing directory keeps its mode
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err != nil {
@@ -473,7 +473,7 @@ func unlock(lock *os.File) error {
 
 const (
 	// cleanInterval is the interval at which a log with an embedded broker cleans itself. The broker pauses in proportion to
-	// the data written since: a second with 1,000 rows/s and updates of 4 × 1024, where an interval of ten minutes took five.
+	// the data written since: 1 s with 1,000 rows/s and updates of 4 × 1024, and 5 s at an interval of ten minutes.
 	cleanInterval = time.Minute
 	// maxCleanInterval is the maximum retry interval after errors.
 	maxCleanInterval = 24 * time.Hour
@@ -514,14 +514,14 @@ func (l *Log) alone(what string, do func() error) error {
 	return nil
 }
 
-// keepClean cleans the log periodically until the log is closed. After an error, the first of which may be passed in, it
-// reports a wait, and backs off.
+// keepClean cleans the log periodically until the log is closed. err is the error of an earlier cleaning, or nil. After
+// an error it reports a wait and backs off.
 func (l *Log) keepClean(every time.Duration, err error) {
 	wait := reporter{report: l.waiting, what: "clean the log"}
 	for interval := every; ; err = l.clean(l.ctx) {
 		if err != nil {
 			interval = min(2*interval, max(every, maxCleanInterval))
-			wait.failed(time.Now().Add(-minWaitInterval), err) // it is reported at once
+			wait.failed(time.Now().Add(-minWaitInterval), err) // to report it at once
 		} else {
 			wait.over(nil)
 			interval = every

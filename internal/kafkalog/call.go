@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// anyBroker and controller are the destinations of requests that no particular broker must answer, and of those that
-	// change the cluster. Those for any broker go to an address of [Options], or if none answers to knownBroker, a random one of the cluster.
+	// anyBroker is the destination of requests that any broker can answer: an address of [Options] or, if none responds, knownBroker, a
+	// random broker of the cluster. controller is the destination of requests that change the cluster.
 	anyBroker   int32 = -1
 	controller  int32 = -2
 	knownBroker int32 = -3
 	// maxAnswerBytes limits a response. The partitions of a fetch have limits of their own.
 	maxAnswerBytes = 1 << 30
-	// layoutAge is the maximum age of the leaders of a topic. Brokers report when they no longer lead a partition, but a
-	// partitioned broker does not know it.
+	// layoutAge is the maximum age of the leaders of a topic. Brokers report when they no longer lead a partition, but
+	// not during a network partition.
 	layoutAge = 30 * time.Second
 	// writeTime is the time to wait for the response to a write after its context has ended. It is shorter than common
 	// termination grace periods.
@@ -183,7 +183,7 @@ func (l *Log) topic(ctx context.Context, name string) (t kmsg.MetadataResponseTo
 	return found.Topics[0], failure(found.Topics[0].ErrorCode)
 }
 
-// leaders are the leaders of the partitions of topics, which expire after layoutAge.
+// leaders caches the leaders of the partitions of topics. Entries expire after layoutAge.
 type leaders struct {
 	mutex  sync.Mutex
 	topics map[string]ledTopic
@@ -194,7 +194,7 @@ type ledTopic struct {
 	learnt  time.Time
 }
 
-// forget makes the next request for a topic ask for its leaders.
+// forget removes the leaders of a topic, so that the next request looks them up.
 func (l *leaders) forget(topic string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -320,7 +320,7 @@ func (l *Log) speaksTLS(ctx context.Context, address string) bool {
 	return err == nil && secure.SpeaksTLS(ctx, conn, address)
 }
 
-// requests returns the requests that a broker supports, for which it needs no login; nil if it does not say.
+// requests returns the requests that a broker supports, or nil if the broker does not respond. It needs no login.
 func (l *Log) requests(
 	ctx context.Context, address string, dial func(context.Context, string, string) (net.Conn, error),
 ) []kmsg.ApiVersionsResponseApiKey {

@@ -41,7 +41,7 @@ type part struct {
 	batch    batch
 }
 
-// parts returns the parts of the content of a segment, in order. A torn batch at the end of the log, left by a killed process, is none.
+// parts returns the parts of the content of a segment, in order. It omits a torn batch at the end of the log, left by a killed process.
 func (p *partition) parts(number int, data []byte) iter.Seq[part] {
 	limit := int64(math.MaxInt64) // no message of the segment has this offset
 	if number+1 < len(p.segments) {
@@ -71,8 +71,8 @@ func (p *partition) parts(number int, data []byte) iter.Seq[part] {
 	}
 }
 
-// isTorn reports whether data, from an offset on, is a torn batch. It is not if its length is that of a batch followed by others, or its
-// checksum matches.
+// isTorn reports whether data, from an offset on, is a torn batch. It returns false if data contains the whole batch or a later one, or
+// if the checksum matches.
 func isTorn(data []byte, from int64) bool {
 	b, ok := headerAt(data)
 	if len(data) < headerBytes {
@@ -85,8 +85,8 @@ func isTorn(data []byte, from int64) bool {
 	return at == len(data)
 }
 
-// findBatch returns the position of the next whole batch after a damaged one, from an offset on, and its offset: the end of data and the
-// limit of the segment if there is none.
+// findBatch returns the position and the offset of the first whole batch after a damaged one at offset from. Without one, it returns the
+// end of data and the limit of the segment; in the last segment, a limit estimated from data.
 func findBatch(data []byte, from, limit int64) (at int, offset int64) {
 	isBatch := func(at int) bool {
 		if at+headerBytes > len(data) || data[at+atMagic] != 2 {
@@ -96,7 +96,7 @@ func findBatch(data []byte, from, limit int64) (at int, offset int64) {
 		offset = b.FirstOffset
 		return reason == "" && offset >= from && offset <= limit
 	}
-	claimed := int64(len(data)) // more messages than those bytes have, unless they are compressed
+	claimed := int64(len(data)) // more messages than data contains, unless they are compressed
 	// The header of a damaged batch is usually correct. An apparent batch inside of it may be the content of a message.
 	b, ok := headerAt(data)
 	if ok && isBatch(b.size()) {

@@ -28,7 +28,7 @@ type Start struct {
 }
 
 // minShare is the minimum number of bytes that a fetch requests for a partition. Brokers return a larger batch for the
-// first partition that has any.
+// first partition with data.
 const minShare = 64 << 10
 
 // FollowAll reads all committed messages of partitions from their offsets on, without end, with one request at a time to
@@ -188,8 +188,8 @@ func (f *following) poll(ctx context.Context, broker int32, all []*source, wait 
 	}
 }
 
-// leads reports whether a broker leads all of the partitions, which a partitioned broker does not know. It returns true while
-// brokers do not answer.
+// leads reports whether a broker leads all of the partitions: a broker cut off from the others does not report that it lost
+// one. It returns true while brokers do not answer.
 func (f *following) leads(ctx context.Context, broker int32, all []*source) bool {
 	for _, s := range all {
 		leaders, err := f.log.leadersOf(ctx, s.topic)
@@ -200,7 +200,7 @@ func (f *following) leads(ctx context.Context, broker int32, all []*source) bool
 	return true
 }
 
-// accept delivers the messages of a partition, of which the broker may say nothing.
+// accept delivers the messages of a partition. p is nil if the broker's response lacks the partition.
 func (f *following) accept(ctx context.Context, s *source, p *kmsg.FetchResponseTopicPartition) error {
 	if p == nil {
 		return kafka.UnknownTopicOrPartition
@@ -243,7 +243,7 @@ const unbounded = math.MaxInt64
 // isOver reports whether the source was read to its end, or has ended with an error.
 func (s *source) isOver() bool { return s.position >= s.to }
 
-// accept moves the source by its partition of a fetch response, and returns the messages in it.
+// accept advances the source past its partition of a fetch response, and returns the messages in it.
 func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition) ([]Message, error) {
 	if failure(p.ErrorCode) == kafka.OffsetOutOfRange {
 		return nil, s.outOfRange(ctx)
@@ -298,7 +298,7 @@ func (s *source) deleted(first, end int64) error {
 	return &DeletedError{Topic: s.topic, Partition: s.partition, Wanted: s.position, First: first, End: end}
 }
 
-// Range yields exactly the committed messages with offsets in [from, to), in order, and last an error, if there is one: of ctx, or a
+// Range yields exactly the committed messages with offsets in [from, to), in order. The last value may be an error: that of ctx, or a
 // *DeletedError if offsets of the range were deleted. It skips offsets without a record (compacted, aborted, transaction markers). It
 // waits only briefly for offsets that are not written yet, so to must not exceed the end returned by Bounds. A goroutine fetches one
 // response ahead.
@@ -350,7 +350,7 @@ const (
 	// 2.
 	fetchBytes         = 4 << 20
 	embeddedFetchBytes = 2 << 20
-	// minFetchBytes makes a fetch return the first batch only. Brokers return that batch whatever its size.
+	// minFetchBytes makes a fetch return the first batch only. Brokers return that batch regardless of its size.
 	minFetchBytes = 1
 	// pollTime is the maximum wait of a fetch at the broker. A new message ends the wait at once.
 	pollTime = 500 * time.Millisecond
@@ -360,8 +360,8 @@ const (
 )
 
 // fetch reads batches of partitions led by one broker, up to maxBytes from each, from the position of each source on. If
-// there are none it waits for one, at most for poll. The result has nil for partitions of which the broker says nothing.
-// The byte limit is that of each partition: with a limit for the request, kfake omits the aborted transactions.
+// there are none it waits for one, at most for poll. The result has nil for partitions that the response lacks. The byte
+// limit applies to each partition: with a limit for the request, kfake omits the aborted transactions.
 func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBytes int32, sources ...*source) (
 	[]*kmsg.FetchResponseTopicPartition, error,
 ) {
@@ -431,7 +431,7 @@ func decode(p *kmsg.FetchResponseTopicPartition, from int64) (messages []Message
 	return messages, next, nil
 }
 
-// decompressor decompresses record batches up to maxBatchBytes: one megabyte of zstd can decompress to thirty thousand.
+// decompressor decompresses record batches up to maxBatchBytes: 1 MB of zstd can decompress to 30 GB.
 type decompressor struct{}
 
 // batchError is a record batch that decompresses to more than maxBatchBytes. Brokers do not reject such a batch: they limit

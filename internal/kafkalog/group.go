@@ -63,7 +63,7 @@ type Member struct {
 	err        error
 }
 
-// protocolName is the name of no assignor of Kafka: the coordinator rejects members that only support those.
+// protocolName differs from the names of Kafka's assignors, so the coordinator rejects members that support only those.
 const (
 	protocolType = "consumer"
 	protocolName = "stagewise-sticky"
@@ -78,8 +78,8 @@ func (l *Log) Join(group, topic string) *Member {
 	return l.JoinGroups(group, topic, func(int) int { return 1 })
 }
 
-// JoinGroups is Join for members that own whole groups of consecutive partitions. size returns how many a group has if the topic has
-// the given number.
+// JoinGroups is Join for members that own whole groups of consecutive partitions. size returns the number of partitions in a group
+// if the topic has the given number.
 func (l *Log) JoinGroups(group, topic string, size func(partitions int) int) *Member {
 	ctx, leave := context.WithCancel(l.ctx)
 	m := &Member{log: l, group: group, topic: topic, size: size, changed: make(chan struct{}, 1)}
@@ -194,8 +194,8 @@ func (l *Log) coordinator(ctx context.Context, group string) (int32, error) {
 	return found.NodeID, failure(found.ErrorCode)
 }
 
-// answered returns the error of the coordinator's response. It forgets a coordinator that is another broker now, and the id of a member
-// that the coordinator has forgotten.
+// answered returns the error of the coordinator's response. It forgets the coordinator after a temporary error, as another broker may
+// be the coordinator now, and the member id if that is unknown.
 func (m *Member) answered(code int16) error {
 	err := failure(code)
 	switch {
@@ -229,7 +229,7 @@ func (m *Member) signal() {
 	}
 }
 
-// run maintains the membership until ctx ends or a permanent error. It returns an error only if leaving the group failed.
+// run maintains the membership until ctx ends or a permanent error occurs. It returns an error only if leaving the group failed.
 func (m *Member) run(ctx context.Context) error {
 	defer m.expiry.Stop()
 	err := m.belong(ctx)
@@ -266,7 +266,7 @@ func (m *Member) end(ctx context.Context, err error) {
 	m.signal()
 }
 
-// belong joins one generation after the other, until ctx ends or a permanent error.
+// belong joins one generation after another, until ctx ends or a permanent error occurs.
 func (m *Member) belong(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if _, err := m.log.Partitions(ctx, m.topic); err != nil { // it waits for a topic that was just created
@@ -441,7 +441,7 @@ type claim struct {
 	partitions []int
 }
 
-// encode returns the metadata of a member: of version 1, which kafka-go decodes, and so with the generation in the user data.
+// encode returns the metadata of a member in version 1, which kafka-go decodes. It lacks the generation, which is in the user data.
 func (c claim) encode(topic string) []byte {
 	metadata := kmsg.NewConsumerMemberMetadata()
 	metadata.Version, metadata.Topics = 1, []string{topic}

@@ -116,9 +116,9 @@ type Log struct {
 	session, heartbeat, watch, leave time.Duration
 }
 
-// Open connects to the brokers and waits up to 30 s for a response. Without Brokers it starts the embedded broker on
-// DataDir; the error wraps a *LockedError if another process still has it open after five seconds, and a *DamagedError if
-// one of its files is damaged: see [Repair]. It returns a [option.Problem] if Security is invalid, and an error that wraps an
+// Open connects to the brokers and waits up to 30 s for a response. Without Brokers it starts the embedded broker on DataDir;
+// the error wraps a *LockedError if another process still has it open after five seconds, and a *DamagedError if one of its
+// files is damaged: see [Repair]. It returns an [option.Problem] if Security is invalid, and an error that wraps an
 // *AccessError if the brokers deny access.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{
@@ -146,7 +146,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	l.seeds = kafka.TCP(l.addresses...)
 	l.transport = &kafka.Transport{Dial: l.dial, ClientID: clientID, SASL: l.identity.SASL(), Context: l.ctx, IdleTimeout: idleTime,
-		MetadataTTL: brokersAge, MetadataTopics: []string{}} // no topics, whose leaders it need not know
+		MetadataTTL: brokersAge, MetadataTopics: []string{}} // no topics: the Transport does not need their leaders
 	var cleaning sync.WaitGroup
 	l.close = sync.OnceValue(func() error {
 		l.end(ErrClosed)

@@ -83,8 +83,8 @@ func (l *files) written() (written bool, err error) {
 	return written, err
 }
 
-// keepEnd makes sure that the next offset of an empty partition does not fall below an offset, whatever happens to the
-// broker, which may be running. It does nothing for a partition with messages.
+// keepEnd makes sure that the next offset of an empty partition does not fall below an offset, even if the broker,
+// which may be running, is killed. It does nothing for a partition with messages.
 func (l *files) keepEnd(topic string, number int, end int64) error {
 	p := partition{folder: l.folder(topic, number)}
 	if err := p.list(); err != nil || end == 0 {
@@ -122,7 +122,7 @@ type topic struct {
 	lag               time.Duration // min.compaction.lag.ms
 }
 
-// lasts returns for how long a plan of a partition without changes is used: a sixteenth of the shortest time after which messages
+// lasts returns how long the plan of an unchanged partition stays valid: a sixteenth of the shortest time after which messages
 // can be removed.
 func (t *topic) lasts() time.Duration {
 	shortest := time.Duration(math.MaxInt64)
@@ -203,7 +203,7 @@ type partition struct {
 }
 
 // segment is a file of batches, with an index file that has an entry for each batch. The offsets of its batches have no gaps: a
-// batch without records takes the place of what was removed. Segments may have gaps between them.
+// batch without records takes the place of removed records. Segments may have gaps between them.
 type segment struct {
 	data     string // its path
 	base     int64  // its first offset
@@ -220,7 +220,7 @@ const (
 	temporarySuffix = ".tmp"
 )
 
-// list lists the segments of a partition. There are none before the first message.
+// list lists the segments of a partition. A partition has none before its first message.
 func (p *partition) list() error {
 	p.segments = nil
 	entries, err := os.ReadDir(p.folder)
@@ -498,7 +498,7 @@ func (s segment) remove() error {
 	return nil
 }
 
-// replaceFile replaces or creates a file atomically. It has a modification time, unless that is zero.
+// replaceFile replaces or creates a file atomically. modified is its modification time, unless zero.
 func replaceFile(path string, content []byte, modified time.Time) error {
 	f, err := os.Create(path + temporarySuffix)
 	if err != nil {
@@ -586,8 +586,8 @@ func (b *batch) time(r *kmsg.Record) int64 {
 	return b.FirstTimestamp + r.TimestampDelta64
 }
 
-// records returns the records of a batch that is neither compressed nor part of a transaction. This program writes only such batches; false
-// means another one.
+// records returns the records of a batch that is neither compressed nor part of a transaction. It returns false for other batches, which
+// this program does not write.
 func (b *batch) records() ([]kmsg.Record, bool) {
 	if b.Attributes&(compressedBits|transactional|marker) != 0 {
 		return nil, false

@@ -15,10 +15,10 @@ type plan struct {
 	partition
 	at         time.Time
 	expired    int         // number of leading segments to delete
-	until      int64       // in the others, batches that end here or before are removed
+	until      int64       // in the other segments, batches that end at or before this offset are removed
 	compaction *compaction // further removals; nil: none
-	// drop and stay are the bytes of the other segments that are removed and kept. overdue means that some have been removable
-	// for longer than the topic's segment.ms.
+	// drop and stay are the bytes of the other segments that are removed and kept. overdue means that some bytes have been
+	// removable for longer than the topic's segment.ms.
 	drop, stay int64
 	overdue    bool
 }
@@ -52,9 +52,9 @@ func (p partition) plan(now time.Time) (*plan, error) {
 	return made, nil
 }
 
-// expire plans retention. As in Kafka, it deletes the oldest segments, as a whole and without gaps, while those after it
-// have retention.bytes, or if its newest message is older than retention.ms. The last segment is never deleted for its
-// size. As it may be active for years, its leading messages older than retention.ms are removed.
+// expire plans retention. As in Kafka, it deletes whole segments, oldest first: each if the segments after it have at
+// least retention.bytes, or if its newest message is older than retention.ms. The last segment is never deleted for its
+// size. Since it may be active for years, its leading messages older than retention.ms are removed.
 func (p *plan) expire(now time.Time) error {
 	t, last := p.topic, len(p.segments)-1
 	rest := p.bytes()
@@ -163,8 +163,8 @@ func (p *plan) stays(b batch) []byte {
 	return b.with(kept)
 }
 
-// remainder calls keep with what stays of a segment, in order, and with batches without records in place of what is removed.
-// Of a segment without messages nothing stays, unless it has the end of the log, or the beginning of a topic that is only
+// remainder calls keep with the remaining batches of a segment, in order, and with batches without records in place of
+// removed ones. Nothing remains of a segment without messages, unless it is the last, or the first of a topic that is only
 // compacted. keep must not retain the bytes.
 func (p *plan) remainder(number int, keep func([]byte)) error {
 	s := p.segments[number]
@@ -187,8 +187,8 @@ func (p *plan) remainder(number int, keep func([]byte)) error {
 	return err
 }
 
-// worthwhile reports whether to rewrite the remaining segments: if more is removed than kept, or some is overdue. So at
-// most half of the remaining bytes on disk is waste, and each rewritten byte removes at least one.
+// worthwhile reports whether to rewrite the remaining segments: if at least half of their bytes are removed, or some
+// are overdue. So at most half of the remaining bytes on disk is waste, and each rewritten byte removes at least one.
 func (p *plan) worthwhile() bool { return p.drop > 0 && (p.drop >= p.stay || p.overdue) }
 
 // rewrite replaces a segment by its remainder. Opening the partition rebuilds the index.
@@ -207,9 +207,9 @@ func (p *plan) rewrite(number int) error {
 	return replaceFile(s.data, content, s.modified)
 }
 
-// clean applies the topics' retention and compaction settings. It deletes expired segments, and rewrites the segments of partitions of
-// which at least half can be removed, or anything if the topic is in whole: the oldest first, so that a process that is killed leaves no
-// superseded record without the one that supersedes it. The broker must not run. The error includes all partitions that can't be cleaned.
+// clean applies the topics' retention and compaction settings. It deletes expired segments, and rewrites those of a partition if that is
+// worthwhile, or if the topic is in whole and anything can be removed. The oldest segment comes first, so that a killed process leaves no
+// superseded record without its successor. The broker must not run. The error includes all partitions that can't be cleaned.
 func (l *files) clean(now time.Time, whole ...string) error {
 	return l.each(func(p partition) error {
 		plan, err := p.plan(now)
@@ -240,7 +240,7 @@ func (l *files) clean(now time.Time, whole ...string) error {
 // worthARestart is the fraction of the log that must be removable to make a restart of the broker worthwhile.
 const worthARestart = 1. / 16
 
-// pays reports whether to stop the broker for plans, since starting it takes a time in proportion to the log: if they remove much of the
+// pays reports whether plans justify a restart of the broker, which takes time in proportion to the log: if they remove enough of the
 // log, or a message has been removable for longer than segment.ms of its topic.
 func pays(plans map[string]*plan) bool {
 	var bytes, waste int64
@@ -255,12 +255,12 @@ func pays(plans map[string]*plan) bool {
 	return waste > 0 && float64(waste) >= worthARestart*float64(bytes)
 }
 
-// holds reports whether a plan is that of a partition now: it does not change while its files and its settings do not, for a time.
+// holds reports whether a plan is still valid for a partition: its files and settings are unchanged, and the plan is recent enough.
 func (p *plan) holds(of partition, now time.Time) bool {
 	return p != nil && *p.topic == *of.topic && slices.Equal(p.segments, of.segments) && now.Sub(p.at) < of.topic.lasts()
 }
 
-// survey plans all partitions. It reads only those that have changed, or of which messages may have expired. The broker may run.
+// survey plans all partitions. It reads only partitions that have changed or may have expired messages. The broker may run.
 func (l *files) survey(now time.Time) error {
 	before := l.plans
 	l.plans = map[string]*plan{}
@@ -274,7 +274,7 @@ func (l *files) survey(now time.Time) error {
 			if err != nil {
 				return err
 			}
-			plan.compaction = nil // has all keys
+			plan.compaction = nil // it holds all keys in memory
 		}
 		l.plans[p.folder] = plan
 		return nil

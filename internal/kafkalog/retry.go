@@ -59,7 +59,7 @@ type LockedError struct {
 	Dir string
 	// PID is the id of the process that uses it, or 0 if it is unknown.
 	PID int
-	// Listen is the address at which its broker listens for other programs; empty: it does not.
+	// Listen is the address at which its broker listens for other programs; empty: no listener.
 	Listen string
 }
 
@@ -79,7 +79,7 @@ const (
 var errPending = errors.New("not done yet")
 
 // retry calls do until it succeeds, fails permanently, or ctx ends. what describes the operation, for its error and for
-// Options.Waiting. Before each retry it forgets the leaders of the topic, which may have changed; "": of none.
+// Options.Waiting. Before each retry it forgets the leaders of the topic, which may have changed. An empty topic means none.
 func (l *Log) retry(ctx context.Context, topic, what string, do func(context.Context) error) error {
 	if err := l.attempt(ctx, topic, what, do); err != nil {
 		return fmt.Errorf("%s: %w", what, err)

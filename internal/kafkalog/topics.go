@@ -223,7 +223,7 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 	return topics, nil
 }
 
-// text returns a text of a response; "" for none.
+// text returns a string of a response, or "" if it is null.
 func text(of *string) string {
 	if of == nil {
 		return ""
@@ -342,7 +342,7 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 			return err
 		}
 		for _, t := range response.Topics {
-			// A topic that already has as many or more gives InvalidPartitionNumber. The next check decides.
+			// Brokers return InvalidPartitionNumber for a topic that already has enough partitions. The next check decides.
 			if err := failure(t.ErrorCode); err != nil && !errors.Is(err, kafka.InvalidPartitionNumber) {
 				return withMessage(err, t.ErrorMessage)
 			}
@@ -350,7 +350,7 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 		return errPending
 	})
 	if asked {
-		l.leaders.forget(topic) // the known ones lack the added partitions
+		l.leaders.forget(topic) // the cached leaders lack the added partitions
 	}
 	return err
 }

@@ -125,7 +125,7 @@ func (i *Identity) check(err error) string {
 	return ""
 }
 
-// IsAlert reports whether err is a TLS alert from the broker. Usually it requires a client certificate, or another one.
+// IsAlert reports whether err is a TLS alert from the broker. Usually the broker requires a client certificate, or a different one.
 func IsAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error" // crypto/tls's name for an alert

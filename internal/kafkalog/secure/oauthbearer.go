@@ -173,7 +173,7 @@ func (o SASL) grants(wrong func(key, value, want string)) *renewed {
 
 // grants requests tokens at an endpoint.
 type grants struct {
-	config *clientcredentials.Config // without the secret, so that it can't be printed; only its form of authentication is remembered
+	config *clientcredentials.Config // without the secret, so that it can't be printed; it caches the authentication style
 	secret Secret
 	http   *http.Client
 }
@@ -227,15 +227,15 @@ func (o SASL) command(wrong func(key, value, want string)) *renewed {
 	return printed("security.sasl.token_command", program, o.TokenCommand[1:], false)
 }
 
-// Credentials log in to a service that keeps files.
+// Credentials authenticate to a service that stores files.
 type Credentials struct {
-	AccessKey, SecretKey string // of S3; "": the token is enough
-	Token                string // a bearer token, or of a session of the access key
+	AccessKey, SecretKey string // for S3; "": only Token is used
+	Token                string // a bearer token, or the session token of the access key
 }
 
 // Command returns the current credentials that a program prints, as in `security.sasl.token_command`, or as programs for
-// `credential_process` of AWS do: https://docs.aws.amazon.com/sdkref/latest/guide/feature-process-credentials.html. key is its key of the
-// configuration.
+// `credential_process` of AWS do: https://docs.aws.amazon.com/sdkref/latest/guide/feature-process-credentials.html. key is the
+// configuration key of the command.
 func Command(key string, command []string) (func(context.Context) (Credentials, error), error) {
 	program, err := exec.LookPath(command[0])
 	if err != nil {
@@ -244,7 +244,7 @@ func Command(key string, command []string) (func(context.Context) (Credentials, 
 	return printed(key, program, command[1:], true).get, nil
 }
 
-// printed returns what a program prints: a token, or if keys is true also an access key.
+// printed returns the credentials that a program prints: a token or, if keys is true, an access key.
 func printed(key, program string, arguments []string, keys bool) *renewed {
 	return newRenewed(func(ctx context.Context) (printed granted, err error) {
 		if printed, err = run(ctx, program, arguments, keys); err != nil { // the program depends on other services, and can be replaced
@@ -254,8 +254,8 @@ func printed(key, program string, arguments []string, keys bool) *renewed {
 	})
 }
 
-// run runs a program that prints a token or, if keys is true, an access key. Its errors have what the program says on standard error, but
-// not what it prints.
+// run runs a program that prints a token or, if keys is true, an access key. Its errors include the program's standard error, but not its
+// standard output.
 func run(ctx context.Context, program string, arguments []string, keys bool) (token granted, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -293,7 +293,7 @@ func run(ctx context.Context, program string, arguments []string, keys bool) (to
 	return token, err
 }
 
-// limited keeps the first bytes that are written to it, and passes over the rest.
+// limited keeps the first bytes that are written to it, and discards the rest.
 type limited struct {
 	bytes []byte
 	most  int
@@ -307,13 +307,13 @@ func (l *limited) Write(p []byte) (int, error) {
 // fetchTime is the time limit for fetching a token. A connection has 5 s for the whole login.
 const fetchTime = 4 * time.Second
 
-// granted is what a program prints, or an endpoint grants.
+// granted is the credentials that a program prints or an endpoint grants.
 type granted struct {
 	Credentials
 	expiry time.Time // zero: never
 }
 
-// renewed is what all connections share. It is fetched again before it expires.
+// renewed is the credentials that all connections share. They are fetched again before they expire.
 type renewed struct {
 	fetch func(context.Context) (granted, error)
 	now   func() time.Time
@@ -333,8 +333,8 @@ func (r *renewed) token(ctx context.Context) (string, error) {
 	return c.Token, err
 }
 
-// get returns the current credentials, or fetches other ones after four fifths of their lifetime: during the rest, the current
-// ones cover logins while none can be fetched.
+// get returns the current credentials, or fetches new ones after four fifths of their lifetime. During the last fifth, the
+// current ones are used if new ones can't be fetched.
 func (r *renewed) get(ctx context.Context) (Credentials, error) {
 	select {
 	case r.turn <- struct{}{}:

@@ -88,7 +88,7 @@ func (o Options) Identity() (Identity, []option.Problem) {
 	return i, wrong
 }
 
-// config reads the files, of the certificate and its key only if there are both.
+// config reads the files: the certificate and its key only if both are set.
 func (t TLS) config() (config *tls.Config, problems []option.Problem) {
 	wrong := func(key, value, want string) {
 		problems = append(problems, option.Problem{Key: "tls." + key, Value: value, Want: want})

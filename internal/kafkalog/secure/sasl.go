@@ -86,7 +86,7 @@ type login struct {
 type mechanism struct {
 	name string
 	keys []string // accepted keys, besides its name
-	// instead has what to set for mechanisms of other clients that this one replaces.
+	// instead maps mechanisms of other clients to the settings that replace them.
 	instead map[string]string
 	// open returns the login, and calls wrong with each invalid setting.
 	open func(o SASL, wrong func(key, value, want string)) login
@@ -224,7 +224,7 @@ func plainText() mechanism {
 		}}
 }
 
-// plainMechanism creates kafka-go's mechanism only at the login, because printing that one reveals the password.
+// plainMechanism creates kafka-go's mechanism only at the login, because printing that mechanism reveals the password.
 type plainMechanism struct {
 	username string
 	password Secret
