@@ -140,7 +140,7 @@ func (f *follower) untilEnd(ctx context.Context) (*schemas.End, error) {
 	defer plans.Close()
 	quiet, told := time.Duration(0), !f.attached
 	for wait := protocol.MinPatience; plans.End(run) == nil; {
-		if !told && next >= end { // what was there has been read
+		if !told && next >= end { // all earlier messages have been read
 			tellWaits(ctx, f.Pipeline, f.chain, plans.Ledger, 0, f.rec)
 			told = true
 		}

@@ -86,7 +86,7 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, cache *visit.
 	return m, nil
 }
 
-// minGarbage is the minimum of limited garbage: less of it makes collections of a small heap frequent.
+// minGarbage is the minimum limit of garbage: a lower limit would make collections of a small heap frequent.
 const minGarbage = 64 << 20
 
 // limit limits the memory of a process: matrices of sparse rows may take bytes. If the job sets its memory, garbage is limited to
@@ -168,7 +168,7 @@ func (m *Members) work(ctx context.Context, plan *schemas.Plan, rec event.Record
 		}
 		m.LeaveWorkers() // so that other processes get its partitions
 		err = stopped.Report(ctx)
-		m.JoinWorkers() // whatever the error: the run may have ended first, and the next one needs the member
+		m.JoinWorkers() // even after an error: the run may have ended first, and the next run needs the member
 		if err != nil {
 			return err
 		}

@@ -108,7 +108,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 	return plan, nil
 }
 
-// OfJob returns what a job and the arithmetic of the process decide of a plan.
+// OfJob returns the part of a plan that a job and the arithmetic of the process determine.
 func OfJob(p *topics.Pipeline, job topics.Job, here schemas.Arithmetic) *schemas.Plan {
 	o := job.Examples
 	plan := &schemas.Plan{
@@ -198,8 +198,8 @@ func CheckWords(input, earlier schemas.Input) error {
 	return nil
 }
 
-// CheckFeatures returns an error unless a run has the features and links of an earlier run, without which it can't start
-// from its weights.
+// CheckFeatures returns an error unless a run has the features and links of an earlier run, as a start from the earlier
+// weights requires.
 func CheckFeatures(plan, earlier *schemas.Plan) error {
 	switch {
 	case plan.Seed != earlier.Seed:
@@ -243,9 +243,8 @@ func CheckFeatures(plan, earlier *schemas.Plan) error {
 	return nil
 }
 
-// PrepareOf returns the preparation for a plan of the job, which lists its messages: that of the job, with `auto` scale
-// resolved. It is that of the plan from which the run starts or continues, if there is one, otherwise it depends on the first
-// of the messages and the stages.
+// PrepareOf returns the job's preparation for a plan that lists its messages, with `auto` scale resolved: to the scale of the
+// plan from which the run starts or continues, if there is one, and otherwise by the first message and the stages.
 func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, plan, earlier *schemas.Plan) (schemas.Prepare, error) {
 	how := job.Prepare
 	if how.Scale != stages.ScaleAuto {
@@ -327,15 +326,15 @@ func EachCounted(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, ex
 	return nil
 }
 
-// A share has at least so many rows, or so many products of its rows in Gram matrices, which take a few seconds of a core. To send
-// and to add the matrix of 1,024 columns takes as long as to sum 1,000 rows, and longer than to count the pairs of leaves of all rows.
+// A share has at least shareRows rows, or shareProducts products of its rows in Gram matrices: a few seconds of a core. Sending and
+// adding the matrix of 1,024 columns takes as long as summing 1,000 rows, and longer than counting the pairs of leaves of all rows.
 const (
 	shareRows     = 1 << 16
 	shareProducts = 1 << 37
 )
 
-// sharesOf returns the maximum number of shares of a plan, which is that of its work. It is [schemas.DefaultShares] if the plan does not
-// say how many rows there are, or how many columns.
+// sharesOf returns the maximum number of shares of a plan, in proportion to its work. It is [schemas.DefaultShares] if the plan does not
+// determine the number of rows or of columns.
 func sharesOf(plan *schemas.Plan) int {
 	if plan.Foreign {
 		return schemas.DefaultShares

@@ -53,7 +53,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	}
 	join := func() Member { return log.Join(p.Topics.Group(protocol.RoleSolve), p.Topics.Plans) }
 	solve := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
-		if !plan.Update().IsLocal() { // the cache is of updates that are too small to distribute
+		if !plan.Update().IsLocal() { // the cache is for updates that are too small to distribute
 			cache.Retain(nil) // the matrices of the run may take all memory
 		}
 		CheckCache(ctx, p, cache)

@@ -17,7 +17,7 @@ type submission struct {
 	Plan   *schemas.Plan
 	First  []*schemas.Plan  // earlier unfinished runs
 	Known  bool             // the run was already on the topic
-	Ledger *protocol.Ledger // has the plan, but not yet the run's end
+	Ledger *protocol.Ledger // read after the submission: has the plan
 }
 
 // SubmitJob submits a run of a job with ingested files.
@@ -119,7 +119,7 @@ func cancelOthers(ctx context.Context, p *topics.Pipeline, id string, all bool, 
 	return nil
 }
 
-// End ends a run of which this process is not the solver.
+// End ends a run for a process that is not its solver.
 func End(ctx context.Context, p *topics.Pipeline, end *schemas.End) (err error) {
 	if end.Since, err = p.Now(ctx); err == nil {
 		_, err = p.Log.Append(ctx, p.Topics.Plans, 0, end.Message())

@@ -46,7 +46,7 @@ type (
 		Bad                 int // number of unusable messages
 		Version             int // version of the last predictions
 	}
-	// ScoringLag is the number of offsets after the last one with predictions, of each partition that this process predicts for.
+	// ScoringLag reports, for each partition that this process scores, the number of offsets after the last one with predictions.
 	ScoringLag struct{ Offsets map[int]int64 }
 	// PageServed reports the URL of the pipeline's page.
 	PageServed struct{ URL string }
@@ -68,7 +68,7 @@ type (
 		Staff        Staff
 		Quiet        time.Duration // time since the last progress of the run; 0 at the start of following
 	}
-	// StoodAside reports that an earlier run which this process can't execute is unfinished, or no longer is.
+	// StoodAside reports that this process waits for an earlier run that it can't execute, or, with Over, that the wait has ended.
 	StoodAside struct {
 		Run, Why string
 		Over     bool
@@ -91,7 +91,7 @@ type (
 		Partition int
 		Offset    int64
 		Reason    string
-		Messages  int // number of messages of the partition that this is the newest of; 0: one
+		Messages  int // number of unusable messages of the partition since the last event, of which this is the newest; 0: one
 	}
 	// Owned reports the partitions of a role after a change.
 	Owned struct {
@@ -164,12 +164,12 @@ type (
 		Topic    string
 		Messages int64
 	}
-	// Expecting reports what a chain waits for. An update is due when so many rows are there, or earlier ones have waited long enough.
+	// Expecting reports what a chain waits for. An update is due when Of rows have arrived, or the first of them has waited for After.
 	Expecting struct {
 		Rows, Of int64
-		After    time.Duration // from the first of the rows on; 0: only their number counts
+		After    time.Duration // since the first row; 0: only the number of rows counts
 		Until    time.Time     // end of that time; zero: there is no row yet
-		Again    bool          // it was reported that the chain waits; the rest has changed, or not
+		Again    bool          // an earlier event has reported that the chain waits
 	}
 	// StoodBy reports that this process waits for its turn, because another one of the role may be active.
 	StoodBy struct{ Role, Why string }
@@ -189,7 +189,7 @@ type (
 		From, To  int64 // [From, To)
 	}
 	// ColumnLost reports new rows without a value in a column of a followed topic that earlier rows had. Their messages are
-	// quarantined, unless the column is optional. Such rows of a file count.
+	// quarantined, unless the column is optional. Such rows of a file are ingested.
 	ColumnLost struct {
 		Topic, Column string
 		File          string // "": the rows are of Topic

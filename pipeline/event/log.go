@@ -18,8 +18,8 @@ func (log Logger) at(level slog.Level) func(message string, attributes ...any) {
 	return func(message string, attributes ...any) { log(level, message, attributes...) }
 }
 
-// Log calls log for each record that a log has of an event, with attributes as [slog.Logger.Log] takes them: errors are in percent,
-// as in a report, and durations in seconds.
+// Log calls log for each log record of an event, with attributes in the form of [slog.Logger.Log]: errors are in percent, as in a
+// report, and durations in seconds.
 func Log(e Event, log Logger) {
 	debug, info, warn := log.at(slog.LevelDebug), log.at(slog.LevelInfo), log.at(slog.LevelWarn)
 	switch e := e.(type) {

@@ -53,8 +53,8 @@ func (s *serialised) Record(e Event) {
 	s.to.Record(e)
 }
 
-// Gathered is a recorder that passes events on, of unusable messages one a minute and partition: the first at once, and then the newest of
-// those that have come since, with their number.
+// Gathered is a recorder that passes events on, but limits those of unusable messages to one per minute and partition: the first at once,
+// and then the newest of the messages since, with their number.
 type Gathered struct {
 	to    Recorder
 	now   func() time.Time
@@ -68,10 +68,10 @@ type place struct {
 	partition int
 }
 
-// gathered is what was passed on of a partition, and what was not.
+// gathered is the time of the last event that was passed on for a partition, and the messages since.
 type gathered struct {
 	at   time.Time
-	left Quarantined // Messages is 0 if all is passed on
+	left Quarantined // Messages is 0 if all are passed on
 }
 
 // NewGathered returns a recorder that passes events on to another one.
@@ -79,7 +79,7 @@ func NewGathered(to Recorder, now func() time.Time) *Gathered {
 	return &Gathered{to: to, now: now, last: map[place]*gathered{}}
 }
 
-// Record passes an event on, and what is due.
+// Record passes an event on, and the gathered messages that are due.
 func (g *Gathered) Record(e Event) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -99,7 +99,7 @@ func (g *Gathered) Record(e Event) {
 	}
 }
 
-// Finish passes on what is left.
+// Finish passes on the remaining messages.
 func (g *Gathered) Finish() {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()

@@ -148,7 +148,7 @@ func (c *Chain) Head() wire.Digest {
 	return c.digests[len(c.digests)-1]
 }
 
-// Has reports whether the record with the digest is accepted. A chain has its root.
+// Has reports whether the record with the digest is accepted. The root counts as accepted.
 func (c *Chain) Has(digest wire.Digest) bool {
 	return digest == c.Root || slices.Contains(c.digests, digest)
 }

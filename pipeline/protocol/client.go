@@ -28,18 +28,18 @@ type Client struct {
 	// Alone means that no other process reads the topics, as on an embedded broker without a listener. Nothing is then
 	// retained for other processes.
 	Alone bool
-	// GiveUp is the time after which a run that no process has started is cancelled; 0: never.
+	// GiveUp is the time after which a run that no process has started ends as failed; 0: never.
 	GiveUp time.Duration
 	// KeepRuns is the number of ended runs that Prune leaves on the plans topic; 0 means 32.
 	KeepRuns int
 
-	// Distribute means that updates are planned for all workers, however small they are.
+	// Distribute means that updates are planned for all workers, regardless of their size.
 	Distribute bool
 	// MatrixBytes is the maximum size of the matrices of a stage of sparse rows. Without a maximum it is 0.
 	MatrixBytes int64
 
 	newest *atomic.Pointer[model.Model] // newest version of a chain: see Remember; nil: none is remembered
-	ledger *atomic.Pointer[Ledger]      // what was read of the plans topic: see ReadLedger; nil: nothing is remembered
+	ledger *atomic.Pointer[Ledger]      // last ledger read: see ReadLedger; nil: none is remembered
 	swept  *atomic.Int64                // offset of the versions topic: see sweepVersions; nil: nothing is remembered
 }
 
@@ -67,7 +67,7 @@ func (c *Client) Beside(name string) *Client {
 }
 
 // Between yields the messages of a partition with offsets in [from, to), in order. It ends with the first error, unless messages were
-// deleted: after an error for which [Deleted] returns true, a caller that goes on gets the remaining messages.
+// deleted: after an error for which [Deleted] returns true, a caller that continues gets the remaining messages.
 func (c *Client) Between(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return between(ctx, c.Log, topic, partition, from, to)
 }
@@ -77,7 +77,7 @@ func (c *Client) Read(ctx context.Context, topic string, partition int, from, to
 	return readRange(ctx, c.Log, topic, partition, from, to)
 }
 
-// Remaining is [Client.Between] for the part of the range that is still on the partition, also if messages are deleted meanwhile.
+// Remaining is [Client.Between] for the part of the range that is still on the partition, even if messages are deleted meanwhile.
 func (c *Client) Remaining(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		first, end, err := c.Log.Bounds(ctx, topic, partition)

@@ -15,8 +15,8 @@ import (
 )
 
 // Counting decides which messages of the examples topic count in a run: each sequence number of the plan's sources once,
-// and, depending on the plan, messages of other producers and of followed topics. New returns it for a plan, once for all
-// partitions. It is read-only, and safe for concurrent use.
+// and, depending on the plan, messages of other producers and of followed topics. [NewCounting] returns it for all
+// partitions of a plan. It is read-only, and safe for concurrent use.
 type Counting struct {
 	plan    *schemas.Plan
 	sources map[schemas.Origin]*schemas.SourceSeal // by message origin, without a sequence number
@@ -54,8 +54,8 @@ func (c *Counting) WithoutSpan() (expired int64) {
 	return expired
 }
 
-// leftOut counts the messages of a source in a partition that the plan excludes before an offset, because retention may
-// delete them or by configuration, and after it. The report counts them by offset.
+// leftOut counts the messages of a source in a partition that the plan excludes, because retention may delete them or
+// by configuration: before an offset, and from it on. The report counts them by offset.
 func (c *Counting) leftOut(seal *schemas.SourceSeal, partition int, at int64) (before, after int64) {
 	for _, cuts := range []coverage.Spans{c.plan.Expiring, c.plan.Outside} {
 		for _, cut := range cuts.On(partition) {
@@ -73,7 +73,7 @@ func (c *Counting) leftOut(seal *schemas.SourceSeal, partition int, at int64) (b
 }
 
 // SpanCounting decides which messages of one span count. Since that depends on earlier messages, SpanCounting must receive all
-// messages of the span, in order. Counting.Replay returns it.
+// messages of the span, in order. [Counting.Replay] returns it.
 type SpanCounting struct {
 	*Counting
 	span coverage.Span

@@ -15,7 +15,7 @@ import (
 // NoPipelineError means that a pipeline has no topics.
 type NoPipelineError struct {
 	Topic string // its plans topic
-	Key   string // the key that says where topics are
+	Key   string // the configuration key of the location of topics
 }
 
 // Error includes the remedy.

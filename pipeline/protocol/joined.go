@@ -11,8 +11,8 @@ import (
 // lookBack is the number of messages that are searched for the progress of a join.
 const lookBack = 16
 
-// ReadJoined returns what was counted when the messages of spans of the examples were joined; nil if they were not joined with outcomes.
-// Only the counts, the limit and the keys are set, the counts in a single cursor.
+// ReadJoined returns the counts of the join that made the messages in spans of the examples; nil if they were not joined with outcomes.
+// It sets only the counts, in a single cursor, the limit and the keys.
 func ReadJoined(ctx context.Context, client *Client, spans coverage.Spans) (*examples.Joined, error) {
 	r := joinedReader{ctx: ctx, client: client}
 	bounds, err := client.Log.Spans(ctx, client.Topics.Examples)
@@ -50,7 +50,7 @@ func ReadJoined(ctx context.Context, client *Client, spans coverage.Spans) (*exa
 	return all, err
 }
 
-// joinOfPartition is the join of the rows of a partition of the examples, and what it counted in a hull of spans.
+// joinOfPartition is the join of the rows of a partition of the examples, and its counts in a hull of spans.
 type joinOfPartition struct {
 	hull, bounds coverage.Span
 	counts       examples.JoinCounts
@@ -89,7 +89,7 @@ func (r *joinedReader) together(joins []joinOfPartition) (examples.JoinCounts, e
 	return examples.Together(counts), r.err
 }
 
-// between returns the last progress of the join in a span, and what was counted in the span; nil if there is no progress.
+// between returns the last progress of the join in a span, and the counts of the span; nil if there is no progress.
 func (r *joinedReader) between(span coverage.Span) (*examples.Joined, examples.JoinCounts) {
 	last := r.before(span.Partition, span.To)
 	if last == nil {

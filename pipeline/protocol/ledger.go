@@ -24,7 +24,7 @@ type Ledger struct {
 	topic   string
 	last    coverage.Mark             // of the last applied message
 	lines   map[string]*line          // by key: the messages on the topic that have no tombstone
-	order   []*line                   // the same in the order of the topic, among lines that others have replaced
+	order   []*line                   // the same in topic order, together with replaced lines
 	damaged []error                   // why messages were skipped
 	owned   bool                      // no other ledger has the state
 	decoded map[wire.Digest]submitted // plans that the process decoded before: see [Client.RereadLedger]
@@ -45,7 +45,7 @@ type submitted struct {
 	run  string
 }
 
-// ledgerState is what the lines of a ledger say. [Ledger.fold] makes it; nothing changes it.
+// ledgerState is the state derived from the lines of a ledger. A state that another ledger may share does not change.
 type ledgerState struct {
 	runs      map[string]*run
 	planned   []*run      // the runs with plans, in their order
@@ -60,7 +60,7 @@ type ledgerState struct {
 	pinned    string                // run of the last pin; "": none is pinned
 }
 
-// run is what the topic has of a run.
+// run is the state of a run on the topic.
 type run struct {
 	id        string
 	plan      *schemas.Plan // with its start offsets; nil: the topic has none
@@ -92,8 +92,8 @@ func (l *Ledger) Add(m Message) error {
 	return nil
 }
 
-// set makes a message the last one of its key, and reports whether it is the first one. A plan or an end that was written twice stays
-// where it was first.
+// set makes a message the last one of its key, and reports whether it is the first one. A plan or an end that was written twice keeps
+// its first place.
 func (l *Ledger) set(m Message) (added bool) {
 	m = m.Own()
 	l.Next, l.last = m.Offset+1, MarkOf(0, m)
@@ -117,7 +117,7 @@ func (l *Ledger) set(m Message) (added bool) {
 	return false
 }
 
-// fold makes the state from the lines.
+// fold derives the state from the lines.
 func (l *Ledger) fold() {
 	l.ledgerState = ledgerState{runs: map[string]*run{}, lacking: map[string]bool{}, removed: map[int]string{}}
 	l.owned, l.plans = true, wire.Documents{}
@@ -201,9 +201,8 @@ func decoded[T schemas.JSON](m wire.Message) (any, bool, error) {
 	return value, true, nil
 }
 
-// ReadLedger returns the current state of the plans topic. A process reads the topic once, and then only what was written
-// since, as long as the topic still has the last message that was read. ReadLedger skips damaged messages: see
-// [Ledger.Report].
+// ReadLedger returns the current state of the plans topic. A process reads the topic once, and then only later messages,
+// as long as the topic still has the last message that was read. ReadLedger skips damaged messages: see [Ledger.Report].
 func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 	if known := c.knownLedger(); known != nil {
 		l := *known
@@ -214,7 +213,7 @@ func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 	return c.RereadLedger(ctx)
 }
 
-// knownLedger returns what the process has read of the plans topic; nil: nothing.
+// knownLedger returns the ledger that the process has read last; nil: none.
 func (c *Client) knownLedger() *Ledger {
 	if c.ledger == nil {
 		return nil
@@ -222,9 +221,9 @@ func (c *Client) knownLedger() *Ledger {
 	return c.ledger.Load()
 }
 
-// RereadLedger is [Client.ReadLedger] for a role that has waited long for a message. It reads the whole topic: if a client
-// wrote a plan twice, compaction may have changed the order of the waiting runs. Plans that the process has read before are not decoded
-// again: their digests say that they are the same.
+// RereadLedger is [Client.ReadLedger] for a role that has waited long for a message. It reads the whole topic: if a client wrote a plan
+// twice, compaction may have changed the order of the waiting runs. Plans that the process has read before, with the same digests, are
+// not decoded again.
 func (c *Client) RereadLedger(ctx context.Context) (*Ledger, error) {
 	l := &Ledger{topic: c.Topics.Plans, decoded: map[wire.Digest]submitted{}}
 	if known := c.knownLedger(); known != nil {
@@ -238,8 +237,8 @@ func (c *Client) RereadLedger(ctx context.Context) (*Ledger, error) {
 	return l, err
 }
 
-// readPlans applies the messages of the plans topic after those that the ledger has. It returns false if the topic does not have the
-// last one that the ledger has: the topic was recreated, or has lost messages.
+// readPlans applies the messages of the plans topic after those that the ledger has. It returns false if the topic lacks the last
+// message of the ledger: the topic was recreated, or has lost messages.
 func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err error) {
 	last, first := l.last, l.lines == nil
 	from, end, err := c.Log.Bounds(ctx, l.topic, 0)

@@ -147,7 +147,7 @@ func (l *Ledger) Changed(run string) (t time.Time) {
 	return t
 }
 
-// Runs returns the runs with known plans, and their plans, in the order of these.
+// Runs returns the runs with known plans, and their plans, in the order of the plans.
 func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
 	return l.runsThat(func(*run) bool { return true })
 }
@@ -158,7 +158,7 @@ func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
 }
 
 func (l *Ledger) runsThat(wanted func(*run) bool) iter.Seq2[string, *schemas.Plan] {
-	plans := l.planned // those of now, whatever is added meanwhile
+	plans := l.planned // the current ones: those added meanwhile are not yielded
 	return func(yield func(string, *schemas.Plan) bool) {
 		for _, r := range plans {
 			if wanted(r) && !yield(r.id, r.plan) {

@@ -42,12 +42,12 @@ type Message struct {
 	Time   time.Time
 	// File is the file of an archive with the message; "": the topic has it.
 	File string
-	// Changed says what the columns of the file are, unlike those of the first file, as ingest.TopicMessage has it; "": nothing.
+	// Changed describes the columns of the file if they differ from those of the first file: see ingest.TopicMessage; "": they do not.
 	Changed string
-	// Rows has the decoded value of a message from a file, and those of the messages after it, as ingest accepts them. Nil means that Value
-	// has it, and that the message is alone.
+	// Rows has the decoded values of a message from a file and of the messages after it, in the form that ingest accepts. Nil means that
+	// Value has the value of a single message.
 	Rows Rows
-	// Copy is the same message in an archive. Nil means that the archive does not have it. A message with a copy is alone.
+	// Copy is the same message in an archive. Nil means that the archive does not have it. The Len of a message with a copy is 1.
 	Copy *Message
 }
 
@@ -132,7 +132,7 @@ func readRange(ctx context.Context, log Log, topic string, partition int, from, 
 	}
 }
 
-// Ahead takes messages one by one, and looks at the next ones before it takes them. Create one with [NewAhead].
+// Ahead reads messages, and can return the next ones without taking them. Create one with [NewAhead].
 type Ahead struct {
 	next func() (Message, error, bool)
 	stop func()
@@ -147,7 +147,7 @@ func NewAhead(messages iter.Seq2[Message, error]) *Ahead {
 	return a
 }
 
-// Peek returns the next message, with those after it, which is valid until the next call; nil: there is none.
+// Peek returns the next message, with the following rows of its file, valid until the next call; nil at the end.
 func (a *Ahead) Peek() (*Message, error) {
 	if !a.read {
 		m, err, any := a.next()
@@ -162,7 +162,7 @@ func (a *Ahead) Peek() (*Message, error) {
 // Take takes the first of the messages that Peek has returned.
 func (a *Ahead) Take() Message { return a.TakeBefore(a.head.Offset) }
 
-// TakeBefore takes those messages that Peek has returned which are before an offset, or the first one if that is not.
+// TakeBefore takes the messages before an offset, but at least one, from those that Peek has returned.
 func (a *Ahead) TakeBefore(offset int64) Message {
 	m := a.head
 	n := max(1, min(offset-m.Offset, int64(m.Len())))

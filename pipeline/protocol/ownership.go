@@ -40,8 +40,8 @@ func (o SoleOwner) Commit(map[int]int64, func(error)) {}
 // Err returns nil.
 func (o SoleOwner) Err() error { return nil }
 
-// MembershipError is the reason why a process has lost its consumer group membership for good. It ends the role, but no
-// run.
+// MembershipError is the reason why a process has permanently lost its consumer group membership. It ends the role, but
+// no run.
 type MembershipError struct{ Err error }
 
 // Error returns the text of Err.

@@ -87,7 +87,7 @@ func (p *Plans) IsCurrent(ctx context.Context, run string, since schemas.Since) 
 	return err == nil && p.Current(run, since), err
 }
 
-// Renew reads the ledger again, and goes on from its end if the topic has lost messages.
+// Renew reads the ledger again, and continues from its end if the topic has lost messages.
 func (p *Plans) Renew(ctx context.Context, read func(context.Context) (*Ledger, error)) error {
 	l, err := read(ctx)
 	if err != nil {

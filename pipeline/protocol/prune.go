@@ -110,14 +110,14 @@ func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (to
 	return append(manifest, others...), messages == to-from, nil
 }
 
-// planAge is the retention of the plans and the ends of runs. No client writes a message again after so long.
+// planAge is the retention of the plans and the ends of runs. No client writes a message again after this time.
 const planAge = 24 * time.Hour
 
 // sweep writes tombstones for old messages that a ledger does not need. A plan without an end would run again, so its
 // tombstone precedes those of its ends.
 //
-// The ledger is read after the ages of messages. A process that was suspended in between then takes for old only what its
-// ledger has, not a version that another process has made meanwhile.
+// The ledger is read after the ages of messages. So a process that was suspended in between treats only messages of its
+// ledger as old, not a version that another process has made meanwhile.
 func (c *Client) sweep(ctx context.Context) error {
 	oldVersions, err := c.Log.Before(ctx, c.Topics.Versions, planAge)
 	if err != nil {
@@ -162,15 +162,15 @@ func (c *Client) sweep(ctx context.Context) error {
 	return err
 }
 
-// counting is what counts of the messages on the plans topic.
+// counting is the messages on the plans topic that count.
 type counting struct {
 	runs map[string]bool // runs whose messages count
 	keys map[string]bool // other messages that count
 }
 
-// counting returns what counts: unfinished runs, the last ended ones, those of versions, those with which the chain
-// continues, those that say which sources lack messages, and seals and removals of sources with messages on the examples
-// topic.
+// counting returns the messages that count: those of unfinished runs, of the last ended runs, of versions, of runs with
+// which the chain continues, of ends that name sources that lack messages, and seals and removals of sources with
+// messages on the examples topic.
 func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
 	from, err := c.plansFrom(ctx, l.Versions())
 	if err != nil {
@@ -216,8 +216,8 @@ func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
 }
 
 // sweepVersions writes tombstones for messages on the versions topic that belong to no version and are before an offset:
-// of runs cancelled after their versions were written, and of versions written again after their removal. It reads nothing
-// of the versions, and nothing that this process has swept before.
+// of runs cancelled after their versions were written, and of versions written again after their removal. It skips the
+// messages of versions, and offsets that this process has swept before.
 func (c *Client) sweepVersions(ctx context.Context, l *Ledger, to int64) error {
 	from := int64(0)
 	if c.swept != nil {

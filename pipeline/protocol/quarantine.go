@@ -13,23 +13,23 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Quarantine writes unusable messages to the quarantine topic, unless they are there. The topic is not compacted, because people read the
-// reasons on it, so each must stay until retention deletes it. If two processes find a message unusable at the same time, it may be written
-// twice, with the same key. A Quarantine is safe for concurrent use.
+// Quarantine writes unusable messages to the quarantine topic, unless the topic has them. The topic is not compacted, because people read
+// the reasons on it, so each must stay until retention deletes it. If two processes find a message unusable at the same time, it may be
+// written twice, with the same key. A Quarantine is safe for concurrent use.
 type Quarantine struct {
 	Client *Client
 	Topic  string // of the unusable messages; "": any
-	// From returns the offset of the quarantine topic, given its end, from which on messages are looked for. They are read when the first
-	// message is looked for.
+	// From returns the offset from which the quarantine topic is searched, given its end. The topic is read when the first message is
+	// looked up.
 	From func(end int64) int64
-	// Unread reports whether a message was not read before, so that it is not looked for; nil: any may have been.
+	// Unread reports whether a message was not read before, so that it is not looked up; nil: any may have been read.
 	Unread func(*schemas.Quarantined) bool
 
 	mutex sync.Mutex
 	there map[string]bool // keys; nil: the topic is not read yet
 }
 
-// Has reports whether a message was there when the topic was read.
+// Has reports whether the topic had a message when it was read.
 func (q *Quarantine) Has(ctx context.Context, m *schemas.Quarantined) (bool, error) {
 	if q.Unread != nil && q.Unread(m) {
 		return false, nil
@@ -45,7 +45,7 @@ func (q *Quarantine) Has(ctx context.Context, m *schemas.Quarantined) (bool, err
 	return q.there[m.ID()], nil
 }
 
-// read reads the keys of the messages that are there.
+// read reads the keys of the messages on the topic.
 func (q *Quarantine) read(ctx context.Context) error {
 	there, topic := map[string]bool{}, q.Client.Topics.Quarantine
 	_, end, err := q.Client.Log.Bounds(ctx, topic, 0)
@@ -64,7 +64,7 @@ func (q *Quarantine) read(ctx context.Context) error {
 	return nil
 }
 
-// Put writes messages that are not there, and returns these once all are acknowledged.
+// Put writes the messages that the topic lacks, and returns them when all are acknowledged.
 func (q *Quarantine) Put(ctx context.Context, messages []schemas.Quarantined) (put []schemas.Quarantined, err error) {
 	var encoded []wire.Message
 	for i := range messages {

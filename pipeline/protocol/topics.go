@@ -6,7 +6,7 @@ type Topics struct {
 	Examples, Residuals, Statistics, Weights, Versions, State, Plans, Forget, Quarantine string
 
 	Predictions string // written by score, unless another topic is configured
-	Origins     string // of examples that expire, unless ingest does not make them from a topic
+	Origins     string // of examples that expire, if ingest makes them from a topic
 }
 
 // TopicsOf returns the topics of the named pipeline.
@@ -29,8 +29,8 @@ const (
 	RoleServe  = "serve"
 )
 
-// Group returns the consumer group of the processes of a role: scorers are in that of the topic that they write to. Servers share no
-// partitions, their group makes them visible.
+// Group returns the consumer group of the processes of a role. That of scorers is named after the topic that they write to. Servers
+// share no partitions; their group only makes them visible.
 func (t Topics) Group(role string) string {
 	if role == RoleScore {
 		return t.Predictions

@@ -70,8 +70,8 @@ func (e *NoVersionError) Error() string {
 // IsMissing reports whether an error means that a version does not exist, or is incomplete or damaged.
 func IsMissing(err error) bool { return errors.As(err, new(*NoVersionError)) || IsIncomplete(err) }
 
-// find returns what read returns of the place of a version, by number, run, or [Latest]. For [Latest], it skips versions that read
-// finds incomplete: the newest complete version counts. The error may be a *[NoVersionError].
+// find returns the result of read for the place of a version, by number, run, or [Latest]. For [Latest], it skips versions that
+// read finds incomplete: the newest complete version counts. The error may be a *[NoVersionError].
 func find[T any](ctx context.Context, c *Client, want string, read func(schemas.Place) (T, error)) (found T, err error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
@@ -207,9 +207,9 @@ type version struct {
 	records   map[wire.Digest]*wire.Record[float32] // by digest
 }
 
-// readFrom reads the version at a place, from an offset of that place on. If that has no manifest, or not enough, it reads the
-// whole topic: if a message was written again, by a second solver or by a client that got no response, compaction keeps the last
-// copy, which may be behind the version's place. The error is a *[GoneError] if there is no manifest.
+// readFrom reads the version at a place, from an offset of that place on. If the manifest is missing, or enough returns false,
+// it reads the whole topic: if a message was written again, by a second solver or by a client that got no response, compaction
+// keeps the last copy, which may be behind the version's place. The error is a *[GoneError] if there is no manifest.
 func (c *Client) readFrom(ctx context.Context, place schemas.Place, from int64, enough func(*version) bool) (*version, error) {
 	v := &version{topic: c.Topics.Versions, mem: c.Memory, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
 	for _, span := range []coverage.Span{{From: from, To: place.To}, {To: math.MaxInt64}} {
@@ -438,7 +438,7 @@ func (c *Chain) Structure(stage int) wire.Digest {
 	return ""
 }
 
-// Trees returns the digest of a stage's trees, whichever run has grown them; "" if it has none, or none yet.
+// Trees returns the digest of a stage's trees, regardless of the run that has grown them; "" if it has none, or none yet.
 func (c *Chain) Trees(stage int) wire.Digest {
 	if w := c.structure(stage); w != nil {
 		return schemas.WeightsDigest(w.Tensors)

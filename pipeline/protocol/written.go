@@ -111,8 +111,8 @@ const (
 	FoundEnd
 )
 
-// MarkOf returns the mark of a message of a partition, by which [Still] finds it again. That of a message that only an archive has is
-// without a checksum, since its bytes may be others.
+// MarkOf returns the mark of a message of a partition, by which [Still] recognizes it. The mark of a message that only an archive has
+// lacks a checksum, since its bytes may differ.
 func MarkOf(partition int, m Message) coverage.Mark {
 	mark := coverage.Mark{Partition: partition, Offset: m.Offset}
 	if m.File == "" {
@@ -129,7 +129,7 @@ func Still(ctx context.Context, log Log, topic string, bounds coverage.Span, mar
 	})
 }
 
-// still is Still for a caller that knows whether a message is the one that was read. An offset alone proves nothing.
+// still is [Still] with a function that reports whether a message is the one that was read. An offset alone proves nothing.
 func still(ctx context.Context, log Log, topic string, bounds coverage.Span, offset int64, is func(Message) bool) (found Found, err error) {
 	switch {
 	case offset >= bounds.To:

@@ -24,8 +24,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// NeedsChoice reports whether the stages of a job, or their preparation and fit, must be chosen: it has no stages, or a stop
-// rule, or a part of the fit of the columns of sparse rows is not configured. chained says that the job is that of a chain.
+// NeedsChoice reports whether the stages of a job, or their preparation and fit, must be chosen: it has no stages, or a rule
+// that ends stages, or the fit of sparse rows is not fully configured. chained means that the job belongs to a chain.
 func NeedsChoice(job topics.Job, chained bool) bool {
 	return len(job.Stages) == 0 || job.Untuned || slices.ContainsFunc(job.Stages, endsStages) ||
 		!chained && slices.ContainsFunc(job.Stages, autoColumns)
@@ -33,7 +33,7 @@ func NeedsChoice(job topics.Job, chained bool) bool {
 
 func endsStages(s schemas.Stage) bool { return s.Stop != nil && s.Stop.Stages }
 
-// candidate is stages to try.
+// candidate is a list of stages to try.
 type candidate struct {
 	name    string
 	stages  []schemas.Stage
@@ -41,7 +41,7 @@ type candidate struct {
 	least   int        // minimum number of stages
 	opened  *candidate // tried instead if its first stage is better than the first blocks of this one; nil: none
 
-	fit  bool          // the fit of sparse rows is tried, on as many rows as are enough
+	fit  bool          // the fit of sparse rows is tried, on the spans that [chooser.enough] returns
 	from *schemas.Warm // version that the fit starts from; nil: none
 }
 
@@ -71,7 +71,7 @@ func Resolve(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job t
 	return newChooser(p, by, job, ingestedPlans(ctx, p, by, ingested), rows, rec).resolve(ctx)
 }
 
-// ResolvePlanned is [Resolve] for a job of a chain, with the rows of the plan of its first run, whose number is given.
+// ResolvePlanned is [Resolve] for a job of a chain, on the rows of the plan of its first run. rows is their number.
 func ResolvePlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
 	c := newChooser(p, by, job, samePlans(plan), rows, rec)
@@ -171,8 +171,8 @@ func (c *candidate) first(n int) candidate {
 }
 
 // try trains a candidate on the rows that are not held out. A quadratic fit ends where the holdout loss no longer falls. Other fits
-// converge, as the run on all rows will: if they ended early, the fits with smaller ridges, which start from the others, would be lower
-// for their passes alone.
+// converge, as the run on all rows will: if they ended early, the fits with smaller ridges, which start from the others, would have
+// lower losses only because of the additional passes.
 func (c *chooser) try(ctx context.Context, tried candidate) (found, error) {
 	f, job := found{candidate: tried, loss: math.Inf(1)}, c.job
 	job.Stages, job.Prepare = slices.Clone(tried.stages), tried.prepare
@@ -262,7 +262,7 @@ func (f *found) judge(report *schemas.Report, temper bool) (lowest int) {
 }
 
 // enlarge replaces the stages by more blocks with as many trees of twice as many leaves, if the loss falls clearly in the last
-// blocks and so many rows are enough. These stages are not tried: they take three times as long.
+// blocks and there are enough rows. These stages are not tried: they take three times as long.
 func (f *found) enlarge(rows int64) {
 	n := len(f.stages)
 	grown := stages.Larger(f.stages[n-1].Features)
@@ -280,8 +280,8 @@ func (f *found) enlarge(rows int64) {
 	f.end = len(f.stages)
 }
 
-// notices forwards only the progress and the notices of a search, since its runs are not those of the user, and a notice that all runs
-// give only once.
+// notices forwards only the progress and the notices of a search, since the user did not start its runs. It forwards equal notices
+// once.
 type notices struct {
 	to   event.Recorder
 	said sync.Map // of event.Noticed
@@ -318,8 +318,8 @@ const (
 	leafRows   = 200
 
 	// leastHeldOut is the minimum number of held-out rows for a choice: the loss of fewer is not significant. With fewer than leastRows
-	// there is no choice among stages for tables, however many are held out: trees fit so few rows entirely, so that the loss falls to the
-	// last of the largest blocks.
+	// there is no choice among stages for tables, regardless of the number held out: trees fit this few rows entirely, so that the loss
+	// falls to the last of the largest blocks.
 	leastHeldOut = 50
 	leastRows    = 500
 
@@ -331,8 +331,8 @@ const (
 	leastImage = 16
 )
 
-// suitable returns candidates that suit the examples of a job without stages. Of tables these are the columns alone, and trees, perhaps
-// after an opening, or only the opening if too few rows can be held out.
+// suitable returns candidates that suit the examples of a job without stages. For tables these are the columns alone, and trees,
+// perhaps after an opening, or only the opening if too few rows can be held out.
 func (c *chooser) suitable(ctx context.Context) ([]candidate, error) {
 	job := c.job
 	first, err := c.look(ctx, job)

@@ -99,12 +99,12 @@ type Draw struct {
 	random *rand.Rand
 }
 
-// NewDraw returns a draw of at most so many rows, with a seed.
+// NewDraw returns a draw of up to most rows, with a seed.
 func NewDraw(most int, seed uint64) *Draw {
 	return &Draw{most: most, random: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// Offer adds a row to the stream. It calls row only if the row is drawn, and keeps what it returns.
+// Offer adds a row to the stream. It calls row only if the row is drawn, and keeps the result.
 func (d *Draw) Offer(number int64, row func() HeldOut) {
 	d.seen++
 	place := len(d.rows)

@@ -30,8 +30,8 @@ type Candidate struct {
 
 // SearchIngested trains all jobs, one after the other, and calls with for each when it has ended. The weights are
 // bit-identical to those of separate runs of the jobs. The jobs may only differ in stages, average, preparation, class
-// weight, seed or intercept: their files were ingested, and all runs are over the current spans of the examples topic.
-// An error of with ends the search. With folds, at least two, each job is trained that often, and each run holds out one fold
+// weight, seed or intercept: their files were ingested, and all runs are over the current spans of the examples topic. An
+// error of with ends the search. With folds, at least two, each job is trained once per fold, and each run holds out one fold
 // instead of the job's holdout; runs with the same fold are consecutive, because they share more data.
 func SearchIngested(ctx context.Context, p *topics.Pipeline, by dispatch.Process, jobs []topics.Job,
 	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) (err error) {
@@ -115,7 +115,7 @@ func Names(topics []kafkalog.Topic) (list []string) {
 	return list
 }
 
-// open creates the topics, unless they are. It deletes leftover topics of killed processes, if no other process can be using them.
+// open creates the topics at the first call. It deletes leftover topics of killed processes, if no other process can be using them.
 func (t *trials) open(ctx context.Context) error {
 	if t.Members != nil {
 		return nil

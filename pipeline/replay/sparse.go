@@ -33,7 +33,7 @@ const (
 	// significant, and the larger ridge has the smaller error (the rule of one standard error: Breiman, Friedman, Olshen and
 	// Stone 1984).
 	nearlyQuadratic = 1.025
-	// leastGain is the fraction by which the loss must fall for the path of ridges to go on.
+	// leastGain is the fraction by which the loss must fall for the path of ridges to continue.
 	leastGain = 0.01
 )
 
@@ -199,7 +199,7 @@ func (c *chooser) path(ctx context.Context, trial candidate) (fits []found, err 
 	return fits, nil
 }
 
-// enough returns the first of some spans, which have about as many rows each, with as many rows as are enough.
+// enough returns the first spans with about enoughSparse rows, assuming equal spans; half of the spans if the number of rows is unknown.
 func (c *chooser) enough(spans coverage.Spans) coverage.Spans {
 	most := (len(spans) + 1) / 2
 	if n := int64(len(spans)); c.rows > 0 {

@@ -170,7 +170,7 @@ func (t *trials) gate(ctx context.Context, plan *schemas.Plan, warm *schemas.War
 	case err != nil:
 		return nil, fmt.Errorf("read the version with which the gate compared: %w", err)
 	}
-	t.Remember(offered) // not on the topics beside
+	t.Remember(offered) // the topics of the trials lack it
 	return &gate, nil
 }
 
