@@ -32,18 +32,18 @@ func (s *Solver) compare(sum *accumulate.Sum) {
 	s.chained.compared = compareSums(s.chained.found.sum.Tensors(), sum.Tensors(), s.chain.Prepared)
 }
 
-// chance is the significance level of the gate: how often it withholds a version that is worse than the offered one by
+// gateChance is the significance level of the gate: how often it withholds a version that is worse than the offered one by
 // exactly the margin. Of versions that are worse by a tenth of a log loss of 0.38, it then withholds 95 % with 1,000 rows,
 // and 36 % with 200.
 const gateChance = 0.02
 
-// disagreement is the number of standard errors by which a version must be better on the newest rows for the rows of older
-// increments to be ignored: the stream may have changed, and the version has adapted. If it has not, one of 100 versions
-// that are worse by a tenth passes for this reason with 200 new rows and 800 older ones; with 0 it would be three.
+// gateDisagreement is the number of standard errors by which a version must be better on the newest rows for the rows of
+// older increments to be ignored: the stream may have changed, and the version has adapted. If it has not, one of 100
+// versions that are worse by a tenth passes for this reason with 200 new rows and 800 older ones; with 0 it would be three.
 const gateDisagreement = 0.5
 
-// group is the losses of two versions on a group of rows: Σw, and Σw·loss of the version for subscribers and of the run's
-// version.
+// gateGroup is the losses of two versions on a group of rows: Σw, and Σw·loss of the version for subscribers and of the
+// run's version.
 type gateGroup struct{ weight, offered, made float64 }
 
 // newestGroups returns the groups of the newest increment's rows, from each group's Σw and Σw·loss as measured with either
@@ -80,8 +80,8 @@ type gateComparison struct {
 	newest *gateComparison
 }
 
-// compareGroups compares losses by group, of the newest increment and of revisited ones. It returns nil if there are no groups
-// of the newest.
+// compareGroups compares losses by group, of the newest increment and of revisited ones. It returns nil if the newest
+// increment has no groups.
 func compareGroups(newest, revisited []gateGroup) *gateComparison {
 	if len(newest) == 0 {
 		return nil

@@ -26,9 +26,9 @@ type gathering struct {
 // part is the records of one kind in a gathering: which are needed, and how they become sums.
 type part struct {
 	kind wire.Kind
-	// on reports whether a share has a record, of the terms of an increment; nil: each has one, of the visit.
+	// on reports whether a share has a record of the terms of an increment; nil: each share has a record of the visit.
 	on        func(*schemas.Share) bool
-	increment int // its index
+	increment int // index of that increment
 	// read returns the sum in a record that has arrived.
 	read  func(wire.Identity, *schemas.Share) (*accumulate.Sum, error)
 	next  int // the first share whose record is not part of total
@@ -197,8 +197,8 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if s.isNeedless(g) {
 				return nil, errAccepted
 			}
-			// After a long wait, the record may be at offsets that were read before the brokers lost what was there, even if they have not
-			// lost the last message that was read.
+			// After a long wait, the record may be at offsets that were read before the brokers lost the messages there, even if the
+			// brokers still have the last message that was read.
 			long := wait < protocol.MaxPatience && protocol.Patience(wait) == protocol.MaxPatience
 			passed := s.hasPassed(*missing) || long && s.isSealed(*missing)
 			s.missed = s.missed || passed || long
@@ -208,7 +208,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if passed && !s.inbox.has(*missing) {
 				return nil, &goneError{*missing}
 			}
-			if !alone { // otherwise the visit takes long
+			if !alone { // otherwise this process is still making the visit
 				event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			}
 			wait = protocol.Patience(wait)

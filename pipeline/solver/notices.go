@@ -103,7 +103,7 @@ func noticeUntrained(labelRows, untrained statistics.LabelSet) string {
 }
 
 // meantBy returns the label that another one may be a variant of, if it is unique: the same number, the same text except
-// for case, space and punctuation, or the nearest if a letter in four or fewer differs.
+// for case, space and punctuation, or a similar text, in which at most a quarter of the letters differ.
 func meantBy(label string, labels []string) (meant string, ok bool) {
 	number, err := value.Number(label)
 	for _, alike := range []func(other string) bool{

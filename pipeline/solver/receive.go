@@ -24,9 +24,9 @@ type failureError struct{ schemas.Failure }
 // Error returns the worker's reason.
 func (e *failureError) Error() string { return e.Reason }
 
-// fail records a failure. It is effective while its visit is due: a worker that can't know the due visit, because the weights have expired,
-// concerns that one, and the weights of a visit, which are on another topic, may arrive later. A failure of an earlier visit is ignored, as
-// the worker is out of date.
+// fail records a failure. It is effective while its visit is due. A failure because of expired weights concerns the due visit, which its
+// worker can't determine. A failure of a later visit is kept, since the weights before that visit, on another topic, may arrive later. A
+// failure of an earlier visit is ignored: its worker is out of date.
 func (s *Solver) fail(failure *schemas.Failure) {
 	head := s.chain.Head()
 	if failure.Expired {
@@ -49,7 +49,7 @@ func (s *Solver) see(partition int, m protocol.Message) {
 
 // readMissed rereads the run's statistics if they may have missing records: a record was dropped as incomplete or damaged,
 // or the last message is no longer at its offset, so that offsets already read may have other messages. Workers do not
-// write again what is on the topic.
+// repeat records that are on the topic.
 func (s *Solver) readMissed(ctx context.Context) error {
 	for _, last := range s.read {
 		there, err := s.Holds(ctx, last)

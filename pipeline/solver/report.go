@@ -83,7 +83,7 @@ func (f *finalReport) split(split examples.Split, metrics event.Metrics) schemas
 	return r
 }
 
-// finite returns a number if JSON can represent it, otherwise nil.
+// finite returns a pointer to the result of [wire.Finite].
 func finite(v float64) *float64 {
 	v = wire.Finite(v)
 	return &v

@@ -54,8 +54,8 @@ type Solver struct {
 
 // Options are the resources of a solver besides its client.
 type Options struct {
-	// Local begins the visits of an update that is too small to distribute, with the accepted records of a chain, which grow between visits,
-	// and the version that the run starts from; nil: the run is none.
+	// Local begins the visits of an update that is too small to distribute. chain is the accepted records, which grow between visits, and
+	// earlier the version that the run starts from. Nil is valid for other runs.
 	Local func(chain *protocol.Chain, earlier *model.Model) Visits
 	// Store is the in-memory state of the previous run of the chain; nil: it is read from the state topic.
 	Store *Store
@@ -171,8 +171,8 @@ func (s *Solver) factorsOf(stage int) *solve.Buffer {
 	return &s.factors[stage%len(s.factors)]
 }
 
-// positions returns the positions from which a solver follows topics, besides the plans, as another process may end the run: the weights
-// from the end of its chain, and the statistics from the start of the run.
+// positions returns the positions from which a solver follows topics, besides the plans topic, on which another process may end the run:
+// the weights from the end of its chain, and the statistics from the start of the run.
 func (s *Solver) positions(weights int64) []protocol.Position {
 	list := []protocol.Position{{Topic: s.Topics.Weights, Offset: weights, Compacted: true}}
 	for p, from := range s.plan.Since.Statistics {

@@ -146,7 +146,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	}
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
 	for _, name := range []string{statistics.FieldDiagonal, statistics.FieldBounds, statistics.FieldCross} {
-		sum.Take(name) // the fit has its memory
+		sum.Take(name) // the fit uses its memory
 	}
 	if err != nil || evaluation == nil {
 		return err
@@ -174,8 +174,8 @@ func (s *Solver) stepFor(f *fitting, v protocol.Visit) (solve.Step, error) {
 	return solve.StepOf(w.Tensors, f.shape)
 }
 
-// precondition gathers the stage's Gram matrix and passes it to the fit, which factors it while the visits to rest, the first visit to the
-// stage, are made. It returns the duration of the factoring.
+// precondition gathers the stage's Gram matrix and passes it to the fit, which factors it while the first visit to the stage, gathered by
+// rest, is made. It returns the duration of the factoring.
 func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting, rest *gathering) (time.Duration, error) {
 	parts := []*part{s.blockGram(statistics.KindGram)}
 	if s.plan.Update() != nil {
@@ -202,7 +202,7 @@ func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting,
 	} else {
 		factor()
 	}
-	err = cmp.Or(err, <-factored) // in any case: it uses the gram matrix
+	err = cmp.Or(err, <-factored) // even after an error: the factoring uses the Gram matrix
 	return s.Clock.Since(began), err
 }
 

@@ -27,7 +27,7 @@ func (e *stateError) Error() string {
 	return fmt.Sprintf("%s are no longer on %s: the next version is a full one", e.What, e.Topic)
 }
 
-// readStages reads the records of a kind at a place of the state topic, one a stage, and returns what decode makes of them. what names the
+// readStages reads the records of a kind at a place of the state topic, one per stage, and returns their decoded values. what names the
 // records in the *[stateError] if some are missing.
 func readStages[T any](ctx context.Context, s *Solver, place schemas.StatePlace, kind wire.Kind, what string,
 	decode func(*wire.Record[float64]) (T, error)) ([]T, error) {

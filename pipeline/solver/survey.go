@@ -153,7 +153,7 @@ func (s *Solver) preparation(found *surveyed, sampled *accumulate.Sample, earlie
 	if found.Sparse {
 		rows := int64(statistics.LossesOf(sums)[examples.Train].Rows)
 		columns := found.ColumnRows.List()
-		found.ColumnRows = nil // its memory: hundreds of megabytes for ten million columns
+		found.ColumnRows = nil // frees hundreds of megabytes for ten million columns
 		preparation, err = solve.PrepareSparse(how, solve.ColumnSums{Columns: columns, Rows: rows, Labels: labels,
 			Task: s.plan.Task(), Numbers: solve.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()}})
 	} else {
@@ -208,7 +208,7 @@ func (s *Solver) preparation(found *surveyed, sampled *accumulate.Sample, earlie
 var errNothingToAugment = errors.New("examples.augment makes rows of images, but neither the examples nor the configuration " +
 	"say the shape of any: set examples.image to height, width and channels, such as [28, 28, 1], or leave examples.augment out")
 
-// learn adds to a preparation what the stages learn from the sample, whose rows are prepared.
+// learn adds to a preparation the tensors that the stages learn from the sample, whose rows are prepared.
 func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.Tensors[float32], error) {
 	prepared, err := stages.NewPreparation(s.plan.Prepare, tensors)
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *Solver) checkKept(found *surveyed, earlier *model.Model) error {
 // topic has changed during the run.
 var errOtherPoint = errors.New("the first examples were replaced while workers read them: their sums are centred at different points")
 
-// surveyed is what the survey finds in all shares.
+// surveyed is the findings of the survey in all shares.
 type surveyed struct {
 	statistics.Findings
 	statistics.Common

@@ -16,7 +16,7 @@ import (
 // partitions that returns its records instead of publishing them. Begin one with [NewLocal]. It is not safe for concurrent use.
 type Local struct {
 	worker *Worker
-	failed bool // a visit has failed, so what was read may not match the log
+	failed bool // a visit has failed, so the rows in memory may not match the log
 }
 
 // NewLocal begins the visits of a plan's run, with the accepted records of a chain, which may grow between visits, and the version

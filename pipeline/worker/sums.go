@@ -44,7 +44,7 @@ func recent(p *visit.Share) int  { return p.Recent }
 func staying(p *visit.Share) int { return p.Staying }
 func all(p *visit.Share) int     { return len(p.Segments) }
 
-// sums publishes the sums of a visit to shares, over the leading segments of each, as many as extent returns.
+// sums publishes the sums of a visit to shares, over the number of leading segments of each that extent returns.
 func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*visit.Share, extent func(*visit.Share) int) error {
 	for _, p := range shares {
 		if extent(p) > 0 {
@@ -55,7 +55,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*visit
 		}
 	}
 	progress := func(int64) {}
-	if !current.Gram { // not part of what a visit has read
+	if !current.Gram { // the rows of Gram matrices do not count as progress
 		progress = w.progress(current.Visit, shares)
 	}
 	outcomes := visit.Outcomes{}
@@ -94,8 +94,8 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *visit.Share
 	return publish(ctx, w, wire.RecordOf[float64](&r))
 }
 
-// publishGram writes the Gram matrix of a stage's block, and the weighted one of the rows that leave the window. It was summed in single
-// precision and is sent in it. A share without rows in the sample has no matrix, unless it is the plan's first.
+// publishGram writes the Gram matrix of a stage's block, and the weighted one of the rows that leave the window. It is summed and sent
+// in single precision. A share without rows in the sample has no matrix, unless it is the plan's first.
 func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *visit.Share, sum *accumulate.Sum) error {
 	if u := w.Plan.Update(); u.TakesAway() {
 		leaving := statistics.Gram{Identity: w.identity(statistics.KindLeave, v.Visit, p), Matrix: visit.LeavingGram(u, sum)}

@@ -40,7 +40,7 @@ type Worker struct {
 	executor visit.Executor
 	options  Options
 	mutex    sync.Mutex                          // guards records and written
-	records  *[]*wire.Record[float64]            // of a visit of which nothing is sent; nil: records are published
+	records  *[]*wire.Record[float64]            // of a visit whose records are not sent; nil: records are published
 	written  map[wire.Identity]*protocol.Written // the records that a solver may still be waiting for
 }
 
@@ -68,7 +68,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner p
 		o.Executor = visit.Concurrent{}
 	}
 	if plan.Update().IsLocal() {
-		cache = visit.NewRunCache(0) // the solver's visits use the other
+		cache = visit.NewRunCache(0) // the solver's visits use the other cache
 	}
 	return &Worker{
 		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, owner: owner, chain: chain,
@@ -112,7 +112,7 @@ func (w *Worker) work(ctx context.Context) error {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	for _, number := range visit.Numbers(w.shares) {
-		w.Cache.Drop(number) // the stored data may be what does not match the log
+		w.Cache.Drop(number) // the stored data may be the cause: it may not match the log
 	}
 	return &StoppedError{Err: err, worker: w, failure: failure}
 }
@@ -126,7 +126,7 @@ func (w *Worker) release() {
 }
 
 // StoppedError means that a worker can't make the due visit. The role then leaves its partitions to other workers, which
-// may have in memory what this one can't read, and calls Report.
+// may have the data in memory that this one can't read, and calls Report.
 type StoppedError struct {
 	Err     error
 	worker  *Worker
@@ -424,7 +424,7 @@ func (w *Worker) statisticsOf(first int) int {
 	return protocol.StatisticsPartition(first/max(w.Plan.Group, 1), max(len(w.Plan.Since.Statistics), 1))
 }
 
-// publish writes a record of a share's statistics, or adds it to the records of a visit of which nothing is sent.
+// publish writes a record of a share's statistics, or adds it to the records of a visit whose records are not sent.
 func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) error {
 	if w.records != nil {
 		w.mutex.Lock()

@@ -60,7 +60,7 @@ func (w *Worker) repeat(ctx context.Context) error {
 	return nil
 }
 
-// lost returns the shares, by first partition, of those wanted records that are no longer on the log where a solver reads them.
+// lost returns the shares, by first partition, whose wanted records are no longer on the log at the offsets where a solver reads them.
 func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map[int]bool, error) {
 	lost := map[int]bool{}
 	for _, id := range slices.SortedFunc(maps.Keys(w.written), compareRecords) {

@@ -16,7 +16,7 @@ type Batch struct {
 	Offset          int64         // of the message
 	Checksum        uint64        // see [Checksum]
 	Inputs          kernel.Dense  // n × m, prepared; none if the rows are sparse
-	Codes           []uint8       // n × c: what trees compare of the raw features; nil without trees
+	Codes           []uint8       // n × c: codes of the raw features, which trees compare; nil without trees
 	Sparse          kernel.Sparse // n × m, prepared; none if the rows are dense
 	Examples        int           // number of rows of the message, which come first; the others are augmented
 	accumulate.Rows               // classes, weights and splits

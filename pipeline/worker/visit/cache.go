@@ -10,13 +10,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Cache is the memory of a worker: its budget in bytes, and what later runs may need of the data that an earlier run has computed: the
-// batches of segments, with their blocks, and by share the Gram matrices of a run's blocks, which runs with the same blocks need, such as
-// those of a search. What the current run uses is in its shares and stays, as each visit uses it again. Everything else is idle: the least
-// recently used is dropped when memory is needed. Create caches with [NewCache]. A cache is safe for concurrent use by one worker.
+// Cache is the memory of a worker: its budget in bytes, and the data of earlier runs that later runs may need: the batches of segments,
+// with their blocks, and by share the Gram matrices of a run's blocks, which runs with the same blocks need, such as those of a search.
+// The data of the current run is in its shares and stays, as each visit uses it again. All other data is idle: the least recently used
+// is dropped when memory is needed. Create caches with [NewCache]. A cache is safe for concurrent use by one worker.
 type Cache struct {
 	mutex     sync.Mutex
-	free      int64                 // bytes; negative if a run can't do without more than there are
+	free      int64                 // bytes; negative if a run requires more than the budget
 	idle      list.List             // of *entry, least recently used first
 	idleBytes int64                 // of these
 	entries   map[key]*list.Element // of idle
@@ -52,10 +52,10 @@ func NewCache(bytes int64) *Cache {
 	return &Cache{free: bytes, entries: map[key]*list.Element{}, runs: true}
 }
 
-// NewRunCache is [NewCache] for one run: what that run no longer uses is dropped.
+// NewRunCache is [NewCache] for one run: data that the run no longer uses is dropped.
 func NewRunCache(bytes int64) *Cache { return &Cache{free: bytes, entries: map[key]*list.Element{}} }
 
-// CacheBytes returns the memory limit of a worker in bytes: asked, or if that is 0 half of the free memory, of the machine and
+// CacheBytes returns the memory limit of a worker in bytes: asked, or if that is 0, half of the free memory of the machine,
 // within the limit of the container.
 func CacheBytes(asked int64) (int64, error) {
 	if asked > 0 {
@@ -88,8 +88,8 @@ func (c *Cache) spend(bytes int64) {
 	c.free -= bytes
 }
 
-// Reserve reserves bytes that a run can't do without, even beyond the budget: further reservations then fail. It reports whether the budget
-// was sufficient.
+// Reserve reserves bytes that a run requires, even beyond the budget: further reservations then fail. It reports whether the budget was
+// sufficient.
 func (c *Cache) Reserve(bytes int64) bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -138,7 +138,7 @@ func (c *Cache) drop(of key) {
 	}
 }
 
-// keep adds an entry, in place of one with the same key. Its bytes are those that the run has used.
+// keep adds an entry, in place of one with the same key. The run has reserved its bytes.
 func (c *Cache) keep(e *entry) {
 	c.drop(e.key)
 	c.entries[e.key] = c.idle.PushBack(e)
@@ -146,7 +146,7 @@ func (c *Cache) keep(e *entry) {
 	if !c.runs {
 		c.drop(e.key)
 	}
-	c.spend(0) // if the run has reserved more than there was
+	c.spend(0) // the run may have reserved more than the budget
 }
 
 // dropIf drops the entries for which gone reports true.
@@ -228,8 +228,8 @@ func (c *Cache) Return(p *Share, made Made, chained bool) {
 	c.dropIf(func(e *entry) bool { return e.matrix == nil && !chained && slices.Contains(numbers, e.partition) })
 }
 
-// KeepGram stores the record of a share's Gram matrix for later runs, if there is room for it besides everything else. number is the
-// first partition of the share, and of the digest of everything that the matrix depends on.
+// KeepGram stores the record of a share's Gram matrix for later runs, if it fits without dropping other data. number is the first
+// partition of the share, and of the digest of everything that the matrix depends on.
 func (c *Cache) KeepGram(number int, of wire.Digest, r *wire.Record[float32]) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// A label that a version does not have is a class of the link of its last stage too.
+// Packages examples and link have the same class for labels that a version does not have. Otherwise, this does not compile.
 const _ = uint(examples.Unknown-link.Unknown) + uint(link.Unknown-examples.Unknown)
 
 // JudgedSplit returns the split that the run's gate uses; false if the run has no gate.

@@ -187,7 +187,7 @@ func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *Batch, from, 
 	of.Expand(p.BLAS, &p.workspace, &tile, b.Inputs.Slice(from, to), before)
 }
 
-// summing sums batches of a segment into p.sum: each in turn, and then what end adds, unless it is nil.
+// summing sums batches of a segment into p.sum: add adds each in turn, and end, unless it is nil, adds the rest.
 type summing struct {
 	add func(i int, b *Batch)
 	end func()
@@ -248,7 +248,7 @@ func (p *Processor) Sum(ctx context.Context, l *Load) (*Outcome, error) {
 	return o, nil
 }
 
-// begin returns the rows of a segment, whose sums it begins.
+// begin starts the sums of a segment, and returns its rows.
 func (p *Processor) begin(ctx context.Context, l *Load) (batches []*Batch, err error) {
 	s := l.Segment()
 	p.segment, p.sum, p.sample = s, &accumulate.Sum{}, nil
@@ -256,8 +256,8 @@ func (p *Processor) begin(ctx context.Context, l *Load) (batches []*Batch, err e
 	return p.batches(ctx, l)
 }
 
-// sumGram computes the Gram matrix of a stage's block: of the rows in the sample; in an update of new and of leaving rows, and
-// after a change of the stream of all.
+// sumGram computes the Gram matrix of a stage's block: of the rows in the sample; in an update, of new and of leaving rows,
+// and after a change of the stream, of all rows.
 func (p *Processor) sumGram() summing {
 	p.accumulator.Begin(p.visit.Of.Features.Size(), 0, true)
 	p.sum = p.accumulator.Sum()

@@ -20,7 +20,7 @@ type reader struct {
 	residuals *residualsReader       // of a partition; nil until first needed
 }
 
-// replayed returns the messages of a partition that count, as far as read.
+// replayed returns the counting of the messages of a partition that were read so far.
 func (r *reader) replayed(part *Part) *protocol.SpanCounting {
 	if r.part != part {
 		r.close()

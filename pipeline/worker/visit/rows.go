@@ -141,9 +141,9 @@ func standardizeTargets(by standardizer, targets []float64, k int) (dst kernel.D
 	return dst, sink.TakeBack(dst, kernel.NewDense(dst.Rows, k))
 }
 
-// readTruth finds the targets of a message's rows, which it returns raw, or their classes or sets of labels, unless labels is nil. It marks
-// rows without any as unlabelled. If open, as in a chain that may learn further labels, unknown is called with each label that is not a
-// class. Otherwise such a label is an error.
+// readTruth returns the raw targets of a message's rows, or sets their classes or sets of labels, unless labels is nil. It marks rows
+// without any as unlabelled. If open, as in a chain that may learn further labels, unknown is called with each label that is not a class.
+// Otherwise such a label is an error.
 func readTruth(plan *schemas.Plan, open bool, batch *examples.Rows, rows *accumulate.Rows, labels *examples.Labels,
 	unknown func(label string)) (numbers []float64, err error) {
 	switch {

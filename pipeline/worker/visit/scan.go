@@ -25,7 +25,7 @@ import (
 //	reader ──loads──▶ processors ──outcomes──▶ collector ──▶ writes
 //
 // The reader reads segments in order, ahead of the processors. Each processor computes the outcome of one segment at a time.
-// Outcomes are collected in the order of reading, whatever the order in which they were computed.
+// Outcomes are collected in the order of reading, regardless of the order in which they were computed.
 type Scan struct {
 	*Run
 	Shares []*Share
@@ -227,7 +227,7 @@ func send[T any](ctx context.Context, to chan<- T, value T) error {
 	}
 }
 
-// Outcome is what a scan finds in a segment, or in the segments of a share.
+// Outcome is the result of scanning a segment, or the segments of a share.
 type Outcome struct {
 	Sum    *accumulate.Sum
 	Sample *accumulate.Sample        // of the survey, or for growing trees; nil: none
@@ -249,7 +249,7 @@ type scored struct {
 	Score, Votes []float32
 }
 
-// Outcomes are the outcomes of shares, as far as they are collected.
+// Outcomes are the outcomes of the shares that are not yet collected completely.
 type Outcomes map[*Share]*Outcome
 
 // Add adds the outcome of the next of a number of segments of a share. It returns the outcome of all of them when it is complete, otherwise
@@ -296,8 +296,8 @@ func (o *Outcome) merge(next *Outcome) error {
 // errChanged means that a visit has read other rows than the survey, or than the run that added them to the window.
 var errChanged = errors.New("the topic has changed")
 
-// Check returns an error unless the outcome of a number of segments of a share, even if it is only a Gram matrix or that of a sample, has
-// the coverage of the survey, and that of the increments that leave the window, whose sums can't be corrected.
+// Check returns an error unless the outcome of a number of segments of a share, even a Gram matrix or that of a sample, has the coverage of
+// the survey and, for the increments that leave the window, the coverage with which they were added: their sums can't be corrected.
 func (o *Outcome) Check(run *Run, p *Share, segments int) error {
 	want := p.Covered
 	if segments == p.Recent {

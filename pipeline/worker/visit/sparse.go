@@ -312,8 +312,8 @@ func (v *Visit) readCounts(final *schemas.Weights) error {
 	return nil
 }
 
-// occurringWeights are those of a visit of an update on sparse rows: of occurring columns, and for all others those of the
-// previous version.
+// occurringWeights are the weights in a visit of an update on sparse rows: of occurring columns, and for all others those
+// of the previous version.
 type occurringWeights struct {
 	Initial kernel.Dense // p × k
 	Columns []int32      // ascending; none in the first visit

@@ -79,8 +79,8 @@ func (s *Survey) Processor() Process {
 	return p.segment
 }
 
-// Records returns the records of the survey of a share, which it takes apart. A run that keeps the preparation of a version has no sample
-// of rows. identity returns the identity of the record of a kind.
+// Records returns the records of the survey of a share, whose outcome must not be used afterwards. A run that keeps the preparation of a
+// version has no sample of rows. identity returns the identity of the record of a kind.
 func (s *Survey) Records(o *Outcome, identity func(wire.Kind) wire.Identity) (sample *wire.Record[float32], visit *wire.Record[float64]) {
 	first, f := s.first, o.Found
 	if s.Plan.Prepares() {
@@ -124,7 +124,7 @@ func unknownReason(unknown statistics.LabelSet) string {
 		named(labels))
 }
 
-// processor surveys segments in one goroutine.
+// surveyor surveys segments in one goroutine.
 type surveyor struct {
 	*Survey
 	*first

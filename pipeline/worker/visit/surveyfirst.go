@@ -16,8 +16,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// first is the properties that the survey takes from the plan's first usable message, and the shift, from the first with
-// weighted rows, about whose mean moments are taken.
+// first is the properties that the survey takes from the plan's first usable message, and the shift about which moments
+// are taken: the mean of the first message with weighted rows.
 type first struct {
 	statistics.Common
 	shape       *rowShape     // nil: no message is usable

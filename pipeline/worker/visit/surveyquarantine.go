@@ -11,7 +11,7 @@ import (
 
 // newQuarantine returns the quarantine of a survey, which does not write messages again that an earlier survey has written.
 //
-// The runs of a chain need not check each other's: the messages that an earlier increment skips were written by its run, see
+// A run of a chain need not check the messages of other runs: those that an earlier increment skips were written by its run, see
 // [Survey.choose]. So a run only needs to know the messages written since its plan was made. A run not preceded by a version of a chain
 // reads the whole topic instead.
 func newQuarantine(run *Run) *protocol.Quarantine {
@@ -56,7 +56,7 @@ func (s *Survey) causeOf(number int, offset int64, err error) error {
 	return err
 }
 
-// shownCause is causeOf for the error that ends the run, which everybody sees: without values of the message's rows.
+// shownCause is causeOf for the error that ends the run, which is public: without values of the message's rows.
 func (s *Survey) shownCause(number int, offset int64, err error) error {
 	err = s.causeOf(number, offset, err)
 	if err == nil || concernsRun(err) {

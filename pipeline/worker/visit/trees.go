@@ -60,7 +60,7 @@ func (p *Processor) sumPairs() summing {
 }
 
 // addLeavesGradient sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace
-// of that of all rows.
+// of the matrix of all rows.
 func (p *Processor) addLeavesGradient(b *Batch) {
 	p.countOverflowed(b.Overflowed)
 	features, k, leaves := p.visit.Of.Features, p.visit.Of.Classes, p.leavesOf(b)

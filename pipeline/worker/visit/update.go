@@ -128,7 +128,7 @@ func (p *Processor) countVisited(increment statistics.Increment) {
 	}
 }
 
-// countForgotten counts the forgotten rows of a batch of a past segment. Those of new rows are counted by the survey.
+// countForgotten counts the forgotten rows of a batch of a past segment. The survey counts those of new rows.
 func (p *Processor) countForgotten(b *Batch) {
 	if p.segment.Past {
 		p.Plan.Forgotten.In(p.segment.Span.Partition, b.Offset, b.Examples, func(first, end int) {
@@ -147,7 +147,7 @@ func (p *Processor) termsOfSegment() *accumulate.Sum {
 	return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{both})
 }
 
-// AddTerms makes the terms of the increments in the sums of a share those of increment 0: their sum, weighted by increment.
+// AddTerms replaces the terms of the increments in the sums of a share by their sum, weighted by increment, as terms of increment 0.
 func AddTerms(u *schemas.Update, sum *accumulate.Sum) {
 	weights := []float64{1}
 	for _, c := range u.Refresh {

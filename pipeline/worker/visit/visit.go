@@ -1,4 +1,4 @@
-// Package visit computes what a visit to partitions yields, segment by segment: of the survey of a run, and of each visit to a stage.
+// Package visit computes the outcomes of the survey of a run, and of each visit to a stage, segment by segment.
 //
 //	span ──Scan──▶ loads ──decode──▶ rows ──stages──▶ blocks and scores ──accumulate──▶ sums
 //	                                     │                                 ──sink──▶ residuals, once the stage is final
@@ -57,7 +57,7 @@ type Visit struct {
 	blocks    *blockVisit       // of a stage that is fitted in blocks
 	occurring *occurringWeights // of an update on sparse rows
 	own       []passed          // of an update on sparse rows: the stages before the last with their new weights
-	counts    *sink.Counts      // of a counted stage of a full run of a chain that has ended: those of its weights
+	counts    *sink.Counts      // of a counted stage with final weights, in a full run of a chain: the counts of these weights
 	Offered   *model.Model      // of an update: the version for subscribers, if the visit evaluates revisited increments
 }
 
@@ -144,8 +144,8 @@ func (v *Visit) samples(s *Segment, message int) bool {
 // ordinal in the partition. The first message of the plan is in every sample.
 //
 // Up to any message of a partition, the sample has the fraction want/total of the messages, rounded. The rounding starts
-// at a phase. The phase of partition 0 selects its first message. The golden section spreads the phases of the others,
-// however many there are.
+// at a phase. The phase of partition 0 selects its first message. The golden section spreads the phases of any number of
+// others.
 func (g *gramSample) has(partition int, message int64) bool {
 	step := int64(float64(g.Total) * 0.6180339887498949)
 	phase := (g.Total - g.Want + int64(partition)%g.Total*step) % g.Total
