@@ -43,7 +43,7 @@ type counted struct {
 	until  int64 // timestamp in milliseconds since 1970; 0 or less: none
 	mark   coverage.Mark
 	lacks  []string // optional columns that most of its rows lack, although earlier rows had them
-	counts bool     // counts in a run planned now, unless it is unusable: some row has a weight
+	counts bool     // a run planned now would count it: its source is valid, and some row has a weight unless it is unusable
 	labels []string // the first two, if the chain determines its classes from the rows
 }
 
@@ -89,7 +89,7 @@ func (b *backlog) shrunk(bounds []coverage.Span) bool {
 	return false
 }
 
-// shrink drops what the topic no longer has: partitions, and messages that were read and are not in a run.
+// shrink drops partitions that the topic no longer has, and the read-ahead if the topic has lost messages of it.
 func (b *backlog) shrink(bounds []coverage.Span) {
 	if keep := len(bounds); keep < len(b.ends) {
 		b.begins, b.ends, b.read, b.ahead = b.begins[:keep], b.ends[:keep], b.read[:keep], b.ahead[:keep]
@@ -105,8 +105,8 @@ func (b *backlog) shrink(bounds []coverage.Span) {
 // end returns the start of a partition's unprocessed messages, apart from sources that were sealed late.
 func (b *backlog) end(partition int) int64 { return max(b.ends[partition], b.begins[partition]) }
 
-// replace records that a partition no longer has the messages processed by runs, except those before an offset, the last
-// of which has the given mark, if there are any.
+// replace records that a partition no longer has the messages processed by runs, except those before the offset proven.
+// last is the mark of the last of these, or nil if there are none.
 func (b *backlog) replace(bounds coverage.Span, proven int64, last *coverage.Mark) {
 	n := bounds.Partition
 	b.ends[n], b.read[n], b.ahead[n] = proven, proven, nil
@@ -185,12 +185,12 @@ type cut struct {
 	messages []counted // by partition and offset
 	rows     int64     // of its messages
 	counts   bool      // any message counts
-	classes  []string  // the first two labels of messages that count, and those that were there
+	classes  []string  // the given classes, and labels of messages that count: at most two
 	whole    bool      // it has the requested number of rows, and two classes if it is the first
 }
 
-// cut returns the next increment: messages with at least the given number of rows, some of which count if it is the first,
-// and with two classes, including those there; fewer if the topic has no more. [backlog.advance] marks its spans as processed.
+// cut returns the next increment: messages with at least the given number of rows, or fewer if the topic has no more. If first is
+// set, some of them count, and there are two classes, including those in there. [backlog.advance] marks its spans as processed.
 //
 // A classifier needs two classes. So the first increment of a chain that determines its classes extends until it has rows
 // of two. If forgetting rows leaves the window with one class, so does the increment of the due full run.
@@ -227,7 +227,7 @@ func (b *backlog) cut(ctx context.Context, rows int64, first bool, there []strin
 	return c, nil
 }
 
-// withLabels returns classes with labels that are not among them: two at most.
+// withLabels adds labels to classes, up to a total of two.
 func withLabels(classes, labels []string) []string {
 	for _, label := range labels {
 		if len(classes) < 2 && !slices.Contains(classes, label) && !slices.Contains(classes, examples.NewLabels(classes).Spelt(label)) {
@@ -302,8 +302,8 @@ func (c *cut) marks() (last []coverage.Mark) {
 	return last
 }
 
-// readAhead is the number of messages of a partition that are read at once to count their rows, and maxReadAhead the maximum
-// number of offsets after as many without a message.
+// readAhead is the number of messages of a partition that are read at once to count their rows. maxReadAhead is the maximum
+// number of offsets read at once in a gap without messages.
 const readAhead, maxReadAhead = 64, 1 << 16
 
 // readMore reads the next messages of a partition, if the topic has any.

@@ -22,7 +22,7 @@ import (
 )
 
 // findHead finds the newest version of the chain, the state of its run, and the number of failed runs that continue from
-// it, all in one ledger without unfinished runs.
+// it. The ledger has no unfinished runs.
 func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	head, err := r.newestOfChain(ctx, l)
 	if err != nil {

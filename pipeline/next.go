@@ -60,7 +60,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return plan, err
 		}
 		if untilEnd {
-			r.noticeLost() // no plan does
+			r.noticeLost() // no plan reports it
 			return nil, nil
 		}
 		if len(increment.spans) > 0 && since.IsZero() {
@@ -296,7 +296,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 			return nil, err
 		}
 		if offered == nil || r.hasLearnt(offered.Run) {
-			plan.Chain.AtLeast = 0 // nobody has it, or by decision of forget
+			plan.Chain.AtLeast = 0 // no version is offered, or it was trained on forgotten rows
 		} else {
 			o := r.job.Retrain.Gate
 			plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: offered.Run, Manifest: offered.Digest()}}
@@ -314,7 +314,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 	if plan.Since, err = r.Now(ctx); err != nil {
 		return nil, err
 	}
-	if r.chain.window != nil && r.chain.stored != nil && r.chain.attempt == 0 { // a failed attempt may have surveyed the same
+	if r.chain.window != nil && r.chain.stored != nil && r.chain.attempt == 0 { // a failed attempt may have surveyed the same messages
 		_, plan.Since.Quarantine, err = r.Log.Bounds(ctx, r.Topics.Quarantine, 0)
 	}
 	return plan, err
@@ -328,16 +328,16 @@ func (r *runner) noticeLost() {
 	}
 }
 
-// acceptsLoss reports whether versions that have learnt fewer rows because the log has lost some are offered, by decision of
-// the operator.
+// acceptsLoss reports whether, by decision of the operator, versions are offered even if they have learnt fewer rows because
+// the log has lost some.
 func (r *runner) acceptsLoss(l *protocol.Ledger) bool {
 	pinned := l.Pinned()
 	return r.job.Retrain.AcceptLoss || pinned != nil && pinned.Withheld
 }
 
-// keepRows makes the gate withhold the version of a full run if it was trained on fewer rows than the increments in the
-// plan, for whatever reason, unless the operator has decided otherwise: subscribers then keep their version. Forgotten rows,
-// and rows of removed sources, are expected to be missing.
+// keepRows makes the gate withhold the version of a full run if it was trained on fewer rows than the increments in the plan
+// have, unless the operator accepts the loss: subscribers then keep their version. Forgotten rows, and rows of removed
+// sources, are expected to be missing.
 func (r *runner) keepRows(plan *schemas.Plan, l *protocol.Ledger) {
 	if r.acceptsLoss(l) || len(plan.Forgotten) > 0 || len(plan.Removed) > 0 || plan.Chain.Gate == nil {
 		return
@@ -388,8 +388,8 @@ func (r *runner) firstPlan(ctx context.Context, s snapshot, increment *cut) (*sc
 }
 
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is trained
-// on. If there is no row to fit, because all are forgotten, or their sources are removed or have lost messages, it is nil,
-// and the chain restarts. If one class is left, it is nil, and only is set to that class.
+// on. If there is no row to fit, because all are forgotten, or their sources are removed or have lost messages, the plan
+// is nil, and the chain restarts. If one class is left, the plan is nil, and r.only is set to that class.
 func (r *runner) fullPlan(ctx context.Context, s snapshot) (*schemas.Plan, error) {
 	spans, err := r.chain.spans(nil).Union(nil)
 	if err != nil {
@@ -470,7 +470,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment *cut) (*s
 		len(plan.Classes) > 0 && !slices.Equal(plan.Classes, r.chain.head.Labels) {
 		return r.fullWith(plan, s, window)
 	}
-	plan.Warm, plan.Group = plan.Chain.Parent, r.chain.head.Plan.Group // its sums go on from those of the parent's shares
+	plan.Warm, plan.Group = plan.Chain.Parent, r.chain.head.Plan.Group // its sums continue those of the parent's shares
 	if r.chain.restarts(r.job.Retrain) {
 		plan.Chain.AtLeast = 0
 		if window.Sparse { // the weights follow the remaining rows in a full run
@@ -497,7 +497,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment *cut) (*s
 		}
 	}
 	window.Increments = stays
-	for i := range plan.Chain.Update.Leave { // as intended: after a loss the chain learns as many rows again as it has lost
+	for i := range plan.Chain.Update.Leave { // these rows leave as intended; after a loss, the chain must learn as many rows as it has lost
 		plan.Chain.AtLeast = max(plan.Chain.AtLeast-plan.Chain.Update.Leave[i].Learnt(), 0)
 	}
 	refresh(plan.Chain.Update, window, o, increment.rows)
@@ -623,12 +623,12 @@ func refresh(u *schemas.Update, window *schemas.Window, o topics.RetrainOptions,
 
 const (
 	// localRows is the maximum number of rows of an update that its solver visits, and localProducts that of the products in its Gram
-	// matrices: a third of a second on a core. To send and to add the matrices of 1,024 columns takes as long as to sum 1,000 rows.
+	// matrices: a third of a second on a core. Sending and adding the matrices of 1,024 columns takes as long as summing 1,000 rows.
 	localRows     = 1 << 15
 	localProducts = 1 << 33
 )
 
-// isLocal reports whether an update that finds that many rows is too small to distribute.
+// isLocal reports whether an update that adds found rows is too small to distribute.
 func isLocal(u *schemas.Update, window *schemas.Window, found int64) bool {
 	rows, summed := found, found
 	for i := range u.Leave {

@@ -78,7 +78,7 @@ func (r *runner) lose(ctx context.Context, l *protocol.Ledger, lost coverage.Spa
 func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, error) {
 	n := bounds.Partition
 	at := slices.IndexFunc(r.backlog.marks, func(m coverage.Mark) bool { return m.Partition == n })
-	if at < 0 { // nothing was there
+	if at < 0 { // the chain has processed nothing there
 		return r.backlog.end(n) > bounds.To, nil
 	}
 	found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, bounds, r.backlog.marks[at])

@@ -129,7 +129,7 @@ func checkWords(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
 type Retraining struct {
 	Name    string                   `json:"name"`
 	Updates []*schemas.RetrainReport `json:"updates"`
-	// percent, of all rows that were scored before training; null if there are none
+	// PrequentialError is in percent, over all rows that were scored before training; null if there are none.
 	PrequentialError *float64 `json:"prequential_error"`
 	// Curve is the prequential error along the log, in at most 400 bins.
 	Curve         []statistics.ErrorBin `json:"curve,omitempty"`
@@ -237,7 +237,7 @@ type runner struct {
 }
 
 // newRunner returns the runner of a job's chain. It joins the groups of workers and solvers only when this process is the
-// active one of its group, because the partitions of a standby process would wait.
+// active one of its group, because nothing would process the partitions of a standby process.
 func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here schemas.Arithmetic,
 	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
 	forgotten := source.NewForgotten()
@@ -247,7 +247,7 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here sc
 		passed: map[int]bool{}, windowBytes: schemas.WindowBytes, pause: protocol.Pause}
 }
 
-// run makes one version after the other, while this process is the active one of its group.
+// run makes one version after another, while this process is the active one of its group.
 func (r *runner) run(ctx context.Context, untilEnd bool) error {
 	for {
 		if err := r.standBy(ctx); err != nil {
@@ -269,7 +269,7 @@ func (r *runner) run(ctx context.Context, untilEnd bool) error {
 	}
 }
 
-// ingestAndGoOn makes one version after the other, and concurrently ingests the job's topic. With untilEnd that topic is
+// ingestAndGoOn makes one version after another, and concurrently ingests the job's topic. With untilEnd that topic is
 // first read to its end.
 func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	switch {
@@ -311,7 +311,7 @@ func (r *runner) Record(e event.Event) {
 	r.rec.Record(e)
 }
 
-// goOn makes one version after the other. The error is errNotActive if another process continues.
+// goOn makes one version after another. The error is errNotActive if another process continues.
 func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
 	for {
 		if err := r.checkActive(); err != nil {
@@ -388,8 +388,8 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 	return waited, nil
 }
 
-// replace cancels a run that this process can't execute, so that the chain makes it again. A run of `train`, which it does
-// not make, is left to other processes, except on the embedded broker, which has none.
+// replace cancels a run that this process can't execute, so that the chain makes another one. A run of `train`, which is
+// not part of the chain, is left to other processes, except on the embedded broker, which has none.
 func (r *runner) replace(ctx context.Context, plan *schemas.Plan, why string) error {
 	if plan.Chain != nil || r.Admin.Embedded() {
 		return r.cancel(ctx, schemas.End{Run: plan.Run(), State: schemas.Cancelled, Reason: why})
@@ -479,7 +479,7 @@ func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *protocol.Le
 	report, err := r.work(ctx, plan, l)
 	if failed, ok := errors.AsType[*dispatch.RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
 		event.Notice(r.rec, "%v", failed)
-		r.proven = false // which may be the cause of the failure
+		r.proven = false // lost messages may have caused the failure
 		r.failures++
 		return r.pause(ctx, firstPause<<(r.failures-1))
 	}

@@ -10,7 +10,7 @@
 //
 // The roles are in pipeline/worker and pipeline/solver, and their protocol is in pipeline/protocol. They communicate only
 // through topics, even within one process. The next step of a worker is a pure function of the plan and the accepted
-// weights. So a process that is killed and restarted continues where it was.
+// weights. So a process that is killed and restarted continues where it stopped.
 //
 // Around the roles, imports run in one direction: topics, source, dispatch, replay, then this package.
 //
@@ -100,8 +100,8 @@ func (l *lostMessages) Record(e event.Event) {
 	l.Recorder.Record(e)
 }
 
-// prepared ingests what [Train] does, and returns the job with its stages. If they must be chosen, this process chooses them: it
-// needs no other.
+// prepared ingests the examples of a job for [Train] and [Submit], and returns the job with its stages. If these must be chosen,
+// this process chooses them alone.
 func prepared(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job topics.Job, rec event.Recorder) (topics.Job, *source.Ingested,
 	error) {
 	if err := source.CheckSource(ctx, p, job); err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// chainState is the state of a chain: its newest version, and the window as far as the log still has it. The zero value is a
-// chain without versions.
+// chainState is the state of a chain: its newest version, and the part of the window that the log still has. The zero value
+// is a chain without versions.
 type chainState struct {
 	head    *schemas.Manifest        // of the newest version; nil: there is none
 	stored  *protocol.StateWindow    // window after the head; nil: it is gone
-	window  *schemas.Window          // the same, as far as the log still has it; nil: nothing is left
+	window  *schemas.Window          // the part of it that the log still has; nil: nothing is left
 	counted []schemas.SourceProgress // progress of sources when the chain was restarted; see beginAgain
 	renews  bool                     // the window differs from that of the head: the next run must be full
 	had     int64                    // number of unforgotten rows in the window, before some were found to be gone
@@ -120,7 +120,7 @@ func (s *chainState) fullIsDue(job *topics.Job, bytes int64) bool {
 	case o.Full.Every > 0 && since >= o.Full.Every:
 		return true
 	case o.Decay == 1 && len(s.window.Shortened(s.mostTerms(job), bytes)) < len(s.window.Increments):
-		return true // which has fewer and larger increments
+		return true // a full run has fewer and larger increments
 	}
 	return o.Full.Growth > 0 && float64(s.window.Rows()) >= o.Full.Growth*float64(s.window.FullRows)
 }

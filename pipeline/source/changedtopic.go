@@ -78,7 +78,7 @@ func (f *Following) proven(ctx context.Context, topic string, bounds []coverage.
 	}
 	has := end >= read.Next
 	if !has && read.Partition < len(bounds) && f.decided() {
-		// Make certain: a leader that was just elected may report too low an end. A read waits for it.
+		// Check again: a leader that was just elected may report too low an end. A read waits for the leader.
 		has = true
 		for _, err := range f.Between(ctx, topic, read.Partition, read.Next-1, read.Next) {
 			if has = err == nil; err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {

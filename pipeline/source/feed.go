@@ -47,7 +47,7 @@ type Feed struct {
 
 // input is a partition of a followed topic that a feed reads.
 type input struct {
-	examples.JoinInput // up to where it was read, and, with a join, from where it is read again
+	examples.JoinInput // read position, and, with a join, the position from which it is read again
 	topic              string
 	rows               bool          // it has rows, not outcomes
 	join               *outcome.Join // nil: the rows have labels
@@ -60,7 +60,7 @@ func newInput(topic string, rows bool, bounds coverage.Span) *input {
 	return &input{topic: topic, rows: rows, end: bounds.To, JoinInput: examples.JoinInput{Partition: bounds.Partition}}
 }
 
-// see records that a message, or several, were read.
+// see advances the read position past a message, or several.
 func (in *input) see(m protocol.Message) {
 	in.Next, in.Last = m.Offset+int64(m.Len()), protocol.MarkOf(in.Partition, m).Checksum
 }
@@ -103,7 +103,7 @@ const waitForRows = time.Second
 // maxBad is the maximum number of messages that are quarantined in one batch.
 const maxBad = 100
 
-// partsOfWindow is the number of messages at least that the rows of a window of time are in, if a topic has rows of all of it.
+// partsOfWindow is the minimum number of messages with the rows of a time window, if the topic has rows throughout the window.
 const partsOfWindow = 24
 
 // Run feeds the examples until the context ends, or until the end of the topic if one is set.
@@ -325,8 +325,8 @@ func (f *Feed) putRows(partition int, m protocol.Message) (n int) {
 	return n
 }
 
-// isApart reports whether rows at a time can't be in the batch, whose first rows are of another time. A window of time drops whole
-// messages, so the rows of one are not of times that are far apart.
+// isApart reports whether rows with timestamp at are too far from the first rows of the batch to be in it. A time window drops
+// whole messages, so the rows of a message must not be far apart in time.
 func (f *Feed) isApart(first, at int64) bool {
 	apart := f.Job.Retrain.Window.Time.Milliseconds() / partsOfWindow
 	return apart > 0 && first > 0 && at > first+apart
@@ -451,10 +451,10 @@ func (f *Feed) refuseLost(ctx context.Context) error {
 	return nil
 }
 
-// maxThere is the maximum number of offsets of the quarantine topic that are read to find messages that are there.
+// maxThere is the maximum number of offsets of the quarantine topic that are read to find messages that are already in quarantine.
 const maxThere = 100_000
 
-// newQuarantine returns the quarantine of a feed. Messages are read again that came before the topic was followed, if none after them was
+// newQuarantine returns the quarantine of a feed. Messages from before the topic was followed may be read again, if none after them was
 // usable.
 func (f *Following) newQuarantine() *protocol.Quarantine {
 	return &protocol.Quarantine{Client: f.Client, From: func(end int64) int64 { return end - maxThere },
@@ -540,7 +540,7 @@ func (f *Feed) processed(in *input, next int64) {
 	}
 }
 
-// see updates the state with the messages of the partition up to our message at an offset.
+// see updates the state with the messages of the partition up to m, which this feed has written at offset at.
 func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 	switch {
 	case at < f.end:

@@ -43,7 +43,7 @@ func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd boo
 	return FollowInTurn(ctx, p, job, rec)
 }
 
-// sourceKey returns the key under examples that names what is followed.
+// sourceKey returns the key under examples that names the followed topic or archive.
 func sourceKey(job topics.Job) string {
 	if job.Examples.Archive.Alone {
 		return "archive.files"
@@ -84,7 +84,7 @@ func FollowTopic(ctx context.Context, p *topics.Pipeline, job topics.Job, untilE
 // NewFollow returns the follower of a job's topic.
 func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) *Following {
 	topic := job.Examples.FromTopic
-	untilEnd = untilEnd || job.Examples.Archive.Alone // nobody writes to it
+	untilEnd = untilEnd || job.Examples.Archive.Alone // there is no topic to follow
 	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: protocol.NewWaiting(p.Log, topic)}
 	f.Together, f.Pause = f.inGoroutines, protocol.Pause
 	return f
@@ -146,8 +146,8 @@ type Following struct {
 	away  atomic.Int32 // number of feeds waiting for a schema registry
 	// earlier means that the examples already have rows of the topic.
 	earlier bool
-	last    protocol.Message // the last one of the examples with rows of the topic, in a partition that has any
-	noticed sync.Map         // what was reported, once
+	last    protocol.Message // last examples message with rows of the topic, in a partition that has any
+	noticed sync.Map         // notices that were given
 	newest  sync.Map         // by topic: see latest
 
 	feeds       []*Feed
@@ -155,7 +155,7 @@ type Following struct {
 	byPartition bool            // rows have their outcomes in the same partition
 }
 
-// first reports whether it is the first call with what is reported once.
+// first reports whether this is the first call for a notice that is given once.
 func (f *Following) first(what string) bool {
 	_, said := f.noticed.LoadOrStore(what, true)
 	return !said

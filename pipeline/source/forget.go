@@ -279,7 +279,7 @@ type found struct {
 	done      *Forgot
 }
 
-// lacks adds what does not exist.
+// lacks adds a reason to refuse: rows that do not exist.
 func (f *found) lacks(format string, values ...any) {
 	f.wrong.Reasons = append(f.wrong.Reasons, fmt.Sprintf(format, values...))
 }
@@ -294,8 +294,8 @@ func (f *found) checksumsOf(rows coverage.Forgotten) (checksums []string) {
 	return checksums
 }
 
-// wants reports whether rows with a key are selected, and notes that there are some. Keys are compared by their texts: an archive may have
-// them in another encoding than the topic.
+// wants reports whether rows with a key are selected, and records that there are some. Keys are compared by their texts: an archive may
+// have them in another encoding than the topic.
 func (f *found) wants(key string) bool {
 	key = outcome.TextOf(key)
 	_, wanted := f.there[key]
@@ -332,7 +332,7 @@ func (f *found) look(partition int, m protocol.Message) {
 }
 
 // lookWithin returns the rows of a message with selected keys or positions: those of its own key, and those that ingest has read from
-// such messages. A message may have rows of many.
+// such messages. A message may have rows of many source messages.
 func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some coverage.Forgotten) {
 	if f.wants(m.Key) {
 		some = append(some, all)

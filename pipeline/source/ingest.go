@@ -145,7 +145,7 @@ func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas
 	return []*schemas.SourceSeal{seal}, false, nil
 }
 
-// isForgotten returns the error for a source of whose rows some, or all, are those of a forgotten source.
+// isForgotten returns the error for a source that includes the rows of a forgotten source.
 func (f *filesOf) isForgotten(s ingest.Source, id string) error {
 	return fmt.Errorf("%q: source %s is forgotten (on %s), and no run learns it: remove it from the configuration", s.Files,
 		wire.Digest(id).Short(), f.Topics.Forget)
@@ -383,9 +383,9 @@ func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.Source
 	return begun, err
 }
 
-// checkOnce returns an error if the topic has rows of a source, or the first of them, in another one too, which was read differently: a
-// chain trains on the whole topic, and so twice on these rows. begun are the sources whose rows its file starts with, and parts those
-// that it consists of.
+// checkOnce returns an error if the topic also has the rows of a source, or the first of them, in another source that was read
+// differently: a chain trains on the whole topic, and so twice on these rows. begun are the sources with whose rows the file starts,
+// and parts those that make up the file.
 func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts []*schemas.SourceSeal) error {
 	for _, other := range begun {
 		if other.ID == s.ID || slices.ContainsFunc(parts, func(part *schemas.SourceSeal) bool { return part.ID == other.ID }) {

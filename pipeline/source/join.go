@@ -45,7 +45,7 @@ func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgr
 	f.byPartition = f.Job.Examples.JoinsByPartition(len(f.Bounds), len(f.outcomes))
 	for i := range states {
 		if j := states[i].Joined; f.byPartition && j != nil && len(j.Joins) > 0 {
-			f.byPartition = j.Joins[0].Partition >= 0 // as it began
+			f.byPartition = j.Joins[0].Partition >= 0 // as when the join began
 			return nil
 		}
 	}
@@ -58,8 +58,8 @@ func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgr
 // sampledKeys is the number of messages of a partition whose keys are compared with those of the other topic.
 const sampledKeys = 64
 
-// sameEncoding reports whether both topics have keys, and all of them one encoding: keys of the same value with different ones are in
-// different partitions. Of a topic without keys nobody knows: every row is joined with all outcomes then.
+// sameEncoding reports whether both topics have keys, all in one encoding: equal keys in different encodings are in different
+// partitions. The encoding of a topic without keys is unknown: every row is then joined with all outcomes.
 func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 	if f.Job.Examples.Outcome.KeyFormat != outcome.KeyAuto {
 		return false, nil
@@ -347,8 +347,8 @@ func (f *Feed) keysAlone() (rowKey, outcomeKey string) {
 // maxKeyShown is the maximum number of bytes of a key in messages.
 const maxKeyShown = 32
 
-// keyText returns where the key of a message is, its bytes, and what was read. path is that of the key in the value; "": it is the key of
-// the message.
+// keyText describes the key of a message: its place, its bytes, and the text read from them. path is the path of the key in the value;
+// "": it is the key of the message.
 func keyText(topic, path string, m outcome.Message) string {
 	where, bytes := "its key", m.Bytes
 	if path != "" {
@@ -362,7 +362,7 @@ func keyText(topic, path string, m outcome.Message) string {
 		bytes[:min(len(bytes), maxKeyShown)], m.Key[:min(len(m.Key), maxKeyShown)])
 }
 
-// countJoined publishes what the feed has counted.
+// countJoined publishes the counts of the feed.
 func (f *Feed) countJoined() {
 	var counts examples.JoinCounts
 	for _, join := range f.joining.joins {
@@ -383,7 +383,7 @@ func (f *Feed) countJoined() {
 // minOutcomes is the minimum number of outcomes before it is reported that some have no row.
 const minOutcomes = 100
 
-// countsJoined returns what all feeds have counted.
+// countsJoined returns the counts of all feeds.
 func (f *Following) countsJoined() (all examples.JoinCounts) {
 	var feeds []examples.JoinCounts
 	for _, feed := range f.feeds {
@@ -399,7 +399,7 @@ func (f *Following) countsJoined() (all examples.JoinCounts) {
 	return examples.Together(feeds)
 }
 
-// recordJoined records what was counted.
+// recordJoined records the counts of all feeds.
 func (f *Following) recordJoined() {
 	if f.outcomes != nil {
 		f.Recorder.Record(event.Joined{Rows: f.Topic, Outcomes: f.Job.Examples.Outcome.Topic, Counts: f.countsJoined()})
@@ -532,13 +532,13 @@ func (f *Feed) pass(ctx context.Context) error {
 // lastOffsets is the number of offsets at the end of a partition that are searched for a message.
 const lastOffsets = 16
 
-// newest is the newest timestamp in a topic's partitions, and when they were read.
+// newest is the newest timestamp in a topic's partitions, and the time at which it was read.
 type newest struct {
 	time int64
 	read time.Time
 }
 
-// latest returns the newest timestamp in a topic's partitions, as one of the feeds has read it since the last check.
+// latest returns the newest timestamp in a topic's partitions, which one of the feeds reads once per passEvery.
 func (f *Following) latest(ctx context.Context, topic string) (time int64, err error) {
 	if n, ok := f.newest.Load(topic); ok && f.Clock.Since(n.(newest).read) < passEvery {
 		return n.(newest).time, nil

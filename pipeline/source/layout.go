@@ -82,11 +82,11 @@ func firstIngested(ctx context.Context, p *topics.Pipeline) (first *protocol.Mes
 	return nil, nil
 }
 
-// withLayout returns the options of the job for rows that follow those on the examples topic: columns with names have the
-// same positions, whatever their order in the options, and the same words, units and offsets. Without such rows, the words of
-// categorical columns and the units of times are those that the topic has now. Processes that start following a topic before it
-// has any examples may find different words: then the rows of one of them have other columns, and are quarantined. So one process should
-// start before the others.
+// withLayout returns the options of the job for rows that follow those on the examples topic: columns with names have the same
+// positions, regardless of their order in the options, and the same words, units and offsets. Without such rows, the words of
+// categorical columns and the units of times are those that the topic has now. Processes that start following a topic before it has any
+// examples may find different words: then the rows of one of them have other columns, and are quarantined. So one process should start
+// before the others.
 func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o ingest.Options, err error) {
 	if o, err = f.after(ctx, spans); err != nil {
 		return o, fmt.Errorf("find the columns of rows of %s: %w", f.Topic, err)
@@ -183,8 +183,8 @@ func (f *Following) lastRows(ctx context.Context, spans []coverage.Span) (last *
 	return last, nil
 }
 
-// checkReading returns an error if none of the messages that the last rows of the attempt come from can be used: the configuration has
-// changed since, and all later messages would go to quarantine, and not return with the earlier one.
+// checkReading returns an error if no message from which the last rows of the attempt come can be used: the configuration has changed
+// since, and all later messages would go to quarantine, where they would stay even if the configuration was restored.
 func (f *Following) checkReading(ctx context.Context, o ingest.Options, attempt int) error {
 	origin, ok := schemas.OriginOf(f.last.Message)
 	if !ok || origin.Attempt != strconv.Itoa(attempt) {

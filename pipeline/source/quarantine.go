@@ -12,15 +12,15 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// QuarantineReason is the messages in quarantine that have the same reason but for their values.
+// QuarantineReason is the messages in quarantine whose reasons differ only in the values of rows.
 type QuarantineReason struct {
-	Reason      string // that of the last message; without values, what all reasons have in common
+	Reason      string // that of the last message; without values, the common part of all reasons
 	Messages    int64
 	First, Last schemas.Quarantined // in the order of the quarantine topic
 }
 
-// Quarantine returns the reasons for which messages are in quarantine, the most frequent one first. They have values of rows only if values
-// is true.
+// Quarantine returns the reasons for which messages are in quarantine, the most frequent one first. They include values of rows only if
+// values is true.
 func Quarantine(ctx context.Context, p *topics.Pipeline, values bool) ([]QuarantineReason, error) {
 	spans, err := p.Log.Spans(ctx, p.Topics.Quarantine)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *NothingUsableError) Error() string {
 	return fmt.Sprintf("%s of %s: none could be used. %s", english.Plural(int(e.Messages), "message", ""), e.Topic, e.First)
 }
 
-// refusedError is why a message ends ingest.
+// refusedError is the error of a message that ends ingest.
 type refusedError struct {
 	text string // without values of its rows
 	err  error

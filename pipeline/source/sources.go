@@ -109,7 +109,7 @@ func knownIn(l *protocol.Ledger) map[string]knownSource {
 	return sources
 }
 
-// unsealed returns the sources without a seal: those that the examples partitions end with, and the topics of their last messages.
+// unsealed returns the sources without a seal: those with which the examples partitions end, and the topics of their last messages.
 func unsealed(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span) (all []SourceState, err error) {
 	states, progress := map[string]*SourceState{}, map[string][]protocol.TopicProgress{} // by name, and by topic
 	for n, span := range bounds {
@@ -227,8 +227,8 @@ func findSources(topic string, sources map[string]knownSource, texts []string) (
 	return found, nil
 }
 
-// Largest returns the seal of which a topic with those bounds holds the most: the latest of those held whole, otherwise of those held
-// in part, otherwise of all. It returns nil if there are no seals.
+// Largest returns the seal that a topic with those bounds holds most completely: the latest of those held whole, otherwise of those
+// held in part, otherwise of all. It returns nil if there are no seals.
 func Largest(seals []*schemas.SourceSeal, bounds []coverage.Span) (best *schemas.SourceSeal) {
 	for _, seal := range seals {
 		if best == nil || seal.Held(bounds) >= best.Held(bounds) {

@@ -126,8 +126,8 @@ func offsetsOf(ctx context.Context, p *Pipeline, key string, values []string, bo
 	return offsets, nil
 }
 
-// offsetsAt returns, for each partition of the examples topic, the first offset whose rows have a time or a later one. Ingest writes a
-// message after those that its rows come from, so the first offset written at that time is a lower bound.
+// offsetsAt returns, for each partition of the examples topic, the first offset with rows of the given time or a later one. Ingest
+// writes a message after those that its rows come from, so the first offset written at that time is a lower bound.
 func offsetsAt(ctx context.Context, p *Pipeline, at time.Time, bounds []coverage.Span) ([]int64, error) {
 	offsets, err := p.Admin.OffsetsAt(ctx, p.Topics.Examples, at)
 	if err != nil {

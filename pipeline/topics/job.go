@@ -17,7 +17,7 @@ import (
 // DefaultKeep is the default number of retained versions.
 const DefaultKeep = 20
 
-// DefaultGiveUp is the default time after which a run that no process has started is given up.
+// DefaultGiveUp is the default time after which a run that no process has started ends as failed.
 const DefaultGiveUp = time.Hour
 
 // Values of the key `arithmetic`.
@@ -34,20 +34,20 @@ type Job struct {
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
 	Stages       []schemas.Stage       // a repeated stage is listed once for each repetition; if Average is set, the stages of a member
-	Untuned      bool                  // no key says how sparse rows are prepared and fitted, but at most the link of columns
+	Untuned      bool                  // no key configures how sparse rows are prepared and fitted, except the link of columns
 	Unlinked     bool                  // the link of the first stage is not configured
 	Average      int                   // number of averaged members; 0 and 1: no averaging
-	Threshold    schemas.ThresholdRule // from which probability on the second of two classes is predicted; zero: the most probable is
+	Threshold    schemas.ThresholdRule // probability from which the second of two classes is predicted; zero: the most probable class is
 	Intercept    bool                  // the first block, or that of each member, has a constant feature
 	Seed         uint64                // of all random draws
 	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64                 // number of messages summed together
-	Group        int                   // number of partitions of a share; 0: as many as the work is worth
+	Group        int                   // number of partitions of a share; 0: chosen by the amount of work
 	Memory       int64                 // memory for rows, blocks and matrices in bytes; 0: half of the free memory
 	Arithmetic   string                // ArithmeticStrict, or "", or ArithmeticAny
 	Topics       TopicOptions          // of created topics; the zero value is DefaultTopics()
 	Keep         int                   // number of retained versions; 0: DefaultKeep
-	GiveUp       time.Duration         // time after which a run that no process has started is given up; 0: DefaultGiveUp
+	GiveUp       time.Duration         // time after which a run that no process has started ends as failed; 0: DefaultGiveUp
 	Retrain      RetrainOptions        // of `run`
 	Warm         string                // version to start from: its number, its run, or protocol.Latest; "": none
 }
@@ -60,7 +60,7 @@ func (j Job) Members() []schemas.Stage {
 	return j.Stages
 }
 
-// Remakes reports whether examples expire that ingest can make again from the topic that it follows. Which outcome a row gets depends
+// Remakes reports whether examples expire, and ingest can make them again from the followed topic. Which outcome a row gets depends
 // on both topics, so examples with outcomes can't be made again.
 func (j *Job) Remakes() bool {
 	return j.Examples.FromTopic != "" && j.Examples.Outcome.Topic == "" && j.Topics.Retention.Examples > 0
@@ -71,8 +71,8 @@ func (j *Job) ShareSize(partitions int) int {
 	return schemas.ShareSize(j.Group, partitions, schemas.DefaultShares)
 }
 
-// Settings returns digests of the job's settings on which the versions of a chain depend, by key in order. It leaves out
-// zero values, files, and what processes may have differently.
+// Settings returns digests of the job's settings on which the versions of a chain depend, by key in order. It omits zero
+// values, files, and settings that may differ between processes.
 func (j Job) Settings() (list []schemas.Setting) {
 	all := map[string]string{}
 	addSettings(all, "examples.", reflect.ValueOf(j.Examples))

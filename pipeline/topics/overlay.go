@@ -33,8 +33,8 @@ type source interface {
 	partitions(ctx context.Context, there int) (int, error)
 	// reach returns the bounds of a partition with the messages of the source, given those of the topic.
 	reach(ctx context.Context, partition int, first, end int64) (from, to int64, err error)
-	// rows yields messages of a partition, of which the topic has those from first on: these may be left out, the others are complete. An
-	// error is a *kafkalog.DeletedError if the source lacks one.
+	// rows yields messages of a partition. Those from first on, which the topic has, may be omitted; the others are complete. An error is
+	// a *kafkalog.DeletedError if the source lacks one.
 	rows(ctx context.Context, partition int, from, to, first int64) iter.Seq2[protocol.Message, error]
 }
 
@@ -102,8 +102,8 @@ func (l *overlay) Range(ctx context.Context, topic string, partition int, from, 
 	}
 }
 
-// merge yields the messages of the source, and from the first offset of the topic on those of the topic, with their copies. It returns the
-// offset after those that it has yielded; again means that the topic has deleted the next ones meanwhile, which the source may have.
+// merge yields the messages of the source, and from the first offset of the topic on also those of the topic, with their copies. It returns
+// the offset after the last message yielded; again means that the topic has meanwhile deleted the next ones, which the source may have.
 func (l *overlay) merge(ctx context.Context, partition int, from, to int64, yield func(protocol.Message, error) bool) (next int64,
 	again bool, err error) {
 	first, _, err := l.there(ctx, partition)
@@ -151,8 +151,8 @@ func (l *overlay) merge(ctx context.Context, partition int, from, to int64, yiel
 	}
 }
 
-// archived is a log on which the source topic also has the messages of its archive. What the archive lacks between its messages
-// and those of the topic is an *[archive.GapError], or, as configured, is like messages that the topic has deleted.
+// archived is a log on which the source topic also has the messages of its archive. Messages missing between the archive and
+// the topic cause an *[archive.GapError] or, if so configured, count as deleted from the topic.
 type archived struct {
 	overlay
 	options ingest.Options
@@ -182,8 +182,8 @@ func (l *archived) files(ctx context.Context) (_ *archive.Archive, err error) {
 	return l.archive, err
 }
 
-// outdated reports whether an archive that lacks messages of a partition is to be listed again: a sink may have written what the topic has
-// deleted to files since. Listing is slow, so it is done once for each first offset of the topic.
+// outdated reports whether an archive that lacks messages of a partition must be listed again: a sink may since have written the messages
+// that the topic has deleted to files. Listing is slow, so it is done once for each first offset of the topic.
 func (l *archived) outdated(a *archive.Archive, partition int, first int64) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -250,8 +250,8 @@ func (l *archived) rows(ctx context.Context, partition int, from, to, first int6
 	}
 }
 
-// readFiles yields the messages of the archive as it is listed now. It returns the offset of the first one that is missing; again means
-// that the archive is to be listed again.
+// readFiles yields the messages of the archive in its current listing. It returns the offset of the first missing one; again means that
+// the archive must be listed again.
 func (l *archived) readFiles(ctx context.Context, partition int, from, to, first int64, yield func(protocol.Message, error) bool) (
 	next int64, again bool, err error) {
 	listed, err := l.files(ctx)
@@ -282,7 +282,7 @@ func (l *archived) readFiles(ctx context.Context, partition int, from, to, first
 	}
 }
 
-// messageOf returns the messages that rows were, or the one with its copies.
+// messageOf returns the messages of rows, or a single message with its copies.
 func messageOf(rows *archive.Rows) protocol.Message {
 	value, decoded := rows.Value(0)
 	m := protocol.Message{Message: wire.Message{Key: rows.Key(0), Value: value}, Offset: rows.Offset, File: rows.File, Changed: rows.Changed}
@@ -299,7 +299,7 @@ func messageOf(rows *archive.Rows) protocol.Message {
 	return m
 }
 
-// archivedMessages are the messages that rows were.
+// archivedMessages are the messages of rows.
 type archivedMessages struct{ *archive.Rows }
 
 // Part implements protocol.Rows.

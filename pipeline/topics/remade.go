@@ -140,7 +140,7 @@ func (l *Remade) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if end < l.next { // made anew
+	if end < l.next { // the topic was recreated
 		l.next = 0
 		clear(l.pieces)
 		clear(l.recorded)
@@ -222,7 +222,7 @@ type maker struct {
 	forgets   []schemas.Forget   // the forget topic; nil: not read
 }
 
-// following is the reader of a partition of the followed topic. Its next message is at the last offset that was asked for, or later.
+// following is the reader of a partition of the followed topic. Its next message is at the last requested offset, or later.
 type following struct {
 	*protocol.Ahead
 	asked int64
@@ -272,7 +272,7 @@ func (r *maker) deleted(to int64) error {
 	return &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.next, First: to, End: r.to}
 }
 
-// changed returns the error for a message that has expired and can't be made again, since that gives another one. why is the reason.
+// changed returns the error for an expired message that would be different if it were made again. why is the reason.
 func (r *maker) changed(offset int64, why error) error {
 	return fmt.Errorf("%s[%d]@%d has expired, and is not the same if it is made again from %s: %w. Restore the keys under examples with "+
 		"which it was made, and the schemas of its messages", r.topic, r.partition, offset, r.options.FromTopic, why)
@@ -286,7 +286,7 @@ func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, e
 	if r.values == nil {
 		o := r.options
 		o.Options = o.After(ingest.RowsOf(r.origins.Template, o.FromTopic))
-		o.BatchRows = math.MaxInt // the origins say which rows are in a message
+		o.BatchRows = math.MaxInt // the origins determine the rows of a message
 		if r.values, err = ingest.NewValues(o); err != nil {
 			return m, r.changed(s.Offset, err)
 		}
@@ -315,7 +315,7 @@ func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, e
 	}
 	switch {
 	case slices.Contains(blank, true):
-		m.Had = &had // the rows that are there are not compared
+		m.Had = &had // the remaining rows are not compared
 		m.Value, err = examples.WithBlanks(r.origins.Template, record, blank, r.memory)
 	case record != nil:
 		m.Value, err = examples.Encode(record, r.memory)
@@ -419,7 +419,7 @@ func (r *maker) followed(ctx context.Context, partition int, offset int64) (*pro
 			delete(r.following, partition) // its errors are final
 			s.Stop()
 			if hole, ok := errors.AsType[*kafkalog.DeletedError](err); ok && hole.Wanted < offset && hole.First <= offset {
-				return r.followed(ctx, partition, offset) // nothing that is asked for is in the hole
+				return r.followed(ctx, partition, offset) // the requested offset is not in the hole
 			}
 			return nil, err
 		}
@@ -439,8 +439,8 @@ const (
 	maxStubBytes = wire.MaxMessage / 4
 )
 
-// Record writes the origins of the messages of an examples partition before an offset, as far as they are not on the origins
-// topic. It returns the offsets that have expired before their origins were written: they can't be made again.
+// Record writes the origins of the messages of an examples partition before an offset, unless they are already on the
+// origins topic. It returns the offsets that have expired before their origins were written: they can't be made again.
 func (l *Remade) Record(ctx context.Context, partition int, end int64) (lost coverage.Span, err error) {
 	first, _, err := l.Log.Bounds(ctx, l.topic, partition)
 	if err == nil {
@@ -480,8 +480,8 @@ func (l *Remade) Record(ctx context.Context, partition int, end int64) (lost cov
 	return lost, nil
 }
 
-// trim deletes leading origins of messages that can't be made again, since the followed topic lacks theirs. The last ones of a partition
-// stay, from which the next Record goes on.
+// trim deletes leading origins of messages that can't be made again, since the followed topic lacks the messages from which they were
+// made. Record continues from the last origins of a partition, so these stay.
 func (l *Remade) trim(ctx context.Context) error {
 	source, err := l.Log.Spans(ctx, l.options.FromTopic)
 	if err != nil {
@@ -518,7 +518,7 @@ type originsWriter struct {
 	bytes  int    // length of keys and headers
 }
 
-// add adds a message, or passes over one that ingest did not make from the followed topic.
+// add adds a message, or skips it if ingest did not make it from the followed topic.
 func (w *originsWriter) add(ctx context.Context, m protocol.Message) error {
 	origins, err := examples.RowOriginsOf(m.Message)
 	if topic, _ := schemas.TopicOf(m.Message); err != nil || len(origins) == 0 || topic != w.options.FromTopic {

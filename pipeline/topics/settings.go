@@ -36,7 +36,7 @@ func checkPolicy(topic string, config map[string]string) error {
 		topic, config["cleanup.policy"], strings.Join(limits, ", "))
 }
 
-// kept returns the topics that only lose messages to compaction.
+// kept returns the topics that lose messages only to compaction.
 func kept(t protocol.Topics) []string { return []string{t.Versions, t.State, t.Plans, t.Forget} }
 
 // CheckPolicies returns an error if a topic deletes messages that must stay. Without permission to read the settings, it records a notice.
@@ -217,7 +217,7 @@ func CheckRetention(ctx context.Context, p *Pipeline, rec event.Recorder) (examp
 		event.Notice(rec, "retention of %s is not checked: %v", source, err)
 		return ExamplesRetention{}, nil
 	}
-	// The last to go of a row are the messages of the topic with the longer retention.
+	// A row is lost only when the topic with the longer retention has deleted its messages.
 	if r := RetentionOf(configs[source]); r.Time == 0 || r.Time > examples.Time {
 		examples = r
 	}

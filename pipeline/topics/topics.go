@@ -55,8 +55,8 @@ func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
 	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Sums: &solver.Store{}}
 }
 
-// OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, make expired examples again, and are given up if no
-// process starts them.
+// OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, make expired examples again, and end as failed if
+// no process starts them.
 func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	p := Open(log, job.Name, mem)
 	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)

@@ -9,9 +9,9 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// AwaitTurn waits until an owner has the partition of the active process of its group, which has a role. It reports once that another
-// process has it, with does describing what that process does, and once that the group takes long to join. It calls planned, unless
-// that is nil, when it begins to wait and after each message of the plans topic.
+// AwaitTurn waits until owner has partition 0, and so is the active process of the group with the given role. It reports once that
+// another process is active, with does as the reason, and once that joining the group takes long. It calls planned, unless that is
+// nil, when the wait begins and after each message of the plans topic.
 func AwaitTurn(ctx context.Context, p *Pipeline, owner protocol.Owner, role string, does error,
 	planned func(context.Context) error, rec event.Recorder) error {
 	active, err := protocol.Owns(owner, 0)
@@ -55,5 +55,5 @@ func AwaitTurn(ctx context.Context, p *Pipeline, owner protocol.Owner, role stri
 	}
 }
 
-// firstWait is how long a process waits for its turn before it reports that.
+// firstWait is the time after which a process reports that it waits for its turn.
 const firstWait = time.Second

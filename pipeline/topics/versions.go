@@ -54,7 +54,7 @@ func writePin(ctx context.Context, p *Pipeline, pin schemas.Pin) error {
 	return err
 }
 
-// RefusedError means that a command changes nothing, because of what it was given.
+// RefusedError means that a command refuses its arguments, and changes nothing.
 type RefusedError struct {
 	Reasons []string
 	Nothing string // what the command has not done: "No version is removed"
