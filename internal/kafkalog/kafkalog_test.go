@@ -940,7 +940,7 @@ func FuzzRecordSet(f *testing.F) {
 	f.Add(encodedSet(f, 1, 0, Message{Value: []byte("v")}, Message{Key: []byte{}})[4:], int64(1))
 	f.Fuzz(func(t *testing.T, sent []byte, from int64) {
 		from = max(from, 0)
-		if len(sent) > 21 && sent[16] == 2 { // a valid checksum, so that damage is not always detected by it
+		if len(sent) > 22 && sent[16] == 2 { // a valid checksum, so that damage is not always detected by it
 			sent[22] &^= 0b111
 			binary.BigEndian.PutUint32(sent[8:], uint32(len(sent)-12))
 			binary.BigEndian.PutUint32(sent[17:], crc32.Checksum(sent[21:], crc32.MakeTable(crc32.Castagnoli)))
