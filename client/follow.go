@@ -82,8 +82,8 @@ func (f *Follower) followPlans(ctx context.Context) error {
 	}
 }
 
-// choose makes the first complete version that the options allow the model. failing reports whether that version can't be read.
-// For asked see set.
+// choose sets the model to the first complete version that the options allow. failing reports whether that version
+// can't be read. For asked see set.
 func (f *Follower) choose(ctx context.Context, asked time.Time, l *protocol.Ledger, failed map[string]error) (failing bool) {
 	before := f.model.Load()
 	var incomplete error // why the first version was skipped
@@ -109,8 +109,8 @@ func (f *Follower) choose(ctx context.Context, asked time.Time, l *protocol.Ledg
 	return false
 }
 
-// set makes m, written at a time, the model, and records the last error, nil after a success, and when the brokers were asked for the
-// version that they confirm. A zero time means that they were not asked.
+// set sets the model to m, which was written at the given time. It records the last error, nil after a success, and asked, the time of the
+// request by which the brokers confirmed the version. A zero time means that there was no request.
 func (f *Follower) set(m *model.Model, written, asked time.Time, err error) {
 	before := f.model.Load()
 	if m != nil && m != before {

@@ -19,8 +19,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// Follower has the model of the newest version of a pipeline, or of one that was chosen. [Follow] makes followers. All
-// methods may be called from any goroutine.
+// Follower holds the model of the newest version of a pipeline, or of a chosen version. [Follow] creates it. Its
+// methods are safe for concurrent use.
 type Follower struct {
 	options  Options
 	client   *protocol.Client
@@ -92,7 +92,7 @@ func newFollower(o Options) *Follower {
 		waiting: map[string]error{}}
 }
 
-// follow starts to follow.
+// follow starts the goroutine that follows the versions.
 func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func() error) *Follower {
 	f.client, f.log = protocol.NewClient(log, f.options.Name, nil), log
 	ctx, cancel := context.WithCancel(ctx)
@@ -100,7 +100,7 @@ func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func(
 	following.Go(func() { f.run(ctx); cancel() })
 	f.close = sync.OnceValue(func() error {
 		cancel()
-		err := closeLog() // ends what waits for brokers
+		err := closeLog() // ends operations that wait for brokers
 		following.Wait()
 		return err
 	})
@@ -129,8 +129,8 @@ func (f *Follower) Changed() <-chan struct{} {
 type Status struct {
 	Version int           // 0: there is none, and of the other fields only Silence and Err are set
 	Run     string        // id of the run that made it
-	Kind    string        // "full", or "update" if it goes on from its parent
-	Parent  string        // id of the run of the version before it in its chain; "": there is none
+	Kind    string        // "full", or "update" if it continues from its parent
+	Parent  string        // run id of the previous version in its chain; "": there is none
 	Written time.Time     // when it was written, by the clock of its writer
 	Age     time.Duration // since it was written
 	Silence time.Duration // since the brokers last confirmed the version; the maximum duration if they never did

@@ -21,16 +21,16 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Options say how much is explained.
+// Options are the options of an explanation.
 type Options struct {
 	Shuffles int      // permutations of each column
 	Seed     uint64   // of the permutations
 	Curves   int      // columns with partial dependence, and with slices if none are named: the most important ones
 	Slices   []string // columns by whose values errors are shown
-	Wrong    int      // rows that are most wrong
+	Wrong    int      // number of rows with the largest loss
 }
 
-// Defaults returns the options of an explanation of which nothing is known.
+// Defaults returns the default options.
 func Defaults() Options { return Options{Shuffles: 5, Seed: 1, Curves: 3, Wrong: 10} }
 
 // CheckModel returns an error for a model whose predictions can't be explained: one of sparse rows, or of several labels.
@@ -151,8 +151,8 @@ type Report struct {
 	Task       string     `json:"task"`   // classification or [Regression]
 	Labels     []string   `json:"labels"` // or the names of numbers
 	Rows       int        `json:"rows"`
-	Unlabelled int64      `json:"unlabelled,omitempty"` // rows left out, which have no label
-	Unknown    int64      `json:"unknown,omitempty"`    // rows left out, whose label the model does not have
+	Unlabelled int64      `json:"unlabelled,omitempty"` // omitted rows without a label
+	Unknown    int64      `json:"unknown,omitempty"`    // omitted rows with a label unknown to the model
 	Measures   Measures   `json:"measures"`
 	Shuffles   int        `json:"shuffles"`   // permutations of each column
 	Importance []Column   `json:"importance"` // the most important column first
@@ -161,15 +161,15 @@ type Report struct {
 	Wrong      []WrongRow `json:"wrong"` // the largest loss first
 }
 
-// Column is how much worse predictions get when the column has the values of other rows: the means over permutations, and their standard
-// deviations.
+// Column is the importance of a column: the increase of the measures when the column has the values of other rows, as
+// means and standard deviations over permutations.
 type Column struct {
 	Name      string   `json:"name"`
 	Rise      Measures `json:"rise"`
 	Deviation Measures `json:"deviation"`
 }
 
-// Curve is the partial dependence of predictions on a column: what they are on average if all rows have this value.
+// Curve is the partial dependence of predictions on a column: the mean prediction if all rows have a given value.
 type Curve struct {
 	Name   string       `json:"name"`
 	Points []CurvePoint `json:"points"`
@@ -178,30 +178,30 @@ type Curve struct {
 // CurvePoint is a point of a curve.
 type CurvePoint struct {
 	Value string    `json:"value"`
-	Rows  int       `json:"rows"` // of words: how many rows have this one
+	Rows  int       `json:"rows"` // number of rows with the value, if it is a word or missing
 	Mean  []float64 `json:"mean"` // probability of each label, or each number
 }
 
-// Slices are the rows by the values of a column.
+// Slices are the measures of rows by the values of a column.
 type Slices struct {
 	Name   string  `json:"name"`
 	Slices []Slice `json:"slices"`
 }
 
-// Slice is the rows with a value.
+// Slice is the measures of the rows with a value.
 type Slice struct {
 	Value string `json:"value"` // a word, or a range of numbers
 	Rows  int    `json:"rows"`
 	Measures
 }
 
-// WrongRow is a row that is predicted badly.
+// WrongRow is a row with a large loss.
 type WrongRow struct {
 	Row         int64     `json:"row"` // of the table, from 0
 	Label       string    `json:"label,omitempty"`
 	Predicted   string    `json:"predicted,omitempty"`
 	Probability float64   `json:"probability,omitempty"` // of the label
-	Numbers     []float64 `json:"numbers,omitempty"`     // that were to be predicted
+	Numbers     []float64 `json:"numbers,omitempty"`     // the targets
 	Predictions []float64 `json:"predictions,omitempty"`
 	Loss        float64   `json:"loss"`
 }
@@ -211,8 +211,8 @@ type Rows struct {
 	Features kernel.Dense // raw (n × d); a missing one is NaN
 	Classes  []int32      // of the labels, for a model of labels (n)
 	Targets  []float64    // for a model of numbers (n × k, row-major)
-	Numbers  []int64      // which rows of the table they are, from 0 (n)
-	// Unlabelled and Unknown are how many rows were left out, which have no label, or one that the model does not have.
+	Numbers  []int64      // row numbers in the table, from 0 (n)
+	// Unlabelled and Unknown count the omitted rows: those without a label, and those with a label unknown to the model.
 	Unlabelled, Unknown int64
 }
 
@@ -222,7 +222,7 @@ func (r *Rows) Len() int { return len(r.Numbers) }
 // all returns the indices of all rows.
 func (r *Rows) all() []int { return evenly(r.Len(), r.Len()) }
 
-// ClassOf returns what finds the class of a label, as a table has it; -1: the model does not have the label.
+// ClassOf returns a function that returns the class of a label as written in a table; −1 if the model does not have the label.
 func ClassOf(m *model.Model) func(text string) int32 {
 	labels := examples.NewLabels(m.Labels())
 	return func(text string) int32 {
@@ -235,14 +235,14 @@ func ClassOf(m *model.Model) func(text string) int32 {
 	}
 }
 
-// column is a column of the table that the model was trained on, its features, and how important it is.
+// column is a column of the table that the model was trained on, with its features and its importance.
 type column struct {
 	examples.Column
 	from, to   int
 	importance Column
 }
 
-// columnsOf returns the columns of a model. If their names are not known, each feature is a column with its number.
+// columnsOf returns the columns of a model. If their names are unknown, each feature is a column named by its number.
 func columnsOf(m *model.Model) (columns []*column) {
 	table := m.Columns()
 	if table == nil {
@@ -267,7 +267,7 @@ const otherWords = "other words"
 // missing stands for cells without a value.
 const missing = "missing"
 
-// word returns the place of the word that features stand for, and the word.
+// word returns the index of the word that features represent, and the word; −1 for a missing value.
 func (c *column) word(features []float32) (place int, text string) {
 	if features[0] != features[0] {
 		return -1, missing
@@ -278,7 +278,7 @@ func (c *column) word(features []float32) (place int, text string) {
 	return len(c.Categories), otherWords
 }
 
-// number writes a number of the column as the table has it.
+// number formats a number of the column as the table has it.
 func (c *column) number(v float32) string {
 	if c.Offset == 0 || c.Time != "" { // ages count from the offset
 		return strconv.FormatFloat(float64(v)+0, 'g', -1, 32) // never -0

@@ -15,34 +15,34 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Measures are the means of rows.
+// Measures are means over rows.
 type Measures struct {
-	// Error is the part of the rows whose label is not the most probable one, in percent. Of numbers it is the mean squared error in percent
-	// of the variance of the training rows, as in a run's report.
+	// Error is the percentage of rows whose label is not the most probable one; for numbers, the mean squared error in
+	// percent of the variance of the training rows, as in a run's report.
 	Error float64 `json:"error"`
-	// Loss is the mean log loss. Of numbers it is the mean squared error in units of that variance.
+	// Loss is the mean log loss; for numbers, the mean squared error in units of that variance.
 	Loss float64 `json:"loss"`
 }
 
-// add adds parts of other measures.
+// add adds other measures times a weight.
 func (m *Measures) add(other Measures, weight float64) {
 	m.Error += weight * other.Error
 	m.Loss += weight * other.Loss
 }
 
-// logLoss returns the log loss of a row by the probability of its label, as reports have it.
+// logLoss returns the log loss of a row given the probability of its label, as in reports.
 func logLoss(probability float64) float64 { return -math.Log(max(probability, link.LeastProbability)) }
 
-// each is what is measured of each row.
+// each holds the measures of each row.
 type each struct {
 	loss      []float64
-	wrong     []float64 // 1 or 0; of numbers the loss
+	wrong     []float64 // 1 or 0; for numbers the loss
 	predicted []int32   // the most probable class
-	truth     []float64 // probability of the class
-	numbers   []float64 // that are predicted (n × k)
+	truth     []float64 // probability of the true class
+	numbers   []float64 // predicted numbers (n × k)
 }
 
-// mean returns the means of rows.
+// mean returns the means over the given rows.
 func (e *each) mean(rows []int) (m Measures) {
 	for _, i := range rows {
 		m.add(Measures{e.wrong[i], e.loss[i]}, 1)
@@ -51,17 +51,17 @@ func (e *each) mean(rows []int) (m Measures) {
 	return Measures{100 * m.Error / n, m.Loss / n}
 }
 
-// tile is how many rows are predicted at a time.
+// tile is the number of rows predicted at a time.
 const tile = 1024
 
-// predictor predicts tiles of rows, which it may change before.
+// predictor predicts tiles of rows, which callers may change first.
 type predictor struct {
 	*model.Predictor
 	tile examples.Rows
 }
 
-// predict calls change with copies of some of the rows, a tile at a time, and then with with their predictions (k), each with its place
-// in the list.
+// predict predicts the listed rows a tile at a time. It calls change with a copy of each row, and then with with its
+// predictions (k); at is the index of the row in the list.
 func (p *predictor) predict(ctx context.Context, rows *Rows, list []int, change func(at int, row []float32),
 	with func(at int, p []float32)) error {
 	at := 0
@@ -82,7 +82,7 @@ func (p *predictor) predict(ctx context.Context, rows *Rows, list []int, change 
 	return nil
 }
 
-// measure measures all rows, which change may change before.
+// measure measures all rows, each after change may have changed it.
 func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int, row []float32)) (*each, error) {
 	n, k := rows.Len(), len(p.Model().Labels())
 	e := &each{loss: make([]float64, n), wrong: make([]float64, n)}
@@ -111,7 +111,7 @@ func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int,
 	})
 }
 
-// parallel calls do with the numbers below n and a predictor, on all processors.
+// parallel calls do for 0 … n−1, each with its own predictor, on all processors.
 func parallel(m *model.Model, blas *kernel.BLAS, n int, do func(p *predictor, i int) error) error {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -173,7 +173,7 @@ func valuesOf(rows *Rows, c *column) (values []columnValue) {
 	return values
 }
 
-// wordsOf returns the words that rows have, the most frequent first.
+// wordsOf returns the words of the rows, the most frequent first.
 func wordsOf(rows *Rows, c *column) (words []columnValue) {
 	words = make([]columnValue, len(c.Categories)+2) // missing, those of the model, and others
 	for i := range rows.Len() {
@@ -222,7 +222,7 @@ func quantiles(sorted []float32, n int) (values []float32) {
 	return values
 }
 
-// evenly returns at most n of so many places, evenly spread.
+// evenly returns at most n evenly spaced numbers of 0 … of−1.
 func evenly(of, n int) []int {
 	n = min(n, of)
 	places := make([]int, n)
@@ -232,7 +232,7 @@ func evenly(of, n int) []int {
 	return places
 }
 
-// sliceNumbers is how many slices numbers have: quartiles, or values if there are no more.
+// sliceNumbers is the maximum number of slices of a column of numbers: one per value, or else quartiles.
 const sliceNumbers = 4
 
 // slicesOf returns the measures of rows by the values of a column.
@@ -272,8 +272,8 @@ func slicesOf(rows *Rows, c *column, own *each) Slices {
 	return s
 }
 
-// ranges divides numbers, sorted, into few ranges with about as many each. bounds are the largest number of each, and texts what people
-// call it.
+// ranges divides sorted numbers into a few ranges with about the same number of rows. bounds are the largest number of
+// each range, and texts their descriptions.
 func (c *column) ranges(sorted []float32) (bounds []float32, texts []string) {
 	if bounds = slices.Compact(slices.Clone(sorted)); len(bounds) <= sliceNumbers {
 		for _, v := range bounds {

@@ -30,11 +30,11 @@ type partition struct {
 	*scorer
 	number  int
 	state   progress
-	reached atomic.Pointer[int64] // the first message that does not have all of its predictions; nil: it is not known yet
+	reached atomic.Pointer[int64] // offset of the first message without all of its predictions; nil: not known yet
 
 	stop    context.CancelFunc
 	err     error // once it has ended
-	stopped bool  // it was: another process owns the partition, or the context of all has ended
+	stopped bool  // its context ended: another process owns the partition, or all partitions end
 }
 
 // errOvertaken means that another process has written predictions for the same messages first.
@@ -159,7 +159,7 @@ func (p *partition) follow(ctx context.Context, from int64) iter.Seq2[protocol.M
 	}
 }
 
-// deliver yields the messages of the partition from an offset on until an error. It returns nil if the caller goes on no more.
+// deliver yields the messages of the partition from an offset on until an error. It returns nil if the caller stops.
 func (p *partition) deliver(ctx context.Context, from int64, yield func(protocol.Message, error) bool) error {
 	subscription := p.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: p.From, Partition: p.number, Offset: from})
 	defer subscription.Close()
@@ -179,7 +179,7 @@ const (
 	bytesAtOnce  = 8 << 20
 )
 
-// answer predicts messages, and writes the predictions in the order of the messages: those of messages that have arrived together.
+// answer predicts messages, and writes the predictions in order. Messages that have arrived together are written together.
 func (p *partition) answer(ctx context.Context, arrived <-chan *job) error {
 	for j := range arrived {
 		select {
@@ -228,7 +228,7 @@ func (p *partition) answerWith(ctx context.Context, j *job, arrived <-chan *job)
 	return p.append(ctx, jobs, m.Manifest.Version)
 }
 
-// model returns the model of the version that predicts now. Without one it waits.
+// model returns the model of the version that predicts now. It waits until there is one.
 func (s *scorer) model(ctx context.Context) (*model.Model, error) {
 	for {
 		changed := s.versions.Changed()
@@ -277,7 +277,7 @@ func (p *partition) append(ctx context.Context, jobs []*job, version int) error 
 		return errOvertaken
 	}
 	last := jobs[len(jobs)-1].message.Offset
-	p.owner.Commit(map[int]int64{p.number: last + 1}, func(error) {}) // for people's tools alone
+	p.owner.Commit(map[int]int64{p.number: last + 1}, func(error) {}) // only for monitoring tools
 	p.reached.Store(&expected.Next)
 	p.rec.Record(scored)
 	return nil
@@ -354,8 +354,8 @@ func (p *partition) predict(j *job, m *model.Model) {
 	}
 }
 
-// contributions returns the contributions to the predictions of rows, as JSON, and the number of bytes of the longest ones; nil: there are
-// none.
+// contributions returns the contributions to the predictions of rows, as JSON, and the number of bytes of the longest;
+// nil if predictions have no contributions.
 func (s *scorer) contributions(m *model.Model, rows *examples.Rows) (all []string, longest int) {
 	if s.Contributions == 0 {
 		return nil, 0
@@ -371,7 +371,7 @@ func (s *scorer) contributions(m *model.Model, rows *examples.Rows) (all []strin
 	return all, longest
 }
 
-// rowsOf returns the rows of a message for a model. An error is why they get no predictions.
+// rowsOf returns the rows of a message for a model. The error says why they get no predictions.
 func (p *partition) rowsOf(j *job, m *model.Model) (*examples.Rows, error) {
 	if j.gone {
 		return nil, errors.New("the message was deleted before all of its rows were predicted")

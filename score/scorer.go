@@ -24,7 +24,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Versions has the model that predicts, as a follower of versions does, and [Fixed].
+// Versions provides the model that predicts. A follower of versions and [Fixed] are Versions.
 type Versions interface {
 	// Model returns the model; nil if there is none, as before the first version, or after the last one was removed.
 	Model() *model.Model
@@ -43,11 +43,11 @@ func (f fixed) Changed() <-chan struct{} { return nil }
 // Options say what a scorer reads and writes.
 type Options struct {
 	From, To string // topics: of examples, and of their predictions, with as many partitions or more
-	// UntilEnd stops when all messages that the topic has when scoring begins have predictions, of any process.
+	// UntilEnd stops when all messages that the topic has when scoring begins have predictions by any process.
 	UntilEnd bool
 	// Forgotten returns the forgotten rows of From: a message with one gets no predictions. nil means that no row is forgotten.
 	Forgotten func(context.Context) (coverage.Forgotten, error)
-	// Contributions is how many columns predictions have that add the most to each score. 0 means that they have no contributions.
+	// Contributions is the number of columns, those with the largest contributions to each score, that predictions list; 0 means none.
 	Contributions int
 }
 
@@ -76,7 +76,7 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 	return s.share(ctx)
 }
 
-// AddedError says that the topic of the examples has got more partitions since scoring began.
+// AddedError means that partitions were added to the topic of the examples since scoring began.
 type AddedError struct {
 	From      string // the topic
 	Have, Had int    // numbers of partitions, now and when scoring began
@@ -95,15 +95,15 @@ type scorer struct {
 	owner    protocol.Owner
 	rec      event.Recorder
 	bounds   []coverage.Span // of the topic, when scoring began
-	cores    chan struct{}   // an element for each message that is predicted
-	room     chan struct{}   // an element for each partition whose messages are predicted
-	// forgotten are rows of the topic that were forgotten a second ago.
+	cores    chan struct{}   // one element per message being predicted
+	room     chan struct{}   // one element per partition whose messages are being predicted
+	// forgotten is the forgotten rows of the topic, updated every second.
 	forgotten atomic.Pointer[coverage.Forgotten]
-	// unexplained is the version without contributions that was noticed last.
+	// unexplained is the last version whose lack of contributions was reported.
 	unexplained atomic.Int64
 }
 
-// lookAgain is the interval at which a process looks at the topic, and one that has finished at what the others have done.
+// lookAgain is the interval at which a process checks the topic and, once it has finished, the progress of the other processes.
 const lookAgain = time.Second
 
 // share works on the partitions that this process owns, each in a goroutine, as they come and go.
@@ -169,8 +169,8 @@ func (s *scorer) share(ctx context.Context) error {
 	}
 }
 
-// look reads the forgotten rows, and records the lag of each partition that is worked on. Without UntilEnd it returns an *[AddedError] if
-// there is a reason for it.
+// look reads the forgotten rows, and records the lag of each partition that is worked on. Without UntilEnd it returns
+// an *[AddedError] if partitions were added.
 func (s *scorer) look(ctx context.Context, busy map[int]*partition) error {
 	var rows coverage.Forgotten
 	spans, err := s.client.Log.Spans(ctx, s.From)
@@ -196,7 +196,7 @@ func (s *scorer) look(ctx context.Context, busy map[int]*partition) error {
 	return nil
 }
 
-// allFinished reports whether all partitions have predictions up to where they ended when scoring began.
+// allFinished reports whether all partitions have predictions up to their ends when scoring began.
 func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, error) {
 	for n := range s.bounds {
 		if finished[n] {

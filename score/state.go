@@ -23,7 +23,7 @@ type progress struct {
 	schemas.Scored
 	// lost says that the topic of examples has lost messages after Next that had predictions: the next prediction begins a generation.
 	lost bool
-	end  int64 // the offset after the last message that says so
+	end  int64 // end offset of the predictions that were read
 }
 
 // find returns the position up to which the partition has predictions.
@@ -68,8 +68,8 @@ func (p *partition) find(ctx context.Context) (state progress, err error) {
 	return state, nil
 }
 
-// lookBack calls found with the last predictions between two offsets, and with ever more of them until it returns true or has had all. All
-// messages of the partition are predictions unless other programs write to it.
+// lookBack calls found with the predictions among the last messages between two offsets, and doubles the number of
+// messages until found returns true or has had all of them. Messages that are not predictions come from other programs.
 func (p *partition) lookBack(ctx context.Context, first, end int64, found func([]*schemas.Prediction) (bool, error)) error {
 	for count := int64(4); ; count *= 2 {
 		from := max(first, end-count)
@@ -83,9 +83,8 @@ func (p *partition) lookBack(ctx context.Context, first, end int64, found func([
 	}
 }
 
-// lastProved returns the offset of the last message of examples that has the predictions which the topic has between
-// two offsets, or which has expired; −1 if there is none. What comes after it, the topic of examples has lost: all that
-// it had from some offset on.
+// lastProved returns the offset of the last message of examples, present or expired, that has predictions between two
+// offsets of their topic; −1 if there is none. The topic of examples has lost all messages after it.
 func (p *partition) lastProved(ctx context.Context, bounds coverage.Span, first, end int64) (proved int64, err error) {
 	proved = -1
 	err = p.lookBack(ctx, first, end, func(all []*schemas.Prediction) (bool, error) {
@@ -107,8 +106,8 @@ func (p *partition) lastProved(ctx context.Context, bounds coverage.Span, first,
 	return proved, err
 }
 
-// why returns why a prediction is not for the message at its offset of the examples, which have the given bounds. "" means that it is, or
-// that there is no such message.
+// why returns why a prediction is not for the message at its offset of the examples, which have the given bounds. ""
+// means that it is, or that no message is there.
 func (p *partition) why(ctx context.Context, bounds coverage.Span, of *schemas.Prediction) (why string, err error) {
 	mark := coverage.Mark{Partition: bounds.Partition, Offset: of.Offset, Checksum: of.Checksum}
 	found, err := protocol.Still(ctx, p.client.Log, p.From, bounds, mark)
@@ -121,7 +120,7 @@ func (p *partition) why(ctx context.Context, bounds coverage.Span, of *schemas.P
 	return why, err
 }
 
-// predictions returns the predictions in a range of the partition, of which it reads only the headers.
+// predictions returns the predictions in a range of the partition. It decodes only their headers.
 func (p *partition) predictions(ctx context.Context, from, to int64) (all []*schemas.Prediction, err error) {
 	for m, err := range p.client.Between(ctx, p.To, p.number, from, to) {
 		if err != nil {
