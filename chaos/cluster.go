@@ -19,7 +19,7 @@ const (
 	nodes = 3
 	// heap is the JVM heap of a broker. The topics are small, and three brokers share the machine with all their clients.
 	heap = "256m"
-	// startTimeout is how many seconds a broker may take to start on a busy machine.
+	// startTimeout is the number of seconds that a broker may take to start on a busy machine.
 	startTimeout = "300"
 	// proxiedOffset is the distance from a broker's port to the port of the listener behind its proxy (kafka.sh, --advertise).
 	proxiedOffset = 300
@@ -77,8 +77,8 @@ func (c *cluster) revive(ctx context.Context, node int) error {
 	return err
 }
 
-// close kills the brokers, and deletes their data and logs unless they are to be kept. It has no context, because it must also run after an
-// interrupt.
+// close kills the brokers, and deletes their data and logs unless keep is set. It has no context, because it must also
+// run after an interrupt.
 func (c *cluster) close(keep bool) error {
 	for _, p := range c.proxies {
 		p.Close()
@@ -113,7 +113,7 @@ type proxy struct {
 	mutex       sync.Mutex
 	connections map[*connection]struct{}
 	latency     time.Duration // of each frame, in both directions
-	lose        int           // how many answers to Produce requests are still to be lost
+	lose        int           // number of answers to Produce requests that it still loses
 }
 
 // newProxy opens the port. Brokers advertise the ports of their proxies, so the port must be known before the brokers start;
@@ -229,8 +229,8 @@ const (
 	produceKey  = 0
 )
 
-// pump forwards frames, whose heads have a size, until either side ends, the connection is broken, or passes, called with a frame's head,
-// returns false.
+// pump forwards frames with heads of the given size until either side ends, the connection is broken, or passes, called
+// with the head of a frame, returns false.
 func (c *connection) pump(to io.Writer, from io.Reader, size int, passes func(head []byte) bool) {
 	defer c.end()
 	for head := make([]byte, size); ; {
@@ -250,7 +250,7 @@ func (c *connection) pump(to io.Writer, from io.Reader, size int, passes func(he
 	}
 }
 
-// request notes Produce requests, for their answers.
+// request records Produce requests, to recognise their answers.
 func (c *connection) request(head []byte) bool {
 	if binary.BigEndian.Uint16(head[4:]) == produceKey {
 		c.proxy.mutex.Lock()
@@ -260,7 +260,7 @@ func (c *connection) request(head []byte) bool {
 	return true
 }
 
-// answer reports whether an answer is to be forwarded, and counts it if it is to be lost.
+// answer reports whether to forward an answer. It counts the answers that are lost.
 func (c *connection) answer(head []byte) bool {
 	p, correlation := c.proxy, binary.BigEndian.Uint32(head[4:])
 	p.mutex.Lock()

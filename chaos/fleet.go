@@ -89,7 +89,7 @@ func (f *fleet) all(r role) []*process {
 	return slices.Clone(f.members[r])
 }
 
-// take returns a process of a role that no fault is in force on, or nil if there is none. target selects one of them.
+// take returns a process of a role that is not held, or nil if there is none. target selects one of them.
 func (f *fleet) take(r role, target int) *process {
 	free := slices.DeleteFunc(f.all(r), func(p *process) bool { return p.held.Load() })
 	if len(free) == 0 {
@@ -125,7 +125,7 @@ func (f *fleet) leave(p *process) error {
 	return nil
 }
 
-// scale starts processes, or makes some leave at the same time, until as many of each role are running.
+// scale starts processes, or makes some leave concurrently, until the wanted number of each role is running.
 func (f *fleet) scale(want map[role]int) error {
 	var leaving errgroup.Group
 	for r, n := range want {
@@ -149,7 +149,7 @@ func (f *fleet) close() {
 	}
 }
 
-// leaveTime is how long a process may take to end after SIGTERM. Orchestrators wait at least that long before they kill.
+// leaveTime is the time that a process may take to end after SIGTERM. Orchestrators wait at least that long before SIGKILL.
 const leaveTime = 10 * time.Second
 
 // role is what a process does. It is the first part of the process's name.
@@ -191,14 +191,14 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// A Go program asks the kernel for the time without the C library, so no library that is loaded before it can change that. The program of
-// processes with a wrong clock is built with another time.Now, by an overlay on the standard library.
+// A Go program reads the time from the kernel without the C library, so a preloaded library can't change it. Processes
+// with a wrong clock run a program that is built with another time.Now, by an overlay on the standard library.
 
-// maxSkew is by how much a clock is wrong. Brokers refuse messages from more than an hour ahead (message.timestamp.after.max.ms).
+// maxSkew is the maximum error of a clock. Brokers refuse messages from more than an hour ahead (message.timestamp.after.max.ms).
 const maxSkew = 45 * time.Minute
 
-// skewVariable is the environment variable that says by how many seconds the clock of a process is ahead. Those that begin with
-// STAGEWISE_ name keys of the configuration.
+// skewVariable is the environment variable with the number of seconds by which the clock of a process is ahead. It has
+// no prefix STAGEWISE_, as variables with this prefix set keys of the configuration.
 const skewVariable = "CHAOS_SKEW"
 
 const skewSource = `package time

@@ -14,11 +14,11 @@
 //	chaos --chain --runs 5       five chains of versions
 //	chaos --embedded --runs 20   twenty chains in one process with the embedded broker
 //
-// With --chain a run is a chain that stagewise run makes of all that the examples topic has, in topics of its own: two
-// processes retrain, of which one is active. It is correct if it ends in time, if every version equals that of the
-// chain without faults, and if no process ends on its own but those that retrain, once all is learnt, without an error.
-// Some chains are made while each process has a wrong clock, and in some, whose topics have two replicas, a lagging broker becomes the
-// leader, so that acknowledged messages are lost. Then the versions may differ, but all rows are learnt.
+// With --chain a run is a chain of versions that stagewise run makes from all examples, in topics of its own: two processes retrain, one of
+// which is active. It is correct if it ends in time, if every version equals that of the chain without faults, and if no process ends on
+// its own but those that retrain, once all is learnt, without an error. Some chains are made while each process has a wrong clock, and in
+// some, whose topics have two replicas, a lagging broker becomes the leader, so that acknowledged messages are lost. Then the versions may
+// differ, but all rows are learnt.
 //
 // With --embedded one process with the embedded broker makes the chain. The process is killed, its disk fills up, and a byte of its log is
 // flipped, even if it is killed before it detects this. If it was only killed, every version must equal that of the chain without faults.
@@ -83,7 +83,7 @@ func main() {
 	}
 }
 
-// execute makes the campaign that the flags ask for.
+// execute runs the campaign that the flags describe.
 func (c *campaign) execute(ctx context.Context, out io.Writer) (err error) {
 	if c.config, err = config.Load(c.file, nil); err != nil {
 		return err
@@ -136,7 +136,7 @@ const (
 	runners = 2 // of a chain: one is active
 )
 
-// campaign is a series of runs or chains on the same brokers, so that each meets what those before it left behind.
+// campaign is a series of runs or chains on the same brokers, so that each meets the data of those before it.
 type campaign struct {
 	// flags
 	runs                int
@@ -161,8 +161,8 @@ type campaign struct {
 	reference *schemas.Report // of the single run without faults
 }
 
-// each makes runs with the seeds of the campaign by one, which counts the faults and returns what the run is. It prints a line for each,
-// and the sum.
+// each calls one for each seed of the campaign; one makes a run, counts its faults, and returns the result. each prints
+// a line per run, and the totals.
 func (c *campaign) each(ctx context.Context, out io.Writer, one func(seed uint64, faults map[kind]int) (string, error)) error {
 	total, fewest := map[kind]int{}, math.MaxInt
 	sum := func(equal int) {
@@ -194,7 +194,7 @@ func (c *campaign) each(ctx context.Context, out io.Writer, one func(seed uint64
 	return nil
 }
 
-// scale starts and stops processes until the fleet is as it must be at the start of a run.
+// scale starts and stops processes until the fleet has the processes of the start of a run.
 func (c *campaign) scale() error {
 	return c.fleet.scale(map[role]int{worker: workers, solver: solvers})
 }
@@ -222,7 +222,7 @@ func (c *campaign) call(ctx context.Context, command ...string) error {
 	return err
 }
 
-// output runs a command line, and returns its output. An error has what it says.
+// output runs a command line, and returns its output. The error includes its standard error.
 func output(ctx context.Context, command ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
@@ -293,8 +293,8 @@ func (c *campaign) underFaults(ctx context.Context, w *watch, submit func(again 
 	return nil
 }
 
-// guard returns nil when all processes of the front have ended without an error. It calls over when the first has, and waits until the
-// faults are repaired, which may start another. It is an error if another process ends on its own.
+// guard returns nil when all processes of the front have ended without an error. It calls over when the first has ended, and waits until
+// the faults are repaired, which may start another one. It is an error if another process ends on its own.
 func (c *campaign) guard(ctx context.Context, over func(), repaired <-chan struct{}) error {
 	for ended := false; ; {
 		select {

@@ -58,7 +58,7 @@ func (c *campaign) allRuns(ctx context.Context, out io.Writer) error {
 	return c.dismiss()
 }
 
-// run submits a run and injects faults into it. Its error says how the run differs from what it must be.
+// run submits a run and injects faults into it. The error says how the run differs from the expected one.
 func (c *campaign) run(ctx context.Context, list []fault, faults map[kind]int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the run has not ended after %v", c.limit))
 	defer cancel()
@@ -119,8 +119,8 @@ func (c *campaign) check(ctx context.Context, w *watch, file string) error {
 	return nil
 }
 
-// checkVersions checks that a pipeline has the versions up to the run's: all of them, or the latest of as many as stay or more, as
-// versions may be removed a moment later.
+// checkVersions checks that a pipeline has the versions up to the run's: all of them, or at least the newest ones up to
+// the number to keep, as versions may be removed a moment later.
 func checkVersions(list []protocol.Finished, version int, run string, keep int) error {
 	n := len(list)
 	for i, v := range list {
@@ -180,7 +180,7 @@ func (c *campaign) allChains(ctx context.Context, out io.Writer) (err error) {
 	})
 }
 
-// version is what must be the same of a version, whatever happens while it is made.
+// version is the part of a version that must be the same under any faults.
 type version struct {
 	Number int
 	Update bool
@@ -251,7 +251,7 @@ func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, fa
 	return c.versions(ctx, faults[electBehind] == 0)
 }
 
-// versions returns the versions of the chain. If all are there, their numbers are those in the chain.
+// versions returns the versions of the chain. With all, each version must have its number in the chain.
 func (c *campaign) versions(ctx context.Context, all bool) (made []version, err error) {
 	list, err := topics.Open(c.log, c.name, nil).Versions(ctx)
 	if err != nil {
@@ -286,12 +286,12 @@ func (c *campaign) chainAlone(ctx context.Context, want []version) error {
 // skewClocks is a fault that a chain has from its beginning.
 const skewClocks kind = "skew the clocks"
 
-// circumstances are what a chain is made under, beside the faults of its schedule.
+// circumstances are the conditions under which a chain is made, besides the faults of its schedule.
 type circumstances struct {
 	// skewed says that the clock of each process is wrong by up to maxSkew.
 	skewed bool
-	// behind says that topics have two replicas, and that a partition whose replicas are not in sync gets a leader nevertheless
-	// (unclean.leader.election.enable), so that brokers lose what they have acknowledged.
+	// behind says that topics have two replicas, and that a partition whose replicas are not in sync gets a leader
+	// nevertheless (unclean.leader.election.enable), so that brokers lose acknowledged messages.
 	behind bool
 	draw   *rand.Rand
 }
@@ -302,15 +302,15 @@ func circumstancesOf(seed uint64) circumstances {
 	return circumstances{behind: draw.IntN(4) == 0, skewed: draw.IntN(2) == 0, draw: draw}
 }
 
-// schedule returns the faults of a chain under the circumstances. Brokers that fail in other ways too could all be
-// down at once, and would lose more than is to be lost.
+// schedule returns the faults of a chain under the circumstances. With a lagging leader, brokers do not fail in other
+// ways: all could be down at once, and lose more messages than intended.
 func (c circumstances) schedule(seed uint64, records int) []fault {
 	list := schedule(seed, records)
 	if !c.behind {
 		return list
 	}
 	list = slices.DeleteFunc(list, func(f fault) bool { return f.kind.ofBrokers() })
-	at := c.draw.IntN(max(records*2/3, 1)) // so that the chain goes on after it
+	at := c.draw.IntN(max(records*2/3, 1)) // so that the chain continues after it
 	list = append(list, fault{kind: electBehind, at: at, lasts: between(c.draw, minBehind, maxBehind), target: c.draw.IntN(1 << 16)})
 	slices.SortStableFunc(list, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	return list
@@ -319,7 +319,7 @@ func (c circumstances) schedule(seed uint64, records int) []fault {
 // brokerSession is longer than a broker's session, broker.session.timeout.ms of kafka.sh.
 const brokerSession = 6 * time.Second
 
-// Until a broker's session has run out, the others wait for it with each write. Then it gets further and further behind.
+// Until the session of a broker expires, the others wait for it at each write. From then on it falls behind.
 const minBehind, maxBehind = brokerSession, 2 * brokerSession
 
 // ingest makes the topics of a chain and writes the examples.
@@ -344,9 +344,9 @@ const (
 	killFlipped kind = "flip a byte and kill the process"
 )
 
-// embeddedChains makes the chains of a campaign, each in one process with the embedded broker, which is killed again
-// and again. Without a full disk and a flipped byte every version must be that of the chain without faults. With them,
-// a process may end with an error that names the file, and the next one must go on once there is room, or the log is
+// embeddedChains makes the chains of a campaign, each in one process with the embedded broker, which is killed
+// repeatedly. Without a full disk and a flipped byte every version must be that of the chain without faults. With them,
+// a process may end with an error that names the file, and the next one must continue once there is room, or the log is
 // repaired.
 func (c *campaign) embeddedChains(ctx context.Context, out io.Writer) error {
 	want, err := c.embeddedChain(ctx, "reference", nil, nil)
@@ -370,7 +370,7 @@ func (c *campaign) embeddedChains(ctx context.Context, out io.Writer) error {
 func (c *campaign) data(name string) string { return filepath.Join(c.folder, "embedded-"+name) }
 
 // embeddedChain makes a chain in a folder of its own under the faults that it draws, which it counts, and returns its
-// versions. Without a source of random numbers there are none.
+// versions. Without a source of random numbers there are no faults.
 func (c *campaign) embeddedChain(ctx context.Context, name string, draw *rand.Rand, faults map[kind]int) ([]version, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the chain has not ended after %v", c.limit))
 	defer cancel()
@@ -395,7 +395,7 @@ func (c *campaign) embeddedChain(ctx context.Context, name string, draw *rand.Ra
 	return c.versions(ctx, true)
 }
 
-// learnAll runs the program until all is learnt. before are words that come before its command, such as a shell that limits it.
+// learnAll runs the program until all is learnt. before is the start of the command line, such as a shell that limits the program.
 func (c *campaign) learnAll(ctx context.Context, name string, before ...string) error {
 	_, err := c.embedded(ctx, c.data(name), append(before, c.program, "run", "--until", "end", "--quiet",
 		"--report", filepath.Join(c.folder, "report.json"))...)
@@ -423,7 +423,7 @@ func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, 
 	case fillDisk, killFull:
 		err := c.learnAll(living, name, "bash", "-c", `ulimit -f "$0"; exec "$@"`, strconv.Itoa(20+draw.IntN(2000)))
 		if err == nil {
-			return nil // no file has become so long
+			return nil // no file has reached the limit
 		}
 		if k == killFull && living.Err() != nil {
 			faults[k]++
@@ -447,7 +447,7 @@ func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, 
 			}
 		}
 		if err := c.learnAll(ctx, name); err == nil {
-			return nil // it is in nothing that is read
+			return nil // the byte is in no data that is read
 		} else if !failed(err) || !strings.Contains(err.Error(), "stagewise repair") {
 			return fmt.Errorf("with a flipped byte in %s: %w", file, err)
 		}
@@ -458,13 +458,13 @@ func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, 
 	return ctx.Err()
 }
 
-// failed reports whether a process ended with the exit code for what fails, and not by a panic or a signal.
+// failed reports whether a process ended with the exit code of a failure, and not by a panic or a signal.
 func failed(err error) bool {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	return ok && exit.ExitCode() == 1
 }
 
-// flip changes a byte of a segment, and returns which file that is; "" if there is none yet.
+// flip changes a byte of a segment, and returns the name of its file; "" if there is none yet.
 func (c *campaign) flip(name string, draw *rand.Rand) (string, error) {
 	files, err := filepath.Glob(filepath.Join(c.data(name), "log", "partitions", "*", "*.dat"))
 	if err != nil || len(files) == 0 {

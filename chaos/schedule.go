@@ -47,7 +47,7 @@ type fault struct {
 	after  time.Duration // the delay after that
 	lasts  time.Duration // until it is repaired
 	target int           // which process or broker, modulo their number
-	amount int           // how many answers are lost; delayBroker: milliseconds
+	amount int           // number of answers to lose; delayBroker: milliseconds
 	again  bool          // killFront: the repair repeats the command; otherwise it attaches to the run
 }
 
@@ -64,8 +64,8 @@ type weighted struct {
 	inject   injection
 }
 
-// injection injects a fault, and returns what repairs it; nil: nothing is to be repaired. The error is errNoTarget if there is nothing to
-// inject the fault into.
+// injection injects a fault, and returns the function that repairs it; nil: no repair is necessary. The error is
+// errNoTarget if there is no target for the fault.
 type injection func(ctx context.Context, i *injector, f fault) (repair func() error, err error)
 
 var errNoTarget = errors.New("no target")
@@ -141,7 +141,7 @@ func schedule(seed uint64, records int) []fault {
 	return faults
 }
 
-// drawFault draws a fault, without when it comes.
+// drawFault draws a fault, except for the number of records before it.
 func drawFault(draw *rand.Rand) fault {
 	all, sum := kinds(), 0
 	for _, k := range all {
@@ -210,7 +210,7 @@ func (i *injector) inject(ctx context.Context, faults []fault) error {
 	return i.repairs.Wait()
 }
 
-// one injects a fault into a process of a role that no fault is in force on.
+// one injects a fault into a process of a role that is not held.
 func one(r role, inject func(i *injector, f fault, p *process) (repair func() error)) injection {
 	return func(_ context.Context, i *injector, f fault) (func() error, error) {
 		p := i.fleet.take(r, f.target)
@@ -278,7 +278,7 @@ func delay(_ context.Context, i *injector, f fault) (func() error, error) {
 	return func() error { p.Delay(0); return nil }, nil
 }
 
-// electLagging has brokers lose what they have acknowledged: one is down until its replicas are behind, then the one that
+// electLagging makes brokers lose acknowledged messages: one is down until its replicas are behind; then the one that
 // has led alone goes down, and the first comes back and leads.
 func electLagging(ctx context.Context, i *injector, f fault) (func() error, error) {
 	behind, ahead := f.target%nodes, (f.target+1)%nodes
@@ -286,7 +286,7 @@ func electLagging(ctx context.Context, i *injector, f fault) (func() error, erro
 		if err := errors.Join(i.cluster.kill(ctx, ahead), i.cluster.revive(ctx, behind)); err != nil {
 			return err
 		}
-		i.sleep(brokerSession) // until the session of the other has run out, and the first leads
+		i.sleep(brokerSession) // until the session of the other has expired, and the first leads
 		return i.cluster.revive(ctx, ahead)
 	}, i.cluster.kill(ctx, behind)
 }
@@ -330,16 +330,16 @@ func sleep(d time.Duration, over <-chan struct{}) bool {
 	}
 }
 
-// watch follows a run on the topics, without the proxies, so that the injector knows how far it is.
+// watch follows the progress of a run on the topics, without the proxies, for the injector.
 type watch struct {
 	plans *protocol.Plans
 	known map[string]bool // runs before the watch
 
 	mutex   sync.Mutex
 	chain   bool            // follow every run of a chain, until ctx ends
-	run     string          // the run's id; "" until its plan is published. Of a chain that of the first
+	run     string          // the run's id, of a chain the id of its first run; "" until its plan is published
 	records map[string]bool // the keys of its records of weights, or those of all runs of the chain
-	end     *schemas.End    // nil: it goes on
+	end     *schemas.End    // nil while the run lasts
 	changed chan struct{}   // closed with the next change
 }
 
@@ -376,7 +376,7 @@ func (w *watch) follow(ctx context.Context) error {
 	return nil
 }
 
-// see takes a message of either topic into account.
+// see updates the state with a message of either topic.
 func (w *watch) see(m wire.Message) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -398,7 +398,7 @@ func (w *watch) see(m wire.Message) {
 	w.changed = make(chan struct{})
 }
 
-// await waits until the run has written a number of records. It returns false if the run or ctx ends before.
+// await waits until the run has written a number of records. It returns false if the run or ctx ends first.
 func (w *watch) await(ctx context.Context, records int) bool {
 	for {
 		w.mutex.Lock()
