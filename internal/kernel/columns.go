@@ -25,8 +25,8 @@ func Standardize(x Dense, center, scale []float32) {
 	}
 }
 
-// UnitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add nothing to the
-// length and stay missing. It computes in float64: the reciprocal length of subnormal numbers exceeds the range of float32.
+// UnitRows divides each row of x by its Euclidean length. Rows of zeros do not change. Missing values (NaN) add nothing to the length and
+// stay missing. It computes in float64: the reciprocal length of subnormal numbers exceeds the range of float32.
 func UnitRows(x Dense) {
 	var memory [chunk]float64
 	values := memory[:]

@@ -35,7 +35,7 @@ func (d Dense) Slice(from, to int) Dense {
 	return Dense{Rows: to - from, Cols: d.Cols, Data: d.Data[from*d.Cols : to*d.Cols : to*d.Cols]}
 }
 
-// check panics unless d is rows×cols and has as many values: C code would read or write past a short slice.
+// check panics unless d is rows×cols and has rows·cols values: C code would read or write past a short slice.
 func (d Dense) check(operation, operand string, rows, cols int) {
 	if d.Rows != rows || d.Cols != cols {
 		panic(fmt.Sprintf("kernel: %s: %s is %d×%d, want %d×%d", operation, operand, d.Rows, d.Cols, rows, cols))

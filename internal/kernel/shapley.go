@@ -8,37 +8,37 @@ import (
 // ShapleyRows is the number of rows that [ShapleyTree.Add] processes at a time.
 const ShapleyRows = 2 * lanes
 
-// ShapleyTree is a tree for rows of which each column is known with some probability. It has quadrature points for this probability.
+// ShapleyTree is a tree for rows whose columns are known with some probability, with quadrature points for this probability.
 type ShapleyTree struct {
-	// Nodes are in an order in which each is after the one above it.
+	// Nodes are ordered such that each node follows the node above it.
 	Nodes []ShapleyNode
 	// Leaves are the scores of the leaves (outputs × leaves).
 	Leaves []float32
-	// Points are three values for each share of rows that pass the earlier nodes of a column (Count × shares × 3): the probability that it
-	// is known to those that do; the same with the opposite sign; its derivative times the weight of the point.
+	// Points are three values for each share of rows that pass the earlier nodes of a column (Count × shares × 3): the probability that the
+	// column is known in these rows; the same with the opposite sign; its derivative times the weight of the point.
 	Points []float32
 	// Count is the number of points.
 	Count int
 }
 
-// ShapleyNode is a node of a tree. Of two values, the first is that of the left side, the second that of the right side.
+// ShapleyNode is a node of a tree. In each pair, the first value is for the left side, the second for the right side.
 type ShapleyNode struct {
-	// Passing are the codes of rows that pass the earlier nodes of the column and go to each side: of code c the bit 31 − c/8 of word c%8.
+	// Passing are the codes of rows that pass the earlier nodes of the column and go to each side: bit 31 − c/8 of word c%8 for code c.
 	Passing [2][codesOfColumn / 32]uint32
-	// Shares are those of the rows without the column that go to each side.
+	// Shares are the shares of the rows without the column that go to each side.
 	Shares [2]float32
-	// Column is that of the codes, Place that of the sums, and Points the index of the first value of the share in those of a point.
+	// Column is the column of the codes, Place the index in the sums, and Points the index of the share's first value within a point.
 	Column, Place, Points int32
-	// Below are the nodes on each side, or the number of nodes plus that of the leaf.
+	// Below are the indices of the nodes on each side, or the number of nodes plus the index of the leaf.
 	Below [2]int32
-	// Above is the node above. AbovePoints is the index of its probability to be known, on the right side with the opposite sign, and
-	// AboveShare its share on the node's side.
+	// Above is the node above. AbovePoints is the index of the probability that its column is known, on the right side
+	// with the opposite sign, and AboveShare its share on the node's side.
 	Above, AbovePoints int32
 	AboveShare         float32
 }
 
-// Add adds what the nodes contribute to sums (groups × outputs × places × [ShapleyRows]), given the codes of rows (groups × columns ×
-// ShapleyRows). It uses the memory of scratch, and makes it larger if necessary.
+// Add adds the contributions of the nodes to sums (groups × outputs × places × [ShapleyRows]), given the codes of rows
+// (groups × columns × ShapleyRows). It uses the memory of scratch, and makes it larger if necessary.
 func (t ShapleyTree) Add(sums []float64, codes []uint8, groups, outputs int, scratch *[]float32) {
 	if len(t.Nodes) == 0 || groups == 0 {
 		return
@@ -66,7 +66,7 @@ func (t ShapleyTree) Add(sums []float64, codes []uint8, groups, outputs int, scr
 		}
 		for out := range outputs {
 			sums := sums[(group*outputs+out)*places:][:places]
-			scores := all[2*t.Count*size+out*leaves*ShapleyRows:] // a leaf has the number of nodes in its index
+			scores := all[2*t.Count*size+out*leaves*ShapleyRows:] // the index of a leaf includes the number of nodes
 			if hasAVX2() {
 				meanOfNodes(&sums[0], &means[0], &scores[0], &reached[0], &t.Nodes[0].Passing[0][0], &t.Points[0], len(t.Nodes), t.Count, stride)
 			} else {
@@ -94,7 +94,7 @@ func (t ShapleyTree) check(columns, places, leaves int) {
 // shapleyRows are the values of a group of rows.
 type shapleyRows = [ShapleyRows]float32
 
-// reach writes the effects of the nodes for a group of rows, and which part of the rows reaches them ((1 + points) × nodes × rows).
+// reach writes the effects of the nodes for a group of rows, and the share of the rows that reach them ((1 + points) × nodes × rows).
 func (t ShapleyTree) reach(reached []float32, codes []uint8) {
 	size, stride := len(t.Nodes)*ShapleyRows, len(t.Points)/t.Count
 	for i := range t.Nodes {
@@ -115,8 +115,8 @@ func (t ShapleyTree) reach(reached []float32, codes []uint8) {
 	}
 }
 
-// mean writes the mean scores at the nodes (points × nodes × rows) for a group of rows, and adds to sums. scores are those of the leaves
-// (leaves × rows), which begin as far behind the first as the nodes.
+// mean writes the mean scores at the nodes (points × nodes × rows) for a group of rows, and adds to sums. scores has
+// the scores of the leaves (leaves × rows) at the indices of Below.
 func (t ShapleyTree) mean(sums []float64, means, scores, reached []float32) {
 	size, stride := len(t.Nodes)*ShapleyRows, len(t.Points)/t.Count
 	for i := len(t.Nodes) - 1; i >= 0; i-- {

@@ -7,7 +7,7 @@ import (
 
 // Sparse is a matrix in compressed sparse row format. The zero value is the 0×0 matrix.
 type Sparse struct {
-	// Rows is the number of rows, and Cols the number of columns without that of ones.
+	// Rows is the number of rows, and Cols the number of columns without the column of ones.
 	Rows, Cols int
 	// Ones says that one more column follows, which is 1 in every row.
 	Ones bool
@@ -20,7 +20,7 @@ type Sparse struct {
 	Values []float32
 }
 
-// Width returns the number of columns, including that of ones.
+// Width returns the number of columns, including the column of ones.
 func (s Sparse) Width() int {
 	if s.Ones {
 		return s.Cols + 1

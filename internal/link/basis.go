@@ -10,8 +10,8 @@ import (
 // MaxPower is the largest power of a [Basis]: scores are bounded so that their cubes fit float32.
 const MaxPower = 3
 
-// Basis is the powers of predictions in which Algorithm 2 learns a link, ascending: G(z) = (z, z², z³) of 1, 2 and 3, which the paper has,
-// and nil stands for.
+// Basis is the powers of predictions, ascending, on which Algorithm 2 fits a link. Nil means 1, 2 and 3, as in the
+// paper: G(z) = (z, z², z³).
 type Basis []int
 
 // Powers returns the powers.
@@ -33,7 +33,7 @@ func (b Basis) Valid() bool {
 	return len(powers) > 0
 }
 
-// Len returns how many powers there are.
+// Len returns the number of powers.
 func (b Basis) Len() int { return len(b.Powers()) }
 
 // Expand writes G(z) of predictions (n × k), elementwise, into dst (n × k for each power), which is reshaped.

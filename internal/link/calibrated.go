@@ -1,7 +1,7 @@
 package link
 
-// Calibrated is the link that Algorithm 2, calibrated least squares, learns from the data. It measures the squared loss of
-// what the calibrations predict; its scores are in the unit of predictions.
+// Calibrated is the link that Algorithm 2, calibrated least squares, learns from the data. It measures the squared loss
+// of the calibrated predictions; its scores are in the unit of predictions.
 const Calibrated = "calibrated"
 
 func calibrated() Link {

@@ -5,9 +5,9 @@
 //	score, truth ──Measure──▶ prediction, loss, predicted class
 //	score of one link ──Convert──▶ score of another
 //
-// Each link is one value in a file of its own, with one line in [All]. Other packages ask a link for its traits, never for
-// its name. Matrices are n rows of k classes. A class is an index from 0 to k−1; a negative class means that the row has
-// no label.
+// Each link is one value in a file of its own, with one line in [All]. Other packages use the traits of a link, never
+// its name. Matrices are n rows of k classes. A class is an index from 0 to k−1; a negative class means that the row
+// has no label.
 package link
 
 import (
@@ -30,16 +30,16 @@ type Link struct {
 	// the minimum.
 	Quadratic bool
 	// Learnt reports whether Algorithm 2 learns the link from the data. Each of its passes takes two visits and yields
-	// weights and a calibration. The state of such a stage is the list of all its passes, so a warm start can't begin at
-	// its weights. The score after it is the sum of the passes' W x and is never clipped; only what it predicts goes
+	// weights and a calibration. The state of such a stage is the list of all its passes, so a warm start can't begin
+	// at its weights. The score after it is the sum of the passes' W x and is never clipped; only its predictions go
 	// through the calibrations.
 	Learnt bool
-	// Regions are where the predictions of models with the link may lie.
+	// Regions are the regions in which the predictions of models with the link may lie.
 	Regions []Region
 
 	unit    unit
 	predict transform // none: a score is its own prediction
-	invert  transform // the inverse of predict; none if that is none
+	invert  transform // the inverse of predict; none if predict is none
 	project bool      // predictions may lie outside of their region
 	region  Region
 	measure func(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch)
@@ -67,7 +67,7 @@ func (t transform) add(g *onnx.Graph, x onnx.Value, columns int) onnx.Value {
 	return t.node(g, x, columns)
 }
 
-// unit is what a score is measured in. Links of the same unit read each other's scores as they are.
+// unit is the unit of a score. Links with the same unit use each other's scores unchanged.
 type unit string
 
 const (
@@ -90,8 +90,8 @@ func Names() []string {
 	return names
 }
 
-// Named returns the link with that name. It panics if there is none: names are checked with the configuration or plan that
-// they come from.
+// Named returns the link with the given name. It panics for an unknown name: names are checked with their configuration
+// or plan.
 func Named[S ~string](name S) Link {
 	all := All()
 	i := slices.IndexFunc(all, func(l Link) bool { return l.Name == string(name) })
@@ -101,7 +101,7 @@ func Named[S ~string](name S) Link {
 	return all[i]
 }
 
-// leastCurvature keeps the rows that are predicted best in sums that the curvature multiplies.
+// leastCurvature bounds the curvature, so that the rows predicted best still count in sums weighted by it.
 const leastCurvature = 1e-4
 
 // Curvature appends the mean second derivative of the loss in the scores of each row, given the rows' predictions. It is at least 1e-4.
@@ -119,8 +119,8 @@ func (l Link) Curvature(dst []float32, predictions kernel.Dense) []float32 {
 // Suits reports whether the link is for models whose predictions lie in a region.
 func (l Link) Suits(r Region) bool { return slices.Contains(l.Regions, r) }
 
-// On returns the link for models whose predictions lie in a region. Links are of the simplex at first. It panics if the
-// link does not suit the region: tasks are checked with the configuration or plan that they come from.
+// On returns the link for models whose predictions lie in a region. The default region is the simplex. It panics if the
+// link does not suit the region: tasks are checked with their configuration or plan.
 func (l Link) On(r Region) Link {
 	if !l.Suits(r) {
 		panic("link: " + l.Name + " on a region that it does not suit")
@@ -132,10 +132,10 @@ func (l Link) On(r Region) Link {
 // SameLoss reports whether both links measure the same loss, so that losses of one compare with losses of the other: a unit has one loss.
 func (l Link) SameLoss(o Link) bool { return l.unit == o.unit }
 
-// Region returns where predictions lie.
+// Region returns the region of the predictions.
 func (l Link) Region() Region { return l.region }
 
-// VisitsPerPass returns how many visits one pass takes: 2 if the link is learnt, otherwise 1.
+// VisitsPerPass returns the number of visits of a pass: 2 if the link is learnt, otherwise 1.
 func (l Link) VisitsPerPass() int {
 	if l.Learnt {
 		return 2
@@ -186,7 +186,7 @@ func (l Link) AddPredict(g *onnx.Graph, score onnx.Value, k int) onnx.Value {
 	return l.predict.add(g, score, k)
 }
 
-// Probabilities turns the predictions of Predict or Measure into probabilities in place. Of the region Space they stay as they are.
+// Probabilities turns the predictions of Predict or Measure into probabilities in place. In the region Space it does not change them.
 func (l Link) Probabilities(prediction kernel.Dense, s *Scratch) {
 	if l.project {
 		l.region.Project(prediction, s)
@@ -201,11 +201,11 @@ func (l Link) AddProbabilities(g *onnx.Graph, prediction onnx.Value, k int) onnx
 	return l.region.AddProject(g, prediction, k)
 }
 
-// LeastProbability is the smallest probability that a loss of predictions takes the logarithm of, so that one confident
-// mistake does not decide a mean.
+// LeastProbability is the lower bound of probabilities in the log loss of predictions, so that one confident mistake
+// does not decide a mean.
 const LeastProbability = 1e-6
 
-// MeasurePredictions is Measure for predictions (n × k) that are of no score, such as a mean of several. They stay as they are.
+// MeasurePredictions is Measure for predictions (n × k) without a score, such as a mean of several. It does not change them.
 func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []float32, predicted []int32) {
 	measureRows(prediction, truth, loss, predicted, l.lossOf)
 	l.measureUnknown(prediction, truth, loss)
@@ -221,7 +221,7 @@ func (l Link) measureUnknown(prediction kernel.Dense, truth Truth, loss []float3
 	}
 }
 
-// measureRows writes the loss of each row, 0 if its class is negative, and the class that it predicts.
+// measureRows writes the loss of each row, 0 if its class is negative, and its predicted class.
 func measureRows(prediction kernel.Dense, truth Truth, loss []float32, predicted []int32,
 	lossOf func(row []float32, class int32, target []float32) float64) {
 	for i, class := range truth.Classes {
@@ -238,8 +238,8 @@ func measureRows(prediction kernel.Dense, truth Truth, loss []float32, predicted
 }
 
 // Measure turns scores (n × k) into predictions in place, with the bits of Predict. It writes the loss of each row, 0
-// if y is not known, the loss of the smallest probability if its class is [Unknown], and the class that the row predicts.
-// loss and predicted have n values.
+// if y is not known, the loss of the smallest probability if its class is [Unknown], and the predicted class. loss and
+// predicted have n values.
 func (l Link) Measure(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch) {
 	l.measure(score, truth, loss, predicted, s)
 	l.measureUnknown(score, truth, loss)

@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/internal/onnx"
 )
 
-// Logistic predicts the logistic function of each score by itself, and measures the sum of their log losses. With one label a row it is
-// one-versus-rest regression, and the predictions are projected on the simplex.
+// Logistic predicts the logistic function of each score separately, and measures the sum of the log losses. With one
+// label per row it is one-versus-rest regression, and the predictions are projected on the simplex.
 const Logistic = "logistic"
 
 func logistic() Link {
@@ -46,7 +46,7 @@ func logLossesOf(prediction []float32, class int32, target []float32) float64 {
 	return sum
 }
 
-// logarithmsOfOdds makes log(p/(1−p)) of predictions. None is certain, as in logarithms.
+// logarithmsOfOdds replaces each prediction p by log(p/(1−p)). It clips p first, like logarithms.
 func logarithmsOfOdds(prediction kernel.Dense, _ *Scratch) {
 	least := threshold(prediction.Cols)
 	for i, v := range prediction.Data {
@@ -61,7 +61,7 @@ func addLogarithmsOfOdds(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value
 	return g.Node("Log", g.Node("Div", p, g.Node("Sub", g.Number(1), p)))
 }
 
-// logLosses is logLossOfScores of each row. It makes the scores predictions.
+// logLosses is logLossOfScores of each row. It replaces the scores by predictions.
 func logLosses(score kernel.Dense, truth Truth, loss []float32, predicted []int32, _ *Scratch) {
 	measureRows(score, truth, loss, predicted, logLossOfScores)
 	kernel.Sigmoid(score.Data)

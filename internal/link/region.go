@@ -5,7 +5,7 @@ import (
 	"github.com/stagewise/stagewise/internal/onnx"
 )
 
-// Region is where the predictions of a model lie.
+// Region is the region in which the predictions of a model lie.
 type Region uint8
 
 const (

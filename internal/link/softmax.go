@@ -33,11 +33,11 @@ func softmax() Link {
 	}
 }
 
-// threshold is the least prediction of k classes that has a logarithm of its own. A prediction of 0 must not become a score that no later
-// stage can undo. With many classes the largest prediction may be near 1/k, and must stay the largest.
+// threshold returns the lower bound of predictions of k classes before their logarithm. A prediction of 0 must not become a score that no
+// later stage can undo. With many classes the largest prediction may be near 1/k, and must stay the largest.
 func threshold(k int) float64 { return min(1e-3, 0.1/float64(max(k, 1))) }
 
-// logarithms makes logits of predictions.
+// logarithms converts predictions to logits.
 func logarithms(prediction kernel.Dense, s *Scratch) {
 	threshold := threshold(prediction.Cols)
 	projectOnSimplex(prediction, s)

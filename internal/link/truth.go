@@ -2,18 +2,18 @@ package link
 
 import "github.com/stagewise/stagewise/internal/kernel"
 
-// Truth is the truth of n rows, y.
+// Truth is the true values of n rows, y.
 type Truth struct {
-	// Classes are the classes of rows that have one each (n). A negative one says that y is not known, or that it is none of the
-	// classes: see [Unknown].
+	// Classes are the classes of rows that have one each (n). A negative class means that y is unknown, or is none of
+	// the classes: see [Unknown].
 	Classes []int32
-	// Targets is y (n × k) of rows that have numbers, or 1 for each of their labels and 0 for the others. Without rows y is the indicator of
-	// the class.
+	// Targets is y (n × k) of rows of numbers, or of several labels: 1 for each label of the row, 0 for the others. If
+	// it has no rows, y is the indicator of the class.
 	Targets kernel.Dense
 }
 
 // Unknown is the class of a row whose class is known, but is none of the k classes. [Link.Measure] measures such a row as though its class
-// were predicted with the smallest probability. Otherwise it is a row whose class is not known.
+// were predicted with the smallest probability. Everywhere else it counts as a row whose class is unknown.
 const Unknown = -2
 
 // addTo adds y to x, n × k, and clears the rows whose y is not known.

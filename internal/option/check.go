@@ -16,14 +16,14 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Rule is what the value of a key must be. The zero Rule allows any value.
+// Rule restricts the value of a key. The zero Rule allows any value.
 type Rule struct {
 	Want  string               // what is expected
 	Holds func(value any) bool // reports whether a value is allowed; it has the type of the field
-	Texts []any                // the allowed texts; nil: the rule is another
+	Texts []any                // the allowed texts; nil for other rules
 }
 
-// OneOf allows some texts, of which "" is not shown.
+// OneOf allows the given texts. Want does not list "".
 func OneOf(texts ...string) Rule {
 	shown := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
 	rule := Rule{Want: english.WordSeries(shown, "or"), Holds: func(value any) bool { return slices.Contains(texts, fmt.Sprint(value)) }}
@@ -55,8 +55,8 @@ func Range(least, most float64, want string) Rule {
 	}}
 }
 
-// Check returns the first problem of each key with a value that its rule does not allow, without a key that it needs, or with one that
-// it excludes. options is the struct that has the keys, and defaults is the same struct if no key is set.
+// Check returns the first problem of each key whose value breaks its rule, which lacks a key that it needs, or which is
+// set with a key that it excludes. options is the struct with the keys, and defaults the same struct with no key set.
 func Check(keys []Key, options, defaults any) (problems []Problem) {
 	values := maps.Collect(Values(reflect.ValueOf(options)))
 	field := func(key string) reflect.Value {
@@ -171,7 +171,7 @@ type Key struct {
 	Needs, Excludes map[string]string
 }
 
-// Under returns keys as they are below another key.
+// Under returns keys with the prefix of the key above them.
 func Under(prefix string, keys []Key) []Key {
 	below := make([]Key, len(keys))
 	for i, k := range keys {
@@ -181,7 +181,7 @@ func Under(prefix string, keys []Key) []Key {
 	return below
 }
 
-// Problem is an impossible value of a configuration, as the package that the value belongs to describes it.
+// Problem is an invalid value of a configuration, described by the package that owns the value.
 type Problem struct {
 	Key   string // relative to the package's own keys, as in `stop.patience`
 	Value string // as it was given

@@ -11,12 +11,12 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// KeyOf returns the key of a field: the name that its tag has for YAML, or its own, as in data_dir for DataDir and token_url for TokenURL.
+// KeyOf returns the key of a field: the name in its YAML tag, or else its own, such as data_dir for DataDir, and token_url for TokenURL.
 func KeyOf(field reflect.StructField) string {
 	if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); name != "" {
 		return name
 	}
-	// A plan is checked whenever it is read: names are ASCII, and the key is made without other memory.
+	// A plan is checked whenever it is read: names are ASCII, and only the key is allocated.
 	key, of := make([]byte, 0, 32), field.Name
 	for i := range len(of) {
 		begins := i > 0 && isUpper(of[i]) && (isLower(of[i-1]) || i+1 < len(of) && isLower(of[i+1]))
@@ -98,7 +98,7 @@ type Bytes int64
 
 var errBytes = errors.New("expected a size such as 512MB or 1GiB, or a number of bytes, below 8 EiB")
 
-// UnmarshalText parses text as [Bytes] describes. Text that is no such amount, or is 2^63 bytes or more, is an error.
+// UnmarshalText parses text as [Bytes] describes. Other text, and an amount of 2^63 bytes or more, is an error.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	n, err := humanize.ParseBytes(string(text))
 	if err != nil {

@@ -23,7 +23,7 @@ func EdgesOf(sorted []float32) (edges []float32) {
 			rest, room = rest-count, room-1
 		}
 	}
-	seen, ended := 0, 0 // rows of infrequent values so far, and how many of their bins have ended
+	seen, ended := 0, 0 // rows of infrequent values so far, and the number of their bins that have ended
 	for i, count := range counts[:max(0, len(counts)-1)] {
 		ends := len(values) <= bins || frequent(count)
 		if !frequent(count) {
@@ -69,8 +69,8 @@ func WordEdges(words int) []float32 {
 	return edges
 }
 
-// CheckEdges returns an error that describes edges of a column that are not ascending numbers, or too many: those of [EdgesOf] and
-// [WordEdges] are valid.
+// CheckEdges returns an error if the edges of a column are not ascending numbers, or are too many. The edges of
+// [EdgesOf] and [WordEdges] are valid.
 func CheckEdges(edges []float32) error {
 	for i, edge := range edges {
 		if edge != edge || i > 0 && edge <= edges[i-1] || i >= MaxWords-1 {

@@ -10,32 +10,32 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Contributions computes what each column adds to the scores of rows in a forest: the path-dependent Shapley values of TreeSHAP
-// (Lundberg, Erion and Lee 2018). Among rows without the value of a column, as many go left at a node as its cover says. Make it with
-// [NewContributions]. It is immutable.
+// Contributions computes what each column adds to the scores of rows in a forest: the path-dependent Shapley values of
+// TreeSHAP (Lundberg, Erion and Lee 2018). Of the rows without the value of a column, the share given by the covers
+// goes left at a node. Create it with [NewContributions]. It is immutable.
 //
 // The Shapley value of a column is its derivative in the multilinear extension, integrated along the diagonal (Owen 1972): the mean score
 // if each column is known with a probability, the same t from 0 to 1. Of the rows that reach a node, s + (o − s)·τ go left: s is the left
-// share of the cover, o is 1 if the row goes left, otherwise 0, and τ is the probability that the column is known. It is t, but
-// t/(z(1−t) + t) if earlier nodes compare the same column, which a share z of the rows passes without it. A row that does not pass them
-// reaches the node only without the column. By the chain rule, a node adds to its column
+// share of the cover, o is 1 if the row goes left, otherwise 0, and τ is the probability that the column is known: t, or t/(z(1−t) + t) if
+// earlier nodes compare the same column, where z is the share of rows that pass them without it. A row that does not pass them reaches the
+// node only without the column. By the chain rule, a node adds to its column
 //
 //	∫₀¹ (o − s) · dτ/dt · reached(t) · (left(t) − right(t)) dt
 //
-// where reached is the part of the rows that reaches it, and left and right are the mean scores of its sides. The sum over all nodes of the
-// column is the integral of a polynomial, so Gauss–Legendre quadrature is exact.
+// where reached is the share of the rows that reach the node, and left and right are the mean scores of its sides. The
+// sum over all nodes of the column is the integral of a polynomial, so Gauss–Legendre quadrature is exact.
 type Contributions struct {
 	base    []float64
 	columns int // of a row
-	outputs int // that are computed: k, or if the scores of the leaves add up to 0, as a softmax has them, k − 1
+	outputs int // computed outputs: k, or k − 1 if the scores of each leaf add up to 0, as with softmax
 	trees   []kernel.ShapleyTree
 }
 
 // ErrNoCovers means that the covers of a forest are unknown.
 var ErrNoCovers = errors.New("the trees have no covers, as they were grown before versions had them")
 
-// NewContributions returns the contributions to the scores of a forest over columns. weights are those of its leaves ([Forest.Size] × k).
-// places are the columns of the result to which each column belongs. The error is [ErrNoCovers].
+// NewContributions returns the contributions to the scores of a forest over columns. weights are its leaf weights
+// ([Forest.Size] × k). places has the column of the result for each column. The error is [ErrNoCovers].
 func NewContributions(f Forest, places []int, weights []float32, k int) (*Contributions, error) {
 	if f.Covers == nil {
 		return nil, ErrNoCovers
@@ -65,7 +65,7 @@ func NewContributions(f Forest, places []int, weights []float32, k int) (*Contri
 	return c, nil
 }
 
-// addUpTo0 reports whether the k weights of each leaf add up to 0, but for rounding.
+// addUpTo0 reports whether the k weights of each leaf add up to 0, up to rounding.
 func addUpTo0(weights []float32, k int) bool {
 	largest, most := 0.0, 0.0 // of the weights and of the sums
 	for ; len(weights) > 0; weights = weights[k:] {
@@ -84,21 +84,21 @@ type paths struct {
 	places  []int
 	nodes   int       // of the tree
 	first   int       // its first node in the forest
-	covers  []float32 // of its leaves from the next one on
+	covers  []float32 // of its leaves that remain
 	tree    []kernel.ShapleyNode
 	leaves  []float64 // the shares of the rows in the leaves so far
-	passing []float64 // the shares of the rows that pass the earlier nodes of a column; first 1, if there are none
-	longest int       // the most factors of a path
+	passing []float64 // the shares of the rows that pass the earlier nodes of a column; the first is 1, without earlier nodes
+	longest int       // the maximum number of factors of a path
 }
 
-// factor is the nodes of a path that compare a column.
+// factor combines the nodes of a path that compare the same column.
 type factor struct {
 	column int
 	share  float64   // of the rows that pass all of them
 	passes [8]uint32 // codes of the rows that do, as in [kernel.ShapleyNode]
 }
 
-// follow adds a subtree of so many nodes, to which a path leads from the side of the node above. It returns its index in Below.
+// follow adds a subtree with the given number of nodes below a side of the node above. It returns its index in Below.
 func (p *paths) follow(nodes, above, side int, path []factor) int32 {
 	if nodes == 0 {
 		share := 1.0
@@ -144,7 +144,7 @@ func (p *paths) follow(nodes, above, side int, path []factor) int32 {
 	return int32(index)
 }
 
-// coverOf returns the weight of the rows of leaves.
+// coverOf returns the total weight of the rows in leaves.
 func coverOf(covers []float32) (sum float64) {
 	for _, w := range covers {
 		sum += float64(w)
@@ -168,11 +168,11 @@ func pointsOf(passing []float64, count int) (points []float32) {
 	return points
 }
 
-// Base returns the mean score of rows whose columns are all unknown (k), from which contributions count. It must not be changed.
+// Base returns the mean score of rows whose columns are all unknown (k), the base of the contributions. Callers must not change it.
 func (c *Contributions) Base() []float64 { return c.base }
 
-// Add adds the contributions to the results of rows (places × k × n), given the codes of the rows (n × columns). Many rows at once take
-// less time each.
+// Add adds the contributions to the results of rows (places × k × n), given the codes of the rows (n × columns). The
+// time per row is shorter for many rows.
 func (c *Contributions) Add(results []float64, codes []uint8) {
 	const group = kernel.ShapleyRows
 	n, k := len(codes)/c.columns, len(c.base)

@@ -14,8 +14,8 @@ import (
 // Shape configures how trees grow. All fields must be set.
 type Shape struct {
 	Trees  int
-	Leaves int // most leaves of a tree: 2 to [MaxLeaves]
-	Rows   int // fewest rows of the sample in a leaf
+	Leaves int // maximum number of leaves of a tree: 2 to [MaxLeaves]
+	Rows   int // minimum number of rows of the sample in a leaf
 	// Share is the fraction of the orders that a node tries, rounded down, but at least one order.
 	Share float64
 	// Thresholds is the number of thresholds that a node tries per order: 1 to [MaxThresholds].
@@ -69,7 +69,7 @@ type view struct {
 	bounds // of all ranks
 }
 
-// bounds are at most the smallest and at least the largest rank of rows in each order.
+// bounds are lower and upper bounds of the ranks of rows in each order.
 type bounds struct{ low, high []uint8 }
 
 func (b bounds) clone() bounds { return bounds{slices.Clone(b.low), slices.Clone(b.high)} }
@@ -175,7 +175,7 @@ func (g *growth) grow(draws *rand.PCG) *node {
 	return root
 }
 
-// write appends a node and those below it in preorder, and the covers of their leaves. It returns the number of nodes that are no leaves.
+// write appends a node and those below it in preorder, and the covers of their leaves. It returns the number of nodes that are not leaves.
 func (g *growth) write(f *Forest, n *node) int {
 	if n.left == nil {
 		cover := 0.0
@@ -262,7 +262,7 @@ func (g *growth) try(l *node) {
 	}
 }
 
-// narrow sets the bounds of the rows in an order to their smallest and largest rank. Few rows mostly reach the bounds of the node above.
+// narrow sets the bounds of the rows in an order to their smallest and largest rank. A few rows mostly reach the bounds of the node above.
 func (n *node) narrow(v *view, order int32) {
 	low, high := uint8(Codes-1), uint8(0)
 	for rows := range slices.Chunk(n.rows, 64) {

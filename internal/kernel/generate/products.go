@@ -33,8 +33,8 @@ func (r rowsOf) at(base reg.GPVirtual, i, offset int) operand.Mem {
 // next advances base by a number of rows.
 func (w *writer) next(base reg.GPVirtual, r rowsOf, rows int) { w.LEAQ(r.at(base, rows, 0), base) }
 
-// groups processes n rows in groups of the given sizes, in order: as many of the first size as there are, then of the next, and so
-// on. do writes the code for a group; it must advance the pointers past the group's rows. groups ends the function.
+// groups processes n rows in groups of the given sizes, in order: as many as possible of the first size, then of the next, and so on. do
+// writes the code for a group; it must advance the pointers past the group's rows. groups ends the function.
 func (w *writer) groups(prefix string, n reg.GPVirtual, sizes []int, do func(group string, rows int)) {
 	for i, rows := range sizes {
 		name := prefix + []string{"several", "few", "one"}[i]
