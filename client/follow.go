@@ -90,7 +90,7 @@ func (f *Follower) choose(ctx context.Context, asked time.Time, l *protocol.Ledg
 	for place := range l.Wanted(f.options.version()) {
 		m, written, err := before, f.written, failed[place.Run]
 		if err == nil && (before == nil || before.Manifest.Run != place.Run) {
-			m, written, err = f.client.ModelAt(ctx, place, before)
+			m, written, err = f.client.ModelAt(ctx, place)
 			failed[place.Run] = err
 		}
 		switch {

@@ -55,7 +55,7 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 		return nil, fmt.Errorf("%w: the survey's result is for %q, the plan predicts %q", wire.ErrDamaged, prepared.Labels.Text(), plan.Targets)
 	}
 	m := &Model{Manifest: manifest, preparation: preparation, prepared: prepared}
-	return m.fit(weights, func(t int) (*Stage, error) {
+	for t := range plan.Stages {
 		stage, err := NewStage(plan, t, prepared)
 		if err != nil {
 			return nil, err
@@ -64,17 +64,6 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 			if stage, err = stage.Grow(structureOf(weights[t])); err != nil {
 				return nil, fmt.Errorf("stage %d: %w", t, err)
 			}
-		}
-		return stage, nil
-	})
-}
-
-// fit sets the stages and their weights, and returns the model.
-func (m *Model) fit(weights [][]*schemas.Weights, stageOf func(t int) (*Stage, error)) (*Model, error) {
-	for t := range m.Manifest.Plan.Stages {
-		stage, err := stageOf(t)
-		if err != nil {
-			return nil, err
 		}
 		fitted, err := stage.Fitted(nil, weights[t])
 		if err != nil {
@@ -99,41 +88,10 @@ func (m *Model) First(stages int) *Model {
 	return &Model{Manifest: &manifest, preparation: m.preparation, prepared: m.prepared, stages: m.stages[:stages]}
 }
 
-// Successor is [New] for a version that may have the preparation and the feature maps of m, which are then shared: so
-// their random draws are made once. m may be nil.
-func (m *Model) Successor(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
-	if m == nil || !sameMaps(m.Manifest.Plan, manifest.Plan) || !m.hasTreesOf(weights) ||
-		!m.preparation.Same(preparation) ||
-		manifest.Columns != nil && manifest.Columns.Features() != m.Width() {
-		return New(manifest, preparation, weights)
-	}
-	next := &Model{Manifest: manifest, preparation: m.preparation, prepared: m.prepared}
-	return next.fit(weights, func(t int) (*Stage, error) { return m.Stage(t), nil })
-}
-
-// hasTreesOf reports whether the trees among published records are those of m.
-func (m *Model) hasTreesOf(weights [][]*schemas.Weights) bool {
-	for t, s := range m.stages {
-		if s.Features.Leaves() > 0 && !structureOf(weights[t]).Same(s.Features.Structure()) {
-			return false
-		}
-	}
-	return true
-}
-
-// sameMaps reports whether two plans make the same blocks of the same preparation.
-func sameMaps(a, b *schemas.Plan) bool {
-	return a.Task() == b.Task() && a.Seed == b.Seed && a.Intercept == b.Intercept && a.Average == b.Average &&
-		a.Prepare == b.Prepare && slices.EqualFunc(a.Stages, b.Stages, func(s, t schemas.Stage) bool {
-		return s.Features == t.Features && s.Link == t.Link && s.Scores == t.Scores
-	})
-}
-
 // SharesInputs reports whether two versions make the same inputs of a row: they have one preparation. Their labels are
 // then the same too, or their numbers in one unit.
 func (m *Model) SharesInputs(other *Model) bool {
-	return m.prepared == other.prepared ||
-		m.Manifest.Plan.Prepare == other.Manifest.Plan.Prepare && m.preparation.Same(other.preparation)
+	return m.Manifest.Plan.Prepare == other.Manifest.Plan.Prepare && m.preparation.Same(other.preparation)
 }
 
 // WeightsOn returns the weights of a stage for another preparation of sparse rows that has all inputs of the model's: those of other inputs

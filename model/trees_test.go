@@ -145,29 +145,6 @@ func TestTreesPredictByDescent(t *testing.T) {
 	})
 }
 
-// A successor shares trees that are the same, and has its own if they are others.
-func TestSuccessorHasItsTrees(t *testing.T) {
-	table := mixed()
-	build := func(seed uint64) *parts {
-		plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: stages.ScaleNone}}
-		p := syntheticStages(t, plan, table.Width(), 1, table, []schemas.Stage{{Features: treesOf(5, 7), Link: link.Softmax}})
-		p.weights[0][0].Tensors = stages.StructureOf(table.Forest(rand.New(rand.NewPCG(seed, 1)), 5, 7))
-		return p
-	}
-	first, other := build(1), build(2)
-	m := assert.Must(first.model())(t)
-	for _, p := range []*parts{first, other} {
-		want := assert.Must(p.model())(t)
-		got := assert.Must(m.Successor(p.manifest, p.preparation, p.weights))(t)
-		shares := got.Stage(0) == m.Stage(0)
-		assert.True(t, shares == (p == first) && got.Digest() == want.Digest(),
-			"shares the trees: %v; digest %s, expected %s", shares, got.Digest(), want.Digest())
-		rows := rowsOf(tableRows(9))
-		assert.True(t, slices.Equal(got.Predictor(nil).Probabilities(rows), want.Predictor(nil).Probabilities(rows)),
-			"a successor predicts otherwise")
-	}
-}
-
 // A model whose trees, or bins, are missing or impossible is an error that says so.
 func TestTreesThatCantBe(t *testing.T) {
 	table := mixed()

@@ -109,7 +109,7 @@ func (r *runner) newestOfChain(ctx context.Context, l *protocol.Ledger) (*schema
 		if r.chain.head != nil && r.chain.head.Run == place.Run {
 			return r.chain.head, nil
 		}
-		m, _, err := r.ModelAt(ctx, place, nil)
+		m, _, err := r.ModelAt(ctx, place)
 		if protocol.IsIncomplete(err) {
 			r.passOver(place, err)
 			continue

@@ -67,7 +67,7 @@ func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.
 			l.End(id) != nil {
 			continue
 		}
-		m, _, err := c.ModelAt(ctx, v.Place, nil)
+		m, _, err := c.ModelAt(ctx, v.Place)
 		if IsIncomplete(err) {
 			continue
 		}

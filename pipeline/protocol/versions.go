@@ -102,16 +102,15 @@ func (c *Client) Version(ctx context.Context, want string) (*schemas.Manifest, e
 // Model reads a version as a model, by number, run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
 func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
 	return find(ctx, c, want, func(place schemas.Place) (*model.Model, error) {
-		m, _, err := c.ModelAt(ctx, place, nil)
+		m, _, err := c.ModelAt(ctx, place)
 		return m, err
 	})
 }
 
-// ModelAt reads the version at a place as a model, with its timestamp. The model shares unchanged tensors with before;
-// nil: none. The error may be a *[GoneError].
-func (c *Client) ModelAt(ctx context.Context, place schemas.Place, before *model.Model) (m *model.Model, written time.Time, err error) {
+// ModelAt reads the version at a place as a model, with its timestamp. The error may be a *[GoneError].
+func (c *Client) ModelAt(ctx context.Context, place schemas.Place) (m *model.Model, written time.Time, err error) {
 	v, failed := c.readFrom(ctx, place, place.From, func(v *version) bool {
-		m, err = v.model(before)
+		m, err = v.model()
 		return err == nil
 	})
 	if failed != nil {
@@ -282,8 +281,8 @@ func (v *version) survey() (*statistics.SurveyResult, error) {
 	return wire.Read[statistics.SurveyResult](prepare)
 }
 
-// model returns the version as a model, which shares unchanged tensors with before.
-func (v *version) model(before *model.Model) (*model.Model, error) {
+// model returns the version as a model.
+func (v *version) model() (*model.Model, error) {
 	survey, err := v.survey()
 	if err != nil {
 		return nil, err
@@ -314,7 +313,7 @@ func (v *version) model(before *model.Model) (*model.Model, error) {
 		}
 		slices.Reverse(weights[t])
 	}
-	m, err := before.Successor(v.manifest, survey.Preparation, weights)
+	m, err := model.New(v.manifest, survey.Preparation, weights)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v.place.Version, err)
 	}
@@ -382,7 +381,7 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 			weights[t] = []*schemas.Weights{c.whole(t, fitted.W.Data)}
 		}
 	}
-	return c.earlier.Successor(manifest, c.Survey.Preparation, weights)
+	return model.New(manifest, c.Survey.Preparation, weights)
 }
 
 // Records returns the records of a complete chain that its model needs: the survey's result, trees, and the final weights
