@@ -85,6 +85,9 @@ func logIn(dir string) files { return files{dir: filepath.Join(dir, "log")} }
 // after a damaged batch as torn, so neither may see one.
 func (b *broker) start(whole ...string) (cleaned, err error) {
 	if err := b.files.open(); err != nil {
+		if fault, ok := errors.AsType[*fs.PathError](err); ok && fault.Op == "write" {
+			err = &WriteError{Path: fault.Path, Err: fault.Err}
+		}
 		return nil, fmt.Errorf("open the log of the embedded broker: %w", err)
 	}
 	if err := b.files.clean(time.Now(), whole...); err != nil {

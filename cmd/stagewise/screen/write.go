@@ -16,8 +16,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/model"
@@ -57,6 +60,9 @@ func Write(path string, stdout io.Writer, content func(io.Writer) error) (err er
 		}
 	}()
 	if err := buffered(f, content); err != nil {
+		if fault, ok := errors.AsType[*fs.PathError](err); ok && fault.Path == f.Name() {
+			fault.Path = path // not that of a file that is gone
+		}
 		return errors.Join(err, f.Close())
 	}
 	if missing == nil {
@@ -79,19 +85,29 @@ func buffered(w io.Writer, content func(io.Writer) error) error {
 	return b.Flush()
 }
 
-// CheckWritable returns an error if path is a directory, or in no directory. Commands call it before a long run, so that
+// CheckWritable returns an error if path is a directory, or in none where a file can be made. Commands call it before a long run, so that
 // such a mistake does not cost the run. An empty path stands for no file.
 func CheckWritable(path string) error {
 	if path == "" || path == StandardOutput {
 		return nil
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
 		return errors.New("expected a file, found a directory")
+	case err == nil && !info.Mode().IsRegular(): // is written to directly
+		return nil
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil {
 		return err
 	} else if !info.IsDir() {
 		return fmt.Errorf("%s is not a directory", filepath.Dir(path))
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if err := unix.Access(filepath.Dir(path), unix.W_OK); err != nil {
+		return fmt.Errorf("no file can be made in %s: %w", filepath.Dir(path), err)
 	}
 	return nil
 }
