@@ -377,7 +377,7 @@ func weighs(examples *examples.Rows) bool {
 type lateSources struct {
 	names   []string                 // names of the valid sources, late or not
 	counted []*protocol.SpanCounting // by partition, after the progress of the sources
-	left    coverage.Spans           // spans with unread messages of this kind, among others
+	left    coverage.Spans           // spans that contain the unread ones of these messages
 }
 
 // findLate finds the uncounted messages of sources before the ends of a backlog. progress is the sources' progress in

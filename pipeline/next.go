@@ -141,7 +141,7 @@ func (r *runner) isLate(since time.Time) bool {
 	return !since.IsZero() && r.job.Retrain.After > 0 && r.Clock.Since(since) >= r.job.Retrain.After
 }
 
-// expecting describes what the chain waits for, given the increment that is there and the time of its first message.
+// expecting describes what the chain waits for, given the increment so far and the time of its first message.
 func (r *runner) expecting(increment *cut, since time.Time, again bool) event.Expecting {
 	e := event.Expecting{Rows: increment.rows, Of: r.job.Retrain.Rows, After: r.job.Retrain.After, Again: again}
 	if !since.IsZero() {

@@ -18,7 +18,7 @@ import (
 
 // The log may lose messages on which a chain depends: retention deletes them, an unclean leader election truncates a
 // partition, the topic is recreated. Before a run is planned, the last message that the chain has processed in each
-// partition must still exist. Otherwise, the chain continues from what it can verify with the checksums of its increments.
+// partition must still exist. Otherwise, the chain continues from the messages that the checksums of its increments verify.
 
 // prove determines which partitions no longer have the messages that the chain has processed, given the bounds of the
 // examples topic. It removes unverified messages from the window, and makes the next run a full one over the rest.

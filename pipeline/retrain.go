@@ -293,7 +293,7 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	return group.Wait()
 }
 
-// Record implements [event.Recorder] for the ingest of the job's topic: it adds what is lost to the report.
+// Record implements [event.Recorder] for the ingest of the job's topic: it adds lost columns and messages to the report.
 func (r *runner) Record(e event.Event) {
 	r.reported.Lock()
 	switch lost := e.(type) {
@@ -447,7 +447,7 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 		event.Notice(r.rec, "the plan of run %s was written, but %s does not have it: planning the run again", plan.Run(), r.Topics.Plans)
 		return r.pause(ctx, firstPause)
 	case l.End(plan.Run()) != nil:
-		return nil // other processes are active, or have executed the run: the topics determine what is next
+		return nil // another process is active, or has executed the run: the topics determine the next step
 	}
 	return r.execute(ctx, submitted, l)
 }

@@ -157,8 +157,8 @@ func Repair(ctx context.Context, dir string) (repaired []Repaired, err error) {
 	return repaired, err
 }
 
-// clean applies the topics' retention and compaction settings: it deletes expired segments, and restarts the broker for the rest
-// if that pays.
+// clean applies the topics' retention and compaction settings: it deletes expired segments, and restarts the broker for other
+// removals if they are worthwhile.
 func (b *broker) clean(ctx context.Context) error {
 	if !isThere(b.lock) { // deleted files that are open accept writes, but no later process finds them
 		err := fmt.Errorf("data directory %s was deleted or replaced while the embedded broker used it: its messages are lost",

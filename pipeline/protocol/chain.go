@@ -92,7 +92,7 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 		event.Skip(c.rec, "weights", fmt.Errorf("%w: the %v has a parent of another kind", wire.ErrDamaged, r.Identity))
 		return false, nil
 	}
-	// Compaction keeps the later copy of a record that was written twice, which may be behind records computed from the first
+	// Compaction keeps the later copy of a record that was written twice, which may be after records computed from the first
 	// copy. Those wait for their parent.
 	next := early{r, m.Digest()} // the collector has checked the digest
 	if r.Parent != c.Head() {
@@ -490,7 +490,7 @@ func (c *Chain) Initial(stage int) []float32 {
 }
 
 // Forget frees the memory of weights that are not needed from a visit on: the weights of earlier visits, except final
-// weights, weights of learnt links, and weights of which the visit's weights are a change.
+// weights, weights of learnt links, and the weights that the visit's weights change.
 func (c *Chain) Forget(v Visit) {
 	whole := 0
 	for _, w := range c.weights {

@@ -32,7 +32,7 @@ func (l *Ledger) of(id string) *run {
 func (l *Ledger) applyPlan(s submitted, m *line) {
 	r := l.of(s.run)
 	if r.plan != nil {
-		return // a submitter that was killed and its successor have planned the same run, which starts to read at other offsets
+		return // a killed submitter and its successor have planned the same run, with different start offsets
 	}
 	if r.plan, r.offset = s.plan, m.Offset; r.end == nil {
 		r.changed = m.Time
@@ -45,11 +45,11 @@ func (l *Ledger) applyPlan(s submitted, m *line) {
 
 // applyChained decides whether a run of a chain counts. Of the plans with the same parent and attempt, only the first by
 // offset counts: all readers of the topic treat the others as ended before they start. A runner that finds one writes its
-// end, since compaction may put a second copy of the first plan behind it.
+// end, since compaction may put a second copy of the first plan after it.
 func (l *Ledger) applyChained(r *run, chain *schemas.Chain) {
 	last := l.chained
 	if last != nil && (last.Number > chain.Number || last.Number == chain.Number && last.Attempt >= chain.Attempt) {
-		if r.end == nil { // otherwise compaction has left a copy of its plan behind its end
+		if r.end == nil { // otherwise compaction has left a copy of its plan after its end
 			reason := fmt.Sprintf("run %s was submitted before it, to make version %d of the chain in attempt %d", last.Run, last.Number,
 				last.Attempt)
 			r.end, r.overtaken = &schemas.End{Run: r.id, State: schemas.Cancelled, Reason: reason}, true

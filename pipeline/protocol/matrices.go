@@ -13,7 +13,7 @@ const (
 	// solverMoments is the additional number of the solver: for conjugate gradients the minimum, its gradient, the previous
 	// step and its product, for L-BFGS at least a pair of steps.
 	solverMoments = 8
-	// minSparseBytes is the memory that matrices may take in any case: messages on their way to a broker take as much.
+	// minSparseBytes is the memory that matrices may always take: messages in transit to a broker take as much.
 	minSparseBytes = 64 << 20
 )
 

@@ -162,7 +162,7 @@ func (c *Client) sweep(ctx context.Context) error {
 	return err
 }
 
-// counting is the messages on the plans topic that count.
+// counting identifies the messages on the plans topic that count.
 type counting struct {
 	runs map[string]bool // runs whose messages count
 	keys map[string]bool // other messages that count

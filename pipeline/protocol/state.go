@@ -65,7 +65,7 @@ func readWindow(ctx context.Context, c *Client, place schemas.StatePlace) (w *sc
 }
 
 // read calls with for the messages of a kind at a place of the state topic, until with returns true. If it does not, read
-// continues behind the place: of a message that was written twice, by a second solver or by a client that got no response,
+// continues after the place: of a message that was written twice, by a second solver or by a client that got no response,
 // compaction keeps the last copy.
 func read(ctx context.Context, c *Client, place schemas.StatePlace, kind wire.Kind,
 	with func(wire.Message) (whole bool, err error)) error {
@@ -85,7 +85,7 @@ func read(ctx context.Context, c *Client, place schemas.StatePlace, kind wire.Ki
 	return nil
 }
 
-// ReadStateRecords calls with for the records of a kind at a place of the state topic, or behind it, until with returns true.
+// ReadStateRecords calls with for the records of a kind at a place of the state topic, or after it, until with returns true.
 // stages is the number of stages of their run.
 func ReadStateRecords(ctx context.Context, c *Client, place schemas.StatePlace, kind wire.Kind, stages int,
 	with func(*wire.Record[float64]) (whole bool, err error)) error {

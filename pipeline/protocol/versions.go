@@ -208,7 +208,7 @@ type version struct {
 
 // readFrom reads the version at a place, from an offset of that place on. If the manifest is missing, or enough returns false,
 // it reads the whole topic: if a message was written again, by a second solver or by a client that got no response, compaction
-// keeps the last copy, which may be behind the version's place. The error is a *[GoneError] if there is no manifest.
+// keeps the last copy, which may be after the version's place. The error is a *[GoneError] if there is no manifest.
 func (c *Client) readFrom(ctx context.Context, place schemas.Place, from int64, enough func(*version) bool) (*version, error) {
 	v := &version{topic: c.Topics.Versions, mem: c.Memory, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
 	for _, span := range []coverage.Span{{From: from, To: place.To}, {To: math.MaxInt64}} {

@@ -94,8 +94,8 @@ func samePlans(plan *schemas.Plan) planner {
 	}
 }
 
-// trials are runs on topics of their own, next to those of the pipeline, which share data in memory: reproductions, or those of a search.
-// The names of the topics start with that of the pipeline, followed by a word for the purpose and a unique one.
+// trials are runs on temporary topics beside those of the pipeline, which share data in memory: reproductions, or the runs of a search.
+// The topic names start with the name of the pipeline, followed by a word for the purpose and a unique word.
 type trials struct {
 	pipeline *topics.Pipeline
 	process  dispatch.Process

@@ -363,7 +363,7 @@ func (s *Solver) terms(stage int) (parts []*part) {
 }
 
 // An update of few rows takes longer to distribute than to visit, so its solver visits them: with the code of workers, and the same
-// records, of which none is sent. A solver that takes over makes the visits again.
+// records, which are not sent. A solver that takes over makes the visits again.
 
 // Visits makes the visits of an update that is too small to distribute.
 type Visits interface {

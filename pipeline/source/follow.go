@@ -303,7 +303,7 @@ func (f *Following) decideDivision(ctx context.Context, attempt, all int) (*sche
 	return cmp.Or(l.Division(f.Topic, attempt), division), nil
 }
 
-// raiseEarlier adopts positions from states of earlier attempts, by processes that did not know of the last one: such a
+// raiseEarlier adopts positions from states of earlier attempts, by processes that had not seen the last one: such a
 // position is valid if it continues from the last one, and the topic still has its message.
 func (f *Following) raiseEarlier(ctx context.Context, last *protocol.TopicProgress, states []protocol.TopicProgress) error {
 	for _, earlier := range states {

@@ -435,7 +435,7 @@ func (r *maker) followed(ctx context.Context, partition int, offset int64) (*pro
 const (
 	// maxStubs is the maximum number of messages whose origins are in one message. All of them can be made again, or none.
 	maxStubs = 256
-	// maxStubBytes is the maximum length of their keys and headers, of which JSON has less than twice as much.
+	// maxStubBytes is the maximum length of their keys and headers, which JSON less than doubles.
 	maxStubBytes = wire.MaxMessage / 4
 )
 

@@ -202,7 +202,7 @@ func Topics(job Job) []kafkalog.Topic {
 		return topic
 	}
 	plans := compacted(t.Plans)
-	// A client that gets no response writes a plan again. Compaction keeps the later copy, which may be behind plans that
+	// A client that gets no response writes a plan again. Compaction keeps the later copy, which may be after plans that
 	// others have written in the meantime, and would change the order of the waiting runs.
 	plans.Config["min.compaction.lag.ms"] = Milliseconds(o.Retention.Tombstones)
 	topics := []kafkalog.Topic{

@@ -177,8 +177,8 @@ func (w *Worker) seal(ctx context.Context, p *visit.Share, open *openSeal, sum *
 	return nil
 }
 
-// addTerms adds the terms of a segment, if there are some, to those of its increment. It returns these once they are complete in the share;
-// otherwise nil. So a share holds the terms of the increments that it has begun: of one, if it has one partition.
+// addTerms adds the terms of a segment, if any, to the terms of its increment. It returns the terms of the increment when they are complete
+// in the share, otherwise nil. So a share holds only the terms of incomplete increments: of one, if it has one partition.
 func (s *openSeal) addTerms(at *visit.Load, of *accumulate.Sum) (whole *accumulate.Sum, err error) {
 	if of == nil {
 		return nil, nil

@@ -114,8 +114,8 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *visit.Share
 	return publish(ctx, w, record)
 }
 
-// gramOf returns the digest of everything that the Gram matrix of a share depends on; "" if only this run has the matrix: that of a stage
-// with scores among its features, or with trees, depends on the weights of earlier stages, and that of a chain is a sum over increments.
+// gramOf returns the digest of the dependencies of a share's Gram matrix; "" if only this run has the matrix: the matrix of a stage with
+// scores among its features, or with trees, depends on the weights of earlier stages, and the matrix of a chain is a sum over increments.
 func (w *Worker) gramOf(v *visit.Visit, p *visit.Share) wire.Digest {
 	stage := w.Plan.Stages[v.Stage]
 	if w.Plan.Chain != nil || v.Of.Features.Leaves() > 0 || stage.Scores {

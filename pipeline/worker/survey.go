@@ -80,7 +80,7 @@ func (w *Worker) claim(ctx context.Context) error {
 	return err
 }
 
-// claimInterval returns the interval of claims during a survey: short enough that the run is not given up.
+// claimInterval returns the interval of claims during a survey: short enough that the run does not fail as unclaimed.
 func (w *Worker) claimInterval() time.Duration {
 	if w.GiveUp == 0 {
 		return protocol.MaxPatience

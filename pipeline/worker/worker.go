@@ -225,7 +225,7 @@ const (
 	runEnded
 )
 
-// await waits for an event that may change what is due, but no longer than timeout: then it compares with the log.
+// await waits for an event that may change what is due, but no longer than timeout: then it compares its state with the log.
 func (w *Worker) await(ctx context.Context, timeout time.Duration) (change, error) {
 	for deadline := w.Clock.Now().Add(timeout); w.plans.End(w.ID) == nil; {
 		d, late, err := w.plans.Deliver(ctx, w.Clock.Until(deadline))

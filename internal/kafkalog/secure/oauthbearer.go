@@ -32,7 +32,7 @@ func oauthBearer() mechanism {
 			"AWS_MSK_IAM": OAuthBearer + " with security.sasl.token_command, which prints a token for MSK"},
 		open: func(o SASL, wrong func(key, value, want string)) login {
 			b := bearer{extensions: o.extensions(wrong)}
-			first := "" // the key that says where the token comes from
+			first := "" // the first key that names a source of the token
 			from := func(key, value string, open func() tokens) {
 				switch {
 				case value == "":

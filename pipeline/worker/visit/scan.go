@@ -195,8 +195,8 @@ func (c Concurrent) compute(ctx context.Context, s *Scan, background func(*Share
 	return group.Wait()
 }
 
-// read reads the segments of one share after the other, each once it has a place. So few shares have sums in memory, and those of a share
-// are written while the next one is computed.
+// read reads the segments share by share, each when it has a place. So few shares have sums in memory, and the sums of a share are
+// written while the next share is computed.
 func (s *Scan) read(ctx context.Context, places chan<- *place, loaded func(*place) error) error {
 	var next *place
 	take := func() error {
