@@ -452,10 +452,10 @@ func TestRetrainingSaysWhatItWaitsFor(t *testing.T) {
 }
 
 // Rows of a topic are as old as their messages, whenever they are ingested, also for another pipeline that reads the examples: a window
-// of time has those of the newest messages alone, and none that are 40 days old.
+// of time has those of the newest messages alone, and none that are 12 days old.
 func TestWindowOfTimeOfATopic(t *testing.T) {
 	long(t)
-	const days, aDay = 40, 40
+	const days, aDay = 12, 40
 	for name, later := range map[string]bool{"out of order": false, "later labels": true} {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)

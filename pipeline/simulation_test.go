@@ -343,17 +343,22 @@ func (sc *scenario) learnFrom(t testing.TB, workers int) {
 	s := sc.withoutFaults()
 	s.startRoles(workers, 1)
 	// A run's id depends on the text that its submission draws, which in a simulation is a number. So the reference needs as many runs
-	// of either seed as a schedule can submit.
-	for range 2 * simSubmissions {
-		s.submit(uint64(1+s.drawn[1]/simSubmissions), false, false)
-		s.awaitRuns()
-	}
-	for _, seed := range []uint64{2, 1} {
-		for warm := range simWarmStarts {
-			s.submit(seed, false, warm > 0 || seed == 2)
-			s.awaitRuns()
+	// of either seed as a schedule can submit. One process submits all of them, as it decodes each plan once.
+	s.start("submitter", func() {}, func(a *actor) error {
+		p := s.pipeline(a)
+		submit := func(seed int, warm bool) {
+			err := s.submitAndCheck(p, uint64(seed), false, warm)
+			s.check(err == nil, "a run has no report: %v", err)
 		}
-	}
+		for n := range 2 * simSubmissions {
+			submit(1+n/simSubmissions, false)
+		}
+		for n := range 2 * simWarmStarts {
+			submit(2-n/simWarmStarts, n != simWarmStarts)
+		}
+		return nil
+	}).awaited = true
+	s.awaitRuns()
 	s.stopActors()
 	s.checkEnd()
 	assert.Need(t, s.violation == nil, "without faults: %v", s.violation)
@@ -764,25 +769,30 @@ func (s *simulation) startSolver(i int) {
 // latest version.
 func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
 	a := s.start("submitter", func() { s.submit(seed, supersede, warm) }, func(a *actor) error {
-		report, id, err := s.submitAndFollow(s.pipeline(a), seed, supersede, warm)
-		if err == nil {
-			s.checkReport(id, report)
-		}
-		var end *dispatch.RunError
-		switch {
-		case err == nil:
-			s.outcomes = append(s.outcomes, schemas.Done)
-			s.check(s.ends[id] == schemas.Done || s.historyLost, "a submitter has the report of run %s, which has ended as %q", id, s.ends[id])
-		case errors.As(err, &end):
-			s.outcomes = append(s.outcomes, end.State)
-			if end.State == schemas.Failed {
-				s.checkFailure(end)
-			}
-		}
-		return err
+		return s.submitAndCheck(s.pipeline(a), seed, supersede, warm)
 	})
 	a.submitter = true
 	return a
+}
+
+// submitAndCheck submits a run, follows it to its end, and checks its report.
+func (s *simulation) submitAndCheck(p *topics.Pipeline, seed uint64, supersede, warm bool) error {
+	report, id, err := s.submitAndFollow(p, seed, supersede, warm)
+	if err == nil {
+		s.checkReport(id, report)
+	}
+	var end *dispatch.RunError
+	switch {
+	case err == nil:
+		s.outcomes = append(s.outcomes, schemas.Done)
+		s.check(s.ends[id] == schemas.Done || s.historyLost, "a submitter has the report of run %s, which has ended as %q", id, s.ends[id])
+	case errors.As(err, &end):
+		s.outcomes = append(s.outcomes, end.State)
+		if end.State == schemas.Failed {
+			s.checkFailure(end)
+		}
+	}
+	return err
 }
 
 func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede, warm bool) (*schemas.Report, string, error) {
