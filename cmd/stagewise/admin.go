@@ -79,7 +79,7 @@ func topicNames(c *config.Config) []string {
 	for _, t := range topics.Topics(c.Job()) {
 		names = append(names, t.Name)
 	}
-	return append(names, protocol.TopicsOf(c.Name).Predictions) // of score, if anybody has used it
+	return append(names, protocol.TopicsOf(c.Name).Predictions) // of score, if it was used
 }
 
 func newTopicsDelete() *cobra.Command {
@@ -139,7 +139,7 @@ func newTopicsDelete() *cobra.Command {
 	return cmd
 }
 
-// checkNobodyWorks returns an error if a process works on a pipeline, or nobody can say whether one does.
+// checkNobodyWorks returns an error if a process works on a pipeline, or if that is unknown.
 func checkNobodyWorks(ctx context.Context, log *kafkalog.Log, pipeline string, brokers []string) error {
 	if log.Embedded() { // no other process has it
 		return nil
@@ -174,7 +174,7 @@ func confirm(cmd *cobra.Command, n int) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "Permanently delete %s? (y/N) ", english.PluralWord(n, "this topic", fmt.Sprintf("these %d topics", n)))
 	answers := make(chan string, 1)
 	go func() { // it ends with the answer, or with the process, which an interruption ends
-		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // what can't be read is no yes
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // unreadable input is not a yes
 		answers <- answer
 	}()
 	select {
@@ -230,7 +230,7 @@ func newWeightsPin() *cobra.Command {
 	return cmd
 }
 
-// unpin pins no version, and prints the number of the version that subscribers get then.
+// unpin removes the pin, and prints the number of the version that subscribers then get.
 func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
 	before, latest, err := topics.Unpin(cmd.Context(), topics.Open(log, name, nil))
 	if err != nil {

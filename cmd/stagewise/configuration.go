@@ -32,7 +32,7 @@ type configFlags struct {
 	cmd  *cobra.Command
 }
 
-// pipelineOf is the annotation of a command that has the name of the pipeline, once its configuration is loaded.
+// pipelineOf is the annotation with the name of a command's pipeline, set when the configuration is loaded.
 const pipelineOf = "pipeline"
 
 // add defines the flags of cmd.
@@ -48,8 +48,8 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	}))
 }
 
-// completeKeys returns the keys of the configuration that begin with what was typed, with = after them and with their
-// meanings. Keys of stages have the stage's number that was typed, otherwise 0.
+// completeKeys returns the keys of the configuration that begin with the typed text, followed by =, with their
+// meanings. Keys of stages contain the typed stage number, or else 0.
 func completeKeys(typed string) []cobra.Completion {
 	stage := "0"
 	if parts := strings.Split(typed, "."); parts[0] == "stages" && len(parts) > 2 {
@@ -77,8 +77,8 @@ func (f *configFlags) load() (*config.Config, error) {
 	return c, nil
 }
 
-// command completes a command with the flags of its configuration, and of what it shows: it loads the configuration, and calls do. A nil
-// show means that it is a short command, which shows nothing but its results.
+// command completes a command with the flags of its configuration and its display: the command loads the configuration,
+// and calls do. A nil show is for a short command, which shows only its results.
 func (f *configFlags) command(cmd *cobra.Command, show *displayFlags,
 	do func(cmd *cobra.Command, args []string, c *config.Config) error) *cobra.Command {
 	f.add(cmd)
@@ -102,7 +102,7 @@ func (f *configFlags) command(cmd *cobra.Command, show *displayFlags,
 // opener opens the log of a configuration: withLog or withPipeline.
 type opener func(context.Context, *config.Config, event.Recorder, func(*kafkalog.Log) error) error
 
-// onLog completes a short command on a log. check may be nil; what it returns is wrong with the command line.
+// onLog completes a short command on a log. check may be nil; its error is about the command line.
 func onLog(with opener, cmd *cobra.Command, check func(c *config.Config, args []string) error,
 	do func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error) *cobra.Command {
 	return new(configFlags).command(cmd, nil, func(cmd *cobra.Command, args []string, c *config.Config) error {
@@ -125,8 +125,8 @@ func printEach[T any](cmd *cobra.Command, values []T) {
 	}
 }
 
-// withLog opens the log of a configuration, calls do with it, and closes it. If do fails before it has written anything, no data
-// directory is left that was not there before. withLog records the operations that are retried because brokers fail.
+// withLog opens the log of a configuration, calls do with it, and closes it. If do fails before it has written anything, withLog removes a
+// data directory that it has created. It records the operations that are retried because brokers fail.
 func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) (err error) {
 	options := c.Log()
 	options.Waiting = func(w kafkalog.Wait) {
@@ -146,7 +146,7 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 	return log.Close()
 }
 
-// besideEmbedded returns what to type so that a process can work beside the one with the embedded broker.
+// besideEmbedded returns instructions to run a process beside the one with the embedded broker.
 func besideEmbedded(by *kafkalog.LockedError) string {
 	if by.Listen != "" {
 		return "its broker listens; connect to it with --set brokers=" + by.Listen
@@ -170,7 +170,7 @@ func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do 
 	})
 }
 
-// brokerKey returns the key that says where topics are.
+// brokerKey returns the key that configures the location of the topics.
 func brokerKey(c *config.Config) string {
 	if len(c.Brokers) > 0 {
 		return "brokers"
@@ -217,7 +217,7 @@ func openBLAS() (*kernel.BLAS, error) {
 	return kernel.Open(os.Getenv("STAGEWISE_BLAS"))
 }
 
-// openSolverBLAS is openBLAS for commands that solve: the BLAS does that too.
+// openSolverBLAS is openBLAS for commands that solve, which use the BLAS too.
 func openSolverBLAS() (*kernel.BLAS, error) {
 	blas, err := openBLAS()
 	if err == nil {
@@ -299,20 +299,20 @@ func (f *displayFlags) recorder(c *config.Config, stderr io.Writer) (recorder ev
 	}
 }
 
-// session is how a command uses the log of its configuration.
+// session configures how a command uses the log of its configuration.
 type session struct {
-	role string // of a service, whose metrics are served, and which SIGTERM may end; "": the command ends by itself
+	role string // of a service, whose metrics are served, and which SIGTERM may end; "": the command ends on its own
 	with opener
 	// input are options that may name the standard input, which is copied to a temporary file for the session. nil means that it is not read.
 	input *ingest.Options
-	blas  *kernel.BLAS // what the screen says first is about; nil: it says nothing
+	blas  *kernel.BLAS // named in the first lines on the screen; nil: there are none
 	page  pageFlag
-	// untilSignal means that the command works until a signal ends it, which is no failure.
+	// untilSignal means that the command works until a signal ends it, which is not a failure.
 	untilSignal bool
 }
 
-// session opens the log of a configuration, calls do with it and with a recorder that shows what the command does, and closes it. finish
-// ends what is shown, so that results can follow.
+// session opens the log of a configuration, calls do with it and with a recorder that shows what the command does, and
+// closes it. finish ends the display, so that results can follow.
 func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, of session,
 	do func(log *kafkalog.Log, recorder event.Recorder, finish func()) error) error {
 	if of.input != nil && of.input.NamesStandardInput() {
@@ -349,7 +349,7 @@ func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, of session,
 	return failed(err)
 }
 
-// reasons passes events on, without values of rows in the reasons why messages can't be used unless they are wanted.
+// reasons forwards events. Unless values is set, it removes the values of rows from the reasons of quarantined messages.
 type reasons struct {
 	to     event.Recorder
 	values bool
@@ -369,8 +369,8 @@ func waitRecorder(cmd *cobra.Command) event.Recorder {
 	return event.Serialised(screen.NewProgress(cmd.ErrOrStderr(), time.Now))
 }
 
-// printLines writes a text to stderr, a line for each line of it: as a log if the command logs JSON, so that whoever reads the logs finds
-// nothing else there. It writes no notices if the command is quiet or logs errors only.
+// printLines writes a text to stderr line by line, as log records if the command logs JSON, so that readers of the logs
+// find nothing else. It writes no notices if the command is quiet or logs only errors.
 func printLines(cmd *cobra.Command, stderr io.Writer, level slog.Level, text string) {
 	flag := func(name string) string {
 		if f := cmd.Flags().Lookup(name); f != nil {

@@ -22,7 +22,7 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	return err
 }
 
-// unsetEmpty takes flags without a text for flags that are not there, as those of scripts that pass an empty variable.
+// unsetEmpty treats flags with an empty text as absent, such as those of scripts that pass an empty variable.
 func unsetEmpty(cmd *cobra.Command, _ []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.String() == "" {
@@ -104,7 +104,7 @@ func (w whole) Set(text string) error {
 	return nil
 }
 
-// excludes makes a command refuse flags beside another one, and say why.
+// excludes makes a command reject other flags together with flag, and say why.
 func excludes(cmd *cobra.Command, flag, why string, others ...string) {
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
@@ -120,7 +120,7 @@ func excludes(cmd *cobra.Command, flag, why string, others ...string) {
 	}
 }
 
-// markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
+// markRequired makes cobra reject a command line without these flags. It panics if cmd does not have them.
 func markRequired(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {
 		must(cmd.MarkFlagRequired(flag))

@@ -79,7 +79,7 @@ func newInit() *cobra.Command {
 	return cmd
 }
 
-// checkAbsent returns an error if a file is there that would be lost.
+// checkAbsent returns an error if a file exists and would be overwritten.
 func checkAbsent(path string, force bool) error {
 	if path == screen.StandardOutput || force {
 		return nil
@@ -115,11 +115,11 @@ func newCheck() *cobra.Command {
 	})
 }
 
-// reachTimeout is how long check waits for brokers.
+// reachTimeout is the time that check waits for brokers.
 const reachTimeout = 10 * time.Second
 
-// checkTopics writes how the topics that exist differ from the configuration. It returns an error for those that delete
-// what must stay. Without brokers, or if none can be reached, it says nothing of them.
+// checkTopics writes the differences between existing topics and the configuration. It returns an error for topics that
+// delete data that must stay. It does nothing without brokers; if none can be reached, it only says so.
 func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 	if len(c.Brokers) == 0 { // the embedded broker: it would lock the data directory, or make it
 		return nil
@@ -145,8 +145,8 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 	return errors.Join(append([]error{screen.WriteDifferences(w, found.Differences)}, found.Wrong...)...)
 }
 
-// coveredBy returns lines with the offsets of the examples and of the topic from which expired ones are made again; none if the
-// topics are not there yet.
+// coveredBy returns lines with the offsets of the examples and of the topic from which expired examples are made again;
+// nil if the topics do not exist yet.
 func coveredBy(ctx context.Context, p *topics.Pipeline) ([]string, error) {
 	var lines []string
 	source, _ := p.Remade.Source()

@@ -33,7 +33,7 @@ const (
 	exitDone        = 0
 	exitFailed      = 1
 	exitWrong       = 2
-	exitInterrupted = 130 // 128 + SIGINT, as a shell says of a process that the signal has ended
+	exitInterrupted = 130 // 128 + SIGINT, as shells report a process that the signal ended
 	exitTerminated  = 143 // 128 + SIGTERM
 )
 
@@ -49,12 +49,12 @@ func main() {
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// interruption is why a context ended: the process has received a signal.
+// interruption is the cause of an ended context: the process has received a signal.
 type interruption struct{ signal os.Signal }
 
 func (i *interruption) Error() string { return i.signal.String() }
 
-// terminated reports whether a context ended by SIGTERM, by which services are ended: that is no failure of theirs.
+// terminated reports whether a context ended by SIGTERM, the normal end of a service.
 func terminated(ctx context.Context) bool {
 	i, ok := errors.AsType[*interruption](context.Cause(ctx))
 	return ok && i.signal == syscall.SIGTERM
@@ -68,7 +68,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	// After a signal, err depends on what was under way. The signal is what the user wants to read about.
+	// After a signal, err depends on the interrupted operation, so the signal is reported instead.
 	if ctx.Err() != nil {
 		printLines(command, stderr, slog.LevelError, interrupted(command.Name()).Error())
 		if terminated(ctx) {
@@ -146,7 +146,7 @@ func describe(cmd *cobra.Command) {
 	}
 }
 
-// exactly accepts one argument, of which it has the name that the usage has: a URL, a FILE.
+// exactly accepts one argument, given its name in the usage: a URL, a FILE.
 func exactly(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -196,7 +196,7 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// newHealth returns the command that containers call to find out whether the process in them works: they have no other program for it.
+// newHealth returns the command for health checks in containers, which have no other program for them.
 func newHealth() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{

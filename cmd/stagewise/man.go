@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 )
 
-// newMan returns the command that packagers call: make release does.
+// newMan returns the command for packagers; make release runs it.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use: "man FOLDER", Args: exactly("FOLDER"),

@@ -32,7 +32,7 @@ func newPage() *cobra.Command {
 	return cmd
 }
 
-// pageFlag is the flag of a command with the address of the page; an empty address: it shows none.
+// pageFlag is the flag of a command with the address of the page; an empty address means no page.
 type pageFlag struct{ name, address string }
 
 // add defines the flag.
@@ -41,8 +41,8 @@ func (f *pageFlag) add(cmd *cobra.Command, usage string) {
 		usage+" at this `host:port` of the loopback interface; port 0: any free port")
 }
 
-// show shows a pipeline at the address until stop is called, which returns when nothing is read any more. What the command does beside it
-// is what counts: the page's own end is no error.
+// show serves the page of a pipeline at the address until stop is called, which returns when reading has ended. It
+// ignores errors while serving, so that the page can't end the command.
 func (f pageFlag) show(ctx context.Context, log *kafkalog.Log, c *config.Config, recorder event.Recorder) (stop func(), err error) {
 	if f.address == "" {
 		return func() {}, nil

@@ -83,7 +83,7 @@ func newPredict() *cobra.Command {
 	return cmd
 }
 
-// rowFlags are the flags that say how a file of rows is read. Zero values stand for those of the training files.
+// rowFlags are the flags for reading a file of rows. Zero values mean those of the training files.
 type rowFlags struct {
 	input, format, label, delimiter, encoding string
 	header                                    bool
@@ -128,9 +128,9 @@ func readModel(path string) (*model.Model, error) {
 	return m, nil
 }
 
-// predict reads a file batch by batch and writes a row for each of its rows: the most probable label, then the probabilities
-// of all classes; of a model of several labels a row, the labels that it is given and the probabilities; of a model of
-// numbers, the numbers; and at most so many contributions to each score.
+// predict reads a file batch by batch and writes a row for each of its rows: the most probable label and the
+// probabilities of all classes; with several labels per row, the predicted labels and the probabilities; or the
+// predicted numbers; then up to the given number of contributions to each score.
 func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, contributions int, o ingest.Options) error {
 	out := csv.NewWriter(w)
 	fields := append(headsOf(m), m.Labels()...)
@@ -183,8 +183,8 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	return out.Error()
 }
 
-// headsOf returns the names of the columns before the probabilities of a row: of the most probable label, or of the labels that it is
-// given. Before numbers stands nothing.
+// headsOf returns the names of the columns before the probabilities: of the most probable label, or of the predicted
+// labels; nil before numbers.
 func headsOf(m *model.Model) []string {
 	switch m.Task() {
 	case examples.Numbers:
@@ -195,7 +195,7 @@ func headsOf(m *model.Model) []string {
 	return []string{"label"}
 }
 
-// labelSeparator stands between the labels of a row.
+// labelSeparator separates the labels of a row.
 const labelSeparator = ";"
 
 func newExplain() *cobra.Command {
@@ -300,12 +300,12 @@ func newScore() *cobra.Command {
 		if o.To != topics.Predictions && slices.Contains(topicNames(c), o.To) {
 			return fmt.Errorf("--to: %s: expected a topic for predictions: the pipeline uses this one for something else", o.To)
 		}
-		if _, err := openBLAS(); err != nil { // each of those who predict opens it for itself
+		if _, err := openBLAS(); err != nil { // each predictor opens the BLAS itself
 			return err
 		}
 		of, counts := session{role: protocol.RoleScore, with: withLog}, &screen.ScoreCounts{}
 		if o.UntilEnd {
-			of.role = "" // it ends by itself
+			of.role = "" // it ends on its own
 		}
 		err := show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 			if !o.UntilEnd {
@@ -326,7 +326,7 @@ func newScore() *cobra.Command {
 	return cmd
 }
 
-// scoreTopic predicts for the partitions that this process gets, by a version; "": by the newest.
+// scoreTopic predicts for the partitions that this process owns, with a version; "" means the newest.
 func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, version string,
 	recorder event.Recorder) (err error) {
 	partitions, err := log.Partitions(ctx, o.From)
@@ -363,7 +363,7 @@ func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o scor
 		defer tellVersions(ctx, follower, recorder)()
 		versions = follower
 	}
-	var group *kafkalog.Member // of those who write there
+	var group *kafkalog.Member // of the processes that write to o.To
 	if !log.Embedded() {
 		group = log.Join(o.To, o.From)
 		defer func() { err = errors.Join(err, group.Leave()) }()
@@ -387,8 +387,8 @@ func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o scor
 	}
 }
 
-// ingestBeside ingests the topic that the examples come from, until stop is called or ctx ends; with untilEnd it
-// returns at the end that the topic has now. Who may not write examples predicts for those that others write.
+// ingestBeside ingests the source topic of the examples until stop is called or ctx ends; with untilEnd it returns at
+// the current end of the topic. A process that may not write examples predicts for those of other processes.
 func ingestBeside(ctx context.Context, log *kafkalog.Log, c *config.Config, untilEnd bool, recorder event.Recorder) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

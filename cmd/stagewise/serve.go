@@ -89,7 +89,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err := f.show.check(); err != nil {
 		return err
 	}
-	if _, err := openBLAS(); err != nil { // each of those who predict opens it for itself
+	if _, err := openBLAS(); err != nil { // each predictor opens the BLAS itself
 		return err
 	}
 	show, finish := f.show.recorder(c, cmd.ErrOrStderr())
@@ -138,7 +138,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	return failed(err)
 }
 
-// answer answers requests until ctx ends. log has the topic of the answers; nil: they are not written.
+// answer answers requests until ctx ends. log has the topic of the answers; nil if answers are not written.
 func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipeline string, log *kafkalog.Log,
 	registry *prometheus.Registry, recorder event.Recorder) error {
 	o := c.Serve
@@ -147,7 +147,7 @@ func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipe
 	if err != nil {
 		return err
 	}
-	server.EndAtOnce(func() bool { return !terminated(ctx) }) // nobody waits for Ctrl-C
+	server.EndAtOnce(func() bool { return !terminated(ctx) }) // Ctrl-C ends the server at once
 	if o.Answers.Topic != "" {
 		if err := log.Create(ctx, kafkalog.Topic{Name: o.Answers.Topic, Partitions: c.Examples.Partitions}); err != nil {
 			return fmt.Errorf("serve.answers.topic: %w", err)
@@ -204,16 +204,16 @@ func appear(ctx context.Context, log *kafkalog.Log, pipeline string, follower *c
 	}
 }
 
-// versionPatience is how long a process that has begun waits for its first version before it says that there is none:
-// to read one takes a moment.
+// versionPatience is the time that a starting process waits for its first version before it reports that there is none:
+// reading a version takes a moment.
 const versionPatience = time.Second
 
-// tellVersions says which version predicts, and that there is none, whenever that changes, until ctx ends or stop is called.
+// tellVersions records which version predicts, or that there is none, at each change, until ctx ends or stop is called.
 func tellVersions(ctx context.Context, follower *client.Follower, recorder event.Recorder) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var told sync.WaitGroup
 	told.Go(func() {
-		var patience <-chan time.Time // nil: it has begun to tell
+		var patience <-chan time.Time // nil once versions are recorded
 		if follower.Model() == nil {
 			patience = time.After(versionPatience)
 		}
@@ -237,7 +237,7 @@ func tellVersions(ctx context.Context, follower *client.Follower, recorder event
 	}
 }
 
-// answers says which version predicts now.
+// answers returns the event with the version that predicts now.
 func answers(follower *client.Follower) event.Answers {
 	for {
 		if m := follower.Model(); m != nil {
@@ -308,7 +308,7 @@ func (p *pipe) answerAll(ctx context.Context, in *bufio.Reader, out io.Writer) e
 	}
 }
 
-// status is what a follower knows of its version.
+// status responds with the status of the version.
 func (p *pipe) status(w http.ResponseWriter, _ *http.Request) {
 	s := p.versions.Status()
 	status := map[string]any{
@@ -318,7 +318,7 @@ func (p *pipe) status(w http.ResponseWriter, _ *http.Request) {
 	if s.Written.Unix() > 0 {
 		status["written"] = float64(s.Written.UnixMilli()) / 1e3
 	}
-	if s.Silence < math.MaxInt64 { // the brokers said once that this is the version to have
+	if s.Silence < math.MaxInt64 { // the brokers have confirmed the version
 		status["silence"] = s.Silence.Seconds()
 	}
 	if s.Err != nil {
@@ -339,7 +339,7 @@ type description struct {
 	Several  bool     `json:"several"` // a row may have several labels
 	Width    int      `json:"width"`
 	Sparse   bool     `json:"sparse"`
-	Columns  []string `json:"columns"` // those that a table has; none: they are not known
+	Columns  []string `json:"columns"` // of a table; empty if unknown
 	Text     string   `json:"text"`    // the column of texts
 	Vectors  bool     `json:"vectors"` // a row may be the list of its features
 }
@@ -348,7 +348,7 @@ type description struct {
 func (p *pipe) version(w http.ResponseWriter, r *http.Request) {
 	m := p.versions.Model()
 	if m == nil {
-		p.server.ServeHTTP(w, r) // which refuses
+		p.server.ServeHTTP(w, r) // which rejects the request
 		return
 	}
 	needs := layout.TrainedAs(m.Manifest.Plan).ToPredictWith(layout.Features{Columns: m.Columns()}).Needs
@@ -366,7 +366,7 @@ func (p *pipe) version(w http.ResponseWriter, r *http.Request) {
 func (p *pipe) file(w http.ResponseWriter, r *http.Request) {
 	m := p.versions.Model()
 	if m == nil {
-		p.server.ServeHTTP(w, r) // which refuses
+		p.server.ServeHTTP(w, r) // which rejects the request
 		return
 	}
 	if _, err := m.WriteTo(w); err != nil {
@@ -391,7 +391,7 @@ func (p *pipe) staged(w http.ResponseWriter, r *http.Request) {
 	server.ServeHTTP(w, r)
 }
 
-// response is a response that is kept until it is complete.
+// response buffers a response until it is complete.
 type response struct {
 	header http.Header
 	status int

@@ -86,7 +86,7 @@ func newTrain() *cobra.Command {
 			}
 			configuration := c
 			if attach != "" {
-				configuration = nil // the run has that of who submitted it
+				configuration = nil // the run has the configuration of its submitter
 			}
 			if err := screen.WriteJSON(report, cmd.OutOrStdout(), screen.Report{Report: result, Configuration: configuration}); err != nil {
 				return err
@@ -143,7 +143,7 @@ func newRun() *cobra.Command {
 		}
 		of := session{role: protocol.RoleRun, with: withLog, input: &c.Examples, blas: blas, page: at}
 		if until != "" {
-			of.role = "" // it ends by itself
+			of.role = "" // it ends on its own
 		}
 		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
 			if err := createFollowed(cmd.Context(), c, log); err != nil {
@@ -274,7 +274,7 @@ func newSearch() *cobra.Command {
 			jobs := make([]topics.Job, len(list))
 			for i := range list {
 				weight := list[i].Examples.ClassWeight
-				list[i].Examples = c.Examples // of which the standard input was spooled
+				list[i].Examples = c.Examples // whose standard input was spooled
 				list[i].Examples.ClassWeight = weight
 				jobs[i] = list[i].Job()
 			}
@@ -305,8 +305,8 @@ func newSearch() *cobra.Command {
 // maxFolds bounds the runs of a combination.
 const maxFolds = 100
 
-// writeSearch writes the files that were asked for, and how a search went, unless a file is the standard output. An empty path stands
-// for no file.
+// writeSearch writes the requested files, and the results of a search unless a file is the standard output. An empty
+// path stands for no file.
 func writeSearch(stdout io.Writer, s *screen.Search, output, html string) error {
 	if html != "" {
 		if err := screen.Write(html, stdout, func(w io.Writer) error { return page.WritePage(w, s.About(), s.Compared()) }); err != nil {
@@ -331,8 +331,8 @@ func writeSearch(stdout io.Writer, s *screen.Search, output, html string) error 
 // maxCandidates bounds the runs of a search.
 const maxCandidates = 10_000
 
-// candidates returns the configurations of a search over keys of a file, which set overrides: all combinations of the values, the last key
-// first, or, if random > 0, as many that are drawn without repetition, in the same order.
+// candidates returns the configurations of a search over keys of a file, which set overrides: all combinations of the values, in which the
+// last key varies fastest, or, if random > 0, that number of combinations drawn without repetition, in the same order.
 func candidates(file string, set, over []string, random int, seed uint64) (list []screen.Candidate, err error) {
 	combinations := 1
 	keys := make([]config.Over, len(over))
@@ -385,7 +385,7 @@ func newIngest() *cobra.Command {
 		}
 		of := session{role: protocol.RoleIngest, with: withLog, input: &c.Examples}
 		if !follows || until != "" {
-			of.role = "" // it ends by itself
+			of.role = "" // it ends on its own
 		}
 		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 			if follows {

@@ -230,8 +230,8 @@ func isDate(text string) bool {
 const sampled = 1 << 14
 
 // distinct counts different texts. It keeps all hashes, with their frequencies, up to a limit; then only those that end
-// with ever more zeros (adaptive sampling: Wegman, in Flajolet 1990). So counts up to sampled are exact, and others are
-// within some percent.
+// with a growing number of zeros (adaptive sampling: Wegman, in Flajolet 1990). So counts up to sampled are exact, and
+// others are within some percent.
 type distinct struct {
 	seed   maphash.Seed
 	kept   map[uint64]int32

@@ -24,7 +24,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Compared returns runs as package compare knows them.
+// Compared converts runs for package page.
 func Compared(runs []dispatch.RunDetails) (list []page.Compared) {
 	names := map[string]bool{}
 	for _, r := range runs {
@@ -43,13 +43,13 @@ func Compared(runs []dispatch.RunDetails) (list []page.Compared) {
 	return list
 }
 
-// AboutRun says what the page of a run is about.
+// AboutRun returns the head of the page of a run.
 func AboutRun(r page.Compared, of dispatch.RunDetails) page.About {
 	title := strings.ToUpper(r.Title[:1]) + r.Title[1:]
 	return page.About{Title: title, Pipeline: fmt.Sprintf("%s, run %s", of.Pipeline, of.Run)}
 }
 
-// AboutRuns says what the page of several runs is about, given what it sorts by.
+// AboutRuns returns the head of the page of several runs, given the measure that sorts them.
 func AboutRuns(runs []dispatch.RunDetails, by string) page.About {
 	return page.About{Title: "Runs compared", Pipeline: pipelinesOf(runs), By: page.Order{By: by}}
 }
@@ -65,11 +65,11 @@ func pipelinesOf(runs []dispatch.RunDetails) string {
 	return english.WordSeries(names, "and")
 }
 
-// maxValue is how many characters of a value a terminal shows of each of several runs. Runs show has all.
+// maxValue is the maximum number of characters of a value on a terminal that compares runs. "runs show" does not cut values.
 const maxValue = 24
 
-// WriteCompared writes how runs went, and then in what their plans differ: a column for each run. On a terminal runs that do not fit beside
-// the others are below them.
+// WriteCompared writes the results of runs, and then the differences of their plans, with a column for each run. On a
+// terminal, runs that do not fit beside the others follow below them.
 func WriteCompared(w io.Writer, runs []page.Compared, by page.Order) error {
 	rows, differ := comparison(runs, by)
 	columns, most := 0, math.MaxInt
@@ -106,7 +106,7 @@ func comparison(runs []page.Compared, by page.Order) (rows []page.Row, differ bo
 	return append(rows, differences...), len(differences) > 0
 }
 
-// tableOf returns the table of some columns of rows, whose cells have at most so many characters.
+// tableOf returns the table of some columns of rows, with cells of at most the given number of characters.
 func tableOf(rows []page.Row, list []int, most int) (table Table) {
 	for _, r := range rows {
 		cells := []any{r.Name}
@@ -128,7 +128,7 @@ func rank(runs []page.Compared, by page.Order) page.Row {
 	return row
 }
 
-// beside groups the columns of rows that fit beside each other on a terminal of this width. 0 means no limit.
+// beside groups the columns of rows that fit beside each other on a terminal with the given number of columns. 0 means no limit.
 func beside(rows []page.Row, columns, most int) (lists [][]int) {
 	const gap = 2
 	names := 0
@@ -254,8 +254,8 @@ const (
 	maxMistakes = 200
 )
 
-// AddLearnt adds what a run has learnt to its page: of images the filters of its stages and the test images that its version gets wrong, of
-// the rows of a table the importance of columns and the errors by slices. A run without a version has none.
+// AddLearnt adds the results of a run to its page: for images, the filters of its stages and the misclassified test
+// images; for tables, the importance of columns and the errors by slices. It adds nothing for a run without a version.
 func AddLearnt(ctx context.Context, to *page.Compared, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
 	r *dispatch.RunDetails) error {
 	if r.Version == 0 {
@@ -277,7 +277,7 @@ func AddLearnt(ctx context.Context, to *page.Compared, open func(name string) *t
 	return err
 }
 
-// galleries returns the filters of a model of images, and the test images that it gets wrong.
+// galleries returns the filters of a model of images, and the misclassified test images.
 func galleries(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.Model) (list []page.Gallery, err error) {
 	for t := range m.Manifest.Plan.Stages {
 		filters, shape := m.Filters(t)

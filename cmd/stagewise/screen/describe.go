@@ -50,7 +50,7 @@ func Brokers(c *config.Config) string {
 	return text
 }
 
-// taskMetrics describes how well numbers are predicted, several labels a row, or two classes; "" for more classes, or
+// taskMetrics describes the metrics of numbers, of several labels per row, or of two classes; "" for more classes, or
 // without rows.
 func taskMetrics(s schemas.SplitReport) string {
 	var parts []string
@@ -80,13 +80,13 @@ func taskMetrics(s schemas.SplitReport) string {
 }
 
 // againstMajority compares the error of rows with that of always predicting the most common class; "" if it is clearly lower: by more than
-// two standard deviations of McNemar's test, of the rows in which exactly one of the two is right.
+// two standard deviations of McNemar's test, over the rows for which exactly one of the two is right.
 func againstMajority(split string, s schemas.SplitReport, labels []string, majority string) string {
 	class := slices.Index(labels, majority)
 	if s.MajorityError == nil || s.Rows == 0 || class < 0 || class >= len(s.Confusion) {
 		return ""
 	}
-	var common, better, worse float64 // rows of the class, and those in which the model is right and the class wrong, and the other way round
+	var common, better, worse float64 // rows of the class; rows where only the model is right; rows where only the class is right
 	for i, row := range s.Confusion {
 		for j, n := range row {
 			switch {
@@ -100,7 +100,7 @@ func againstMajority(split string, s schemas.SplitReport, labels []string, major
 		}
 	}
 	share, rows := *s.MajorityError/100, float64(s.Rows)
-	// Rows of a class have the mean of their weights, and all rows that of 1.
+	// heavy and light are the mean weights of rows of the class and of other rows; that of all rows is 1.
 	heavy, light := (1-share)*rows/max(common, 1), share*rows/max(rows-common, 1)
 	lower := (*s.MajorityError - s.Error) / 100 * rows
 	if better == 0 { // equal errors may differ in their last digits
@@ -125,7 +125,7 @@ func againstMajority(split string, s schemas.SplitReport, labels []string, major
 	return text + "\n"
 }
 
-// mostTargets is how many numbers the last lines of a run have. The report has all.
+// mostTargets is the maximum number of targets in the last lines of a run. The report has all.
 const mostTargets = 5
 
 // Conclude writes the last lines of a run: the errors, and where the version and its report are. report and model are the paths
@@ -160,7 +160,7 @@ func Conclude(w io.Writer, r *schemas.Report, report, model string) {
 	}
 }
 
-// ConcludeChain writes what a chain has learnt.
+// ConcludeChain writes the last lines of a chain.
 func ConcludeChain(w io.Writer, r *pipeline.Retraining) {
 	if r.PrequentialError == nil {
 		fmt.Fprintf(w, "%s of %s rows in %.1f s\n", english.Plural(len(r.Updates), "version", ""), humanize.Comma(r.Rows), r.Seconds)

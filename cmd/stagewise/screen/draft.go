@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/internal/tree"
 )
 
-// Draft is a configuration to be, and what it follows from.
+// Draft is a configuration to be written, and the table that it is derived from.
 type Draft struct {
 	File    string // as the configuration names it
 	Options ingest.Options
@@ -65,7 +65,7 @@ func relativeTo(folder, path string) (string, error) {
 	return filepath.Rel(from, to)
 }
 
-// with returns the columns that have a role.
+// with returns the columns whose role meets a condition.
 func (d *Draft) with(is func(columnRole) bool) (columns []*column) {
 	for _, a := range d.table.list {
 		if is(a.role) {
@@ -110,7 +110,7 @@ func DraftName(file string) string {
 	return cmp.Or(name[:min(len(name), maxName)], "table")
 }
 
-// label is the column that is predicted, and its role.
+// label returns the column of labels or targets.
 func (d *Draft) label() *column {
 	return d.with(func(r columnRole) bool { return r == roleLabel || r == roleTarget })[0]
 }
@@ -120,7 +120,7 @@ const (
 	maxNameShow = 24 // of a column, on the screen
 )
 
-// Describe writes a line for each column: what it is for, and why.
+// Describe writes a line for each column: its use, and the reason.
 func (d *Draft) Describe(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.table.rows())), len(d.table.list))
 	table := Table{Width: screenWidth}
@@ -148,7 +148,7 @@ func (d *Draft) Describe(w io.Writer) error {
 	return nil
 }
 
-// notes says what people should know before they train.
+// notes returns warnings about the data before training.
 func (d *Draft) notes() (notes []string) {
 	for _, a := range d.table.list {
 		if format := a.formatted(); format != "" && strings.HasSuffix(a.why, format) {
@@ -170,17 +170,17 @@ func (d *Draft) notes() (notes []string) {
 	return notes
 }
 
-// Holdout is the part of the rows that measures a model that a draft trains.
+// holdout is the fraction of the rows that measures the models of a draft.
 const holdout = 0.2
 
-// lines are those of a YAML file, some with a comment.
+// lines are the lines of a YAML file, some with a comment.
 type lines []line
 
 type line struct{ text, comment string }
 
 func (l *lines) add(text, comment string) { *l = append(*l, line{text, comment}) }
 
-// maxAligned is how far to the right comments are aligned.
+// maxAligned is the maximum length of lines whose comments are aligned.
 const maxAligned = 40
 
 func (l lines) String() string {
@@ -205,10 +205,10 @@ func (l lines) String() string {
 	return out.String()
 }
 
-// oneLine keeps a text on its line, whatever the words of a column have in them.
+// oneLine replaces line breaks and other white space of a text by single spaces.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Configuration returns the configuration. from is how the command was called.
+// Configuration returns the configuration. from is the command line.
 func (d *Draft) Configuration(name, from string) string {
 	var l lines
 	l.add("", fmt.Sprintf("Written by `%s`: %s rows, %d columns.", from, humanize.Comma(int64(d.table.rows())), len(d.table.list)))
@@ -305,10 +305,10 @@ func (d *Draft) features(l *lines) {
 
 var plain = regexp.MustCompile(`^(\.{0,2}/)*[A-Za-z_]([A-Za-z0-9_./ -]*[A-Za-z0-9_.])?$|^(0|[1-9][0-9]*)$`)
 
-// reserved are words that YAML reads as something else than text.
+// reserved matches words that YAML does not read as text.
 var reserved = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|y|n|null|nan|inf)$`)
 
-// scalar writes a text as YAML: plain if nobody can take it for anything else. A number of a column is a number.
+// scalar writes a text as YAML: plain if it is unambiguous. The number of a column stays a number.
 func scalar(text string) string {
 	if plain.MatchString(text) && !reserved.MatchString(text) {
 		return text

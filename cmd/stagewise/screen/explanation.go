@@ -26,7 +26,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// ReadLabelled reads the labelled rows of a table: all, or so many that are drawn with the seed.
+// ReadLabelled reads the labelled rows of a table: all of them, or a sample of limit rows drawn with the seed.
 func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Options, limit int, seed uint64) (*explain.Rows, error) {
 	want := layout.Features{Width: m.Width(), Image: m.Image(), Columns: m.Columns(), Labels: m.Labels(), Truth: true}
 	drawn, classOf, unlabelled, unknown, number := replay.NewDraw(limit, seed), explain.ClassOf(m), int64(0), int64(0), int64(0)
@@ -97,8 +97,8 @@ const (
 	shownOfRun   = 20
 )
 
-// bars returns the importance of columns and the errors by slices of the rows that the run of a model has held out, as explain has them
-// of a file; none if the rows are gone.
+// bars returns the importance of columns and the errors by slices on the held-out rows of a model's run, as explain
+// does for a file; nil if the rows no longer exist.
 func bars(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.Model) ([]page.Table, error) {
 	o := explain.Defaults()
 	o.Wrong = 0
@@ -120,7 +120,7 @@ func bars(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.M
 }
 
 // describe returns the tables of a report: the importance of columns, the partial dependence on some of them, the errors by slices, and the
-// rows with the largest loss. of says which rows were permuted, in the caption of the first one, which has the top columns.
+// rows with the largest loss. of names the permuted rows in the caption of the first table, which has the top columns.
 func describe(r *explain.Report, of string, top int) []page.Table {
 	list := []page.Table{importanceOf(r, of, top)}
 	title := "partial dependence"
@@ -140,7 +140,7 @@ func describe(r *explain.Report, of string, top int) []page.Table {
 	return append(list, mostWrong(r))
 }
 
-// ofTask leaves out the last of some cells or heads, that of the log loss, of a model of numbers.
+// ofTask drops the last of some cells or heads, that of the log loss, for a model of numbers.
 func ofTask(r *explain.Report, cells ...string) []string {
 	if r.Task == explain.Regression {
 		return cells[:len(cells)-1]
@@ -162,8 +162,8 @@ func importanceOf(r *explain.Report, of string, top int) page.Table {
 	return t
 }
 
-// curve returns the partial dependence on a column. The labels whose probability changes most come first. Those that a screen has place for
-// are in the order of the model, as the probabilities of two labels change alike but for rounding.
+// curve returns the partial dependence on a column. The labels whose probability changes most come first. Those that
+// fit on a screen are in the order of the model, as the probabilities of two labels change equally up to rounding.
 func curve(r *explain.Report, c *explain.Curve) page.Table {
 	what := "mean probability"
 	if r.Task == explain.Regression {
@@ -253,14 +253,14 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 4, 64)
 }
 
-// Explained says what is explained, and where it is written.
+// Explained is the subject and the outputs of an explanation.
 type Explained struct {
 	File       string // of the rows
 	Top        int    // columns that are shown
 	JSON, HTML string // files; "": none
 }
 
-// WriteExplanation writes the files that were asked for, and the report for people, unless a file is the standard output.
+// WriteExplanation writes the requested files, and a report as text unless a file is the standard output.
 func WriteExplanation(stdout io.Writer, r *explain.Report, a Explained) error {
 	if err := WriteJSON(a.JSON, stdout, r); err != nil {
 		return err
@@ -301,7 +301,7 @@ const (
 	maxColumns = 4  // of a row
 )
 
-// text returns tables for people, in lines of at most 80 characters.
+// text formats tables as lines of at most 80 characters.
 func text(list []page.Table) string {
 	var out strings.Builder
 	for _, t := range list {

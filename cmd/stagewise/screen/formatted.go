@@ -17,7 +17,7 @@ import (
 
 // formattedNumber is a number with a currency, a unit, thousands separators, a decimal comma or an accounting sign.
 type formattedNumber struct {
-	digits   string // with separators: a space or an apostrophe, whatever the spaces and apostrophes of the text
+	digits   string // with separators; all kinds of spaces and apostrophes are normalised
 	negative bool
 	unit     string // other than a currency or a percent sign
 }
@@ -29,11 +29,11 @@ var (
 	decimalPoint = regexp.MustCompile(grouped + `[1-9][0-9]{0,2}(?:,[0-9]{2,3})*,[0-9]{3})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$`)
 	decimalComma = regexp.MustCompile(grouped + `[1-9][0-9]{0,2}(?:\.[0-9]{3})+)(?:,[0-9]+)?(?:[eE][-+]?[0-9]+)?$`)
 
-	// duration is one in hours, minutes and seconds, or in two of them
+	// duration matches a duration in hours, minutes and seconds, or in two of them
 	duration = regexp.MustCompile(`^-?[0-9]+(?::[0-5][0-9]){1,2}(?:\.[0-9]+)?$`)
 
 	spelling = strings.NewReplacer("\u00a0", " ", "\u202f", " ", "\u2009", " ", "’", "'", "_", "'", "−", "-")
-	// shortCurrencies are common, and no ISO codes
+	// shortCurrencies are common abbreviations that are not ISO codes
 	shortCurrencies = []string{"kr", "rs", "fr", "sfr", "zł", "kč", "ft", "lei", "rp", "rm", "tl", "руб"}
 )
 
@@ -92,8 +92,8 @@ func (f formattedNumber) plain(comma bool) string {
 	return digits
 }
 
-// formatted says how to write the numbers of a column that are formatted, or texts of a file that has types, with an example; "" if less
-// than nine tenths of the cells are numbers, or none is formatted.
+// formatted says, with an example, how to write the formatted numbers of a column, or numbers that a file with types
+// has as text; "" if less than nine tenths of the cells are numbers, or none is formatted.
 func (c *column) formatted() string {
 	words, _ := c.counted()
 	point, comma, fractions := true, true, false // decimals have a point, a comma; some number has decimals

@@ -26,8 +26,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// WritePreview writes what train would do. It returns an error for each file that is missing, or else for each column that train would
-// refuse, and one for a chain that would keep more than it may.
+// WritePreview writes what train would do. It returns an error for each missing file, or else for each column that
+// train would reject, and one for a chain whose state would exceed its limit.
 func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 	var table Table
 	table.Row("pipeline", fmt.Sprintf("%s on %s", c.Name, Brokers(c)))
@@ -100,8 +100,8 @@ func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas *kern
 	return errors.Join(wrong, tooMuch, checkMatrices(c, width))
 }
 
-// checkMatrices returns an error if the matrices of sparse rows of that many columns exceed the configured memory. Unless all of them
-// count, only the survey of a run tells how many do.
+// checkMatrices returns an error if the matrices of sparse rows of width columns exceed the configured memory. With
+// prepare.min_rows, only the survey of a run finds the number of kept columns, so it returns nil.
 func checkMatrices(c *config.Config, width int) error {
 	if c.Memory == 0 || c.Prepare.MinRows > 1 || !slices.ContainsFunc(c.Job().Stages, onlySparse) {
 		return nil
@@ -112,13 +112,13 @@ func checkMatrices(c *config.Config, width int) error {
 // onlySparse reports whether a stage supports only sparse rows.
 func onlySparse(s schemas.Stage) bool { return stages.KindOf(s.Features).OnlySparse }
 
-// checkOutcomes returns lines that say what waits for labels that come later; none if there are none.
+// checkOutcomes returns lines about the rows that wait for later labels; nil without such labels.
 func checkOutcomes(c *config.Config) []string {
 	o := c.Examples.Outcome
 	if o.Topic == "" {
 		return nil
 	}
-	const rate, size = 1000, 1000 // of a topic that is a round number of times larger or smaller
+	const rate, size = 1000, 1000 // round numbers, which are easy to scale to another topic
 	rows, bytes := o.Waiting(rate, size)
 	return []string{
 		fmt.Sprintf("rows of %s wait for %s at most for an outcome on %s", c.Examples.FromTopic, o.Within, o.Topic),
@@ -127,8 +127,8 @@ func checkOutcomes(c *config.Config) []string {
 	}
 }
 
-// checkRetention returns a line that says how long the rows of a followed topic are on the examples topic too; none if there is no
-// such topic.
+// checkRetention returns a line that says how long the rows of a followed topic stay on the examples topic too; nil if
+// no topic is followed.
 func checkRetention(job topics.Job) []string {
 	from, after := job.Examples.FromTopic, job.Topics.Retention.Examples
 	switch {
@@ -142,9 +142,8 @@ func checkRetention(job topics.Job) []string {
 	return []string{fmt.Sprintf("examples expire after %v: those with outcomes can't be made again", after)}
 }
 
-// checkRetrain returns a line that says what a chain of versions keeps on the state topic, and an error if that is more
-// than it may keep and the configuration says anything about a chain. width is the number of raw features; 0: not
-// known.
+// checkRetrain returns a line about the size of a chain's state on the state topic, and an error if that exceeds its
+// limit and the configuration sets keys of a chain. width is the number of raw features; 0: not known.
 func checkRetrain(c *config.Config, width int) (string, error) {
 	job, classes := c.Job(), len(c.Examples.Classes)+len(c.Examples.Targets)
 	switch {
@@ -188,7 +187,7 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 		text += fmt.Sprintf("; at most %d increments", size.Increments)
 	}
 	if each != "" {
-		size = c.Retrain.StateSize(columns, 2) // there are at least so many
+		size = c.Retrain.StateSize(columns, 2) // at least two classes
 	}
 	if size.Total() <= int64(c.Topics.State) {
 		return text, nil
@@ -219,8 +218,8 @@ func preparation(c *config.Config) []string {
 	return lines
 }
 
-// unsupported returns a line that says why a chain does not support the stages, which is an error if the configuration says anything
-// about a chain.
+// unsupported returns a line that says that a chain does not support the stages. The reason is a part of the line, or
+// an error if the configuration sets keys of a chain.
 func unsupported(c *config.Config, problem option.Problem) (string, error) {
 	if c.Retrain == topics.DefaultRetrain() {
 		return fmt.Sprintf("run does not support these stages: %v", problem), nil
@@ -231,7 +230,7 @@ func unsupported(c *config.Config, problem option.Problem) (string, error) {
 // state returns the name of the state topic.
 func state(c *config.Config) string { return protocol.TopicsOf(c.Name).State }
 
-// section writes a title with its lines: the title stands before the first.
+// section writes lines, with a title before the first.
 func section(table *Table, title string, lines []string) {
 	for _, line := range lines {
 		table.Row(title, line)
@@ -239,8 +238,8 @@ func section(table *Table, title string, lines []string) {
 	}
 }
 
-// checkGate returns a line that says by how many rows an update compares versions; none if nothing is held out, if
-// producers say what is, or if there are no updates.
+// checkGate returns a line with the number of rows on which an update compares versions; nil if no rows are held out,
+// if producers choose them, or without updates.
 func checkGate(c *config.Config) []string {
 	rows := c.Retrain.GateRows(c.Examples.Holdout)
 	if rows == 0 || topics.AlwaysFull(c.Job().Stages) != "" {
@@ -281,9 +280,9 @@ func checkFiles(split string, names []string) (lines []string, missing []error) 
 	return lines, missing
 }
 
-// checkRows reads the files as train would, of large ones the first rows. It returns how many features they have, and
-// an error for each column that train would refuse; 0 if that can't be known. It leaves out the standard input, which
-// it would use up.
+// checkRows reads the files as train would, but only the first rows of large ones. It returns the number of features, 0
+// if unknown, whether it read all rows, and an error for each column that train would reject. It skips the standard
+// input, which it would consume.
 func checkRows(ctx context.Context, c *config.Config) (width int, whole bool, err error) {
 	o := c.Job().Examples
 	if o.FindsWords() && slices.Contains(o.Train, ingest.StandardInput) {
@@ -295,22 +294,22 @@ func checkRows(ctx context.Context, c *config.Config) (width int, whole bool, er
 	if len(troubles) > 0 || len(sources) == 0 {
 		return 0, true, errors.Join(troubles...)
 	}
-	width = sources[0].Width // that of all
+	width = sources[0].Width // the same for all sources
 	return width, whole, solve.CheckWidth(c.Prepare.PCA, width)
 }
 
 const (
-	// costRows are the rows that a cost is said of.
+	// costRows is the number of rows for which the preview states the cost.
 	costRows = 1_000_000
-	// costClasses are the classes that it is said of if nothing says how many there are.
+	// costClasses is the number of classes that it assumes if the configuration has none.
 	costClasses = 10
 )
 
-// Nanoseconds of a core: docs/scaling.md has the runs that they are fitted to.
+// Nanoseconds of a core, fitted to the runs in docs/scaling.md.
 const (
 	perValue    = 10    // for each value of a row: decoded, written, read, surveyed
 	perMoment   = 0.014 // for each value of a p × p matrix that a row is added to
-	perInput    = 0.027 // for each input of each of a row's features, which is a product of both
+	perInput    = 0.027 // for each pair of an input and a feature of a row
 	perFeature  = 0.2   // for each feature of a row in a visit
 	perGradient = 0.036 // for each feature, class and visit: the score and the cross moment
 	// perPartition is for each partition and stage, on a disk: separate sums and their merges, and three requests.
@@ -322,11 +321,11 @@ type cost struct {
 	grams     int64   // bytes of Gram matrices that a worker with whole groups of partitions writes
 	gradients int64   // bytes of sums that it writes in all visits
 	residuals int64   // bytes of scores and residuals
-	seconds   float64 // of one core, beside those of a run without rows
+	seconds   float64 // of one core, in addition to those of a run without rows
 }
 
-// costOf returns the cost of so many rows in stages with so many columns each. The rows have width features, which become inputs, and k
-// classes. If pca is set, the inputs are principal components.
+// costOf returns the cost of the given number of rows in stages with the given numbers of columns. The rows have width
+// features, which become inputs, and k classes. If pca is set, the inputs are principal components.
 func costOf(rows int64, list []schemas.Stage, columns []int, width, inputs int, pca bool, k int) (c cost) {
 	row := perValue * float64(width) // nanoseconds
 	if pca {
@@ -337,15 +336,15 @@ func costOf(rows int64, list []schemas.Stage, columns []int, width, inputs int, 
 		c.grams += 4 * p * p
 		c.gradients += 8 * p * int64(k) * visits
 		c.residuals += rows * 8 * int64(k)
-		part := float64(solve.GramRows(s, columns[t], false, rows)) / float64(rows) // that the Gram matrix is of
+		part := float64(solve.GramRows(s, columns[t], false, rows)) / float64(rows) // fraction of the rows in the Gram matrix
 		row += float64(p) * (perMoment*float64(p)*part + perInput*float64(inputs) + (perFeature+perGradient*float64(k))*float64(visits))
 	}
 	c.seconds = row * float64(rows) / 1e9
 	return c
 }
 
-// costs returns lines that say what a run costs; none if a formula for its stages is not known: those of sparse rows and of trees cost
-// what occurs in their rows.
+// costs returns lines with the cost of a run; nil if its stages have no formula: the cost of stages on sparse rows and
+// of trees depends on the values of the rows.
 func costs(c *config.Config, width int) []string {
 	list, columns := c.Job().Stages, columnsOf(c, width)
 	if c.Examples.Text != "" || len(columns) == 0 || slices.ContainsFunc(list, func(s schemas.Stage) bool {
@@ -374,7 +373,7 @@ func costs(c *config.Config, width int) []string {
 	return lines
 }
 
-// inputsOf returns how many inputs rows of width features become.
+// inputsOf returns the number of inputs of rows with width features.
 func inputsOf(c *config.Config, width int) int {
 	if c.Prepare.PCA > 0 {
 		return c.Prepare.PCA
@@ -382,8 +381,8 @@ func inputsOf(c *config.Config, width int) int {
 	return width
 }
 
-// columnsOf returns how many columns each stage has; none if the number of features, which is not known, decides that. width is that
-// number, or 0.
+// columnsOf returns the number of columns of each stage. It returns nil if a number depends on the number of features,
+// width, which is 0 if it is unknown.
 func columnsOf(c *config.Config, width int) (columns []int) {
 	for t, s := range c.Job().Stages {
 		p := cmp.Or(s.Features.Size, inputsOf(c, width))

@@ -28,13 +28,13 @@ type Progress struct {
 	w        io.Writer
 	bar      *bar
 	stages   []schemas.Stage
-	members  int             // that the run averages; 1: none
+	members  int             // number of models that the run averages; 1: no average
 	member   int             // of the last row of the table
 	lost     map[string]bool // columns that were reported as lost
 	titled   bool            // the head of the table is written
 	lastPass string          // number, loss and error of the last pass of the stage
 	fraction float64         // the largest fraction of the run that was drawn
-	joined   *event.Joined   // what was joined last, until it is written
+	joined   *event.Joined   // the last counts of a join, until they are written
 	chained  bool            // the run is of a chain, which has a row for each version
 	scored   int64           // rows that score has predicted
 	scoredBy int             // the version that has predicted the last of them
@@ -183,7 +183,7 @@ func (p *Progress) expect(e event.Expecting) {
 	case first:
 		p.line("%s; %s", text, hint)
 	}
-	p.bar.clear() // it is drawn, whenever another one was
+	p.bar.clear() // draw it regardless of the time of the last drawing
 	p.bar.draw(text, -1, "")
 }
 
@@ -229,7 +229,7 @@ func (p *Progress) follow(e event.Followed) {
 	}
 }
 
-// present says where the members of a role run, or what to do if there are none.
+// present describes the hosts of the members of a role, or what to do if there are none.
 func present(role, command string, hosts []string) string {
 	if len(hosts) == 0 {
 		return fmt.Sprintf("no %s: start stagewise %s -c FILE", role, command)
@@ -283,7 +283,7 @@ func (p *Progress) retrained(e event.Retrained) {
 	}
 }
 
-// served returns how often what was served was wrong, by the versions that answered.
+// served returns the error rates of served predictions, by version.
 func served(reports []schemas.ServedReport) (text string) {
 	for i, s := range reports {
 		if i == 0 {
@@ -311,7 +311,7 @@ func (p *Progress) ingest(e event.Ingested) {
 	}
 }
 
-// score draws how far predictions for a topic are.
+// score draws the progress of predictions for a topic.
 func (p *Progress) score() {
 	note := humanize.Comma(p.scored) + " rows"
 	if p.scoredBy > 0 {
@@ -367,7 +367,7 @@ func (p *Progress) progress(e event.Progressed) {
 	p.bar.draw(title, p.fraction, p.lastPass)
 }
 
-// maxPasses returns how many passes a stage has at most.
+// maxPasses returns the maximum number of passes of a stage.
 func (p *Progress) maxPasses(stage int) int {
 	if stage >= len(p.stages) || link.Named(p.stages[stage].Link).Quadratic {
 		return 1
@@ -375,7 +375,7 @@ func (p *Progress) maxPasses(stage int) int {
 	return max(p.stages[stage].Passes, 1)
 }
 
-// maxVisits returns how many visits a stage has at most.
+// maxVisits returns the maximum number of visits of a stage.
 func (p *Progress) maxVisits(stage int) int {
 	if stage >= len(p.stages) {
 		return 1
@@ -398,7 +398,7 @@ func (p *Progress) row(e event.StageEnded) {
 	p.lastPass = ""
 }
 
-// ScoreCounts counts what this process has predicted.
+// ScoreCounts counts the predictions of this process.
 type ScoreCounts struct{ messages, rows, bad atomic.Int64 }
 
 // Record counts predictions.
@@ -410,7 +410,7 @@ func (s *ScoreCounts) Record(e event.Event) {
 	}
 }
 
-// Conclude writes what has predictions now.
+// Conclude writes a summary of the predictions.
 func (s *ScoreCounts) Conclude(w io.Writer, o score.Options) {
 	fmt.Fprintf(w, "predictions for %s rows of %s of %s are on %s", humanize.Comma(s.rows.Load()),
 		english.Plural(int(s.messages.Load()), "message", ""), o.From, o.To)
@@ -459,8 +459,8 @@ func terminalWidth(w io.Writer) func() int {
 	}
 }
 
-// draw shows title, a bar and note. fraction is how much is done, from 0 to 1; if it is negative, the line has no bar. draw does
-// nothing if the last drawing was less than minInterval ago.
+// draw shows title, a bar and note. fraction is the completed part, from 0 to 1; if it is negative, the line has no
+// bar. draw does nothing if the last drawing was less than minInterval ago.
 func (b *bar) draw(title string, fraction float64, note string) {
 	if b.width == nil {
 		return

@@ -17,13 +17,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// ByError is what the candidates of a search are judged by, unless --by says another of [page.Orders].
+// ByError is the default measure by which a search ranks candidates: see [page.Orders].
 const ByError = "error"
 
 // Candidate is a configuration of a search, and its run once that has ended.
 type Candidate struct {
 	*config.Config
-	Settings []page.Setting // beyond the flags, the same keys as of the others
+	Settings []page.Setting // of the searched keys, which are the same for all candidates
 	replay.Candidate
 
 	folds folds // of cross-validation
@@ -63,7 +63,7 @@ func (s *Search) table(w io.Writer) error {
 	for _, of := range s.Candidates[0].Settings {
 		titles = append(titles, of.Key)
 	}
-	more := !page.OfEveryTask(s.By) // the measure that the runs are judged by has a column
+	more := !page.OfEveryTask(s.By) // the measure that ranks the runs has a column
 	if more {
 		titles = append(titles, "holdout "+s.order().Measure())
 	}
@@ -110,12 +110,12 @@ func (s *Search) Best() *Candidate {
 	return &s.Candidates[best]
 }
 
-// order is what the candidates are sorted by.
+// order returns the order of the candidates.
 func (s *Search) order() page.Order {
 	return page.Order{Split: examples.Holdout.String(), By: s.By}
 }
 
-// About says what the page of a search is about.
+// About returns the head of the page of a search.
 func (s *Search) About() page.About {
 	var keys []string
 	for _, of := range s.Candidates[0].Settings {
@@ -125,7 +125,7 @@ func (s *Search) About() page.About {
 		Date: date(s.Ended), By: s.order()}
 }
 
-// Compared returns the candidates as package compare knows them.
+// Compared converts the candidates for package page.
 func (s *Search) Compared() (runs []page.Compared) {
 	for i, candidate := range s.Candidates {
 		state := schemas.Done
@@ -139,10 +139,10 @@ func (s *Search) Compared() (runs []page.Compared) {
 	return runs
 }
 
-// folds are the runs of a candidate of cross-validation, each of which holds out another part of the rows.
+// folds are the runs of a candidate in cross-validation, each of which holds out a different part of the rows.
 type folds []replay.Candidate
 
-// Add adds a run of the candidate. Of several, the report has the means, and the sums of rows and seconds.
+// Add adds a run of the candidate. With folds, the report has means of measures, and sums of seconds and of the rows of splits.
 func (c *Candidate) Add(made *replay.Candidate) {
 	if made.Plan.Fold == (examples.Fold{}) {
 		c.Candidate = *made
@@ -152,7 +152,7 @@ func (c *Candidate) Add(made *replay.Candidate) {
 	c.Candidate = c.folds.mean()
 }
 
-// mean returns the runs as one, without what only one of them has: weights, stages and reliability.
+// mean returns the runs as one, without the parts that belong to a single run: weights, stages and reliability.
 func (f folds) mean() replay.Candidate {
 	plan := *f[0].Plan
 	plan.Fold = examples.Fold{}
@@ -218,7 +218,7 @@ func meanSplit(splits []*schemas.SplitReport) (s schemas.SplitReport) {
 	return s
 }
 
-// meanOf returns the mean of a measure; nil if one of several has none.
+// meanOf returns the mean of a measure; nil if any of the values is absent.
 func meanOf[T any](of []T, measure func(T) *float64) *float64 {
 	sum := 0.0
 	for _, v := range of {
@@ -232,8 +232,8 @@ func meanOf[T any](of []T, measure func(T) *float64) *float64 {
 	return &sum
 }
 
-// after returns the standard deviation of a measure of the holdout rows over the folds with a format, to stand behind the mean; "" if there
-// are not two.
+// after returns the standard deviation of a measure of the holdout rows over the folds, formatted to follow the mean;
+// "" with fewer than two values.
 func (f folds) after(format string, measure func(*schemas.SplitReport) *float64) string {
 	var values []float64
 	for _, made := range f {

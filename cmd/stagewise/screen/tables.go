@@ -23,8 +23,8 @@ import (
 
 // Table is a table on a terminal, with two spaces between columns. The zero value has no rows.
 type Table struct {
-	Right bool // columns after the first are aligned right, but bars
-	Width int  // of lines: the last cells of rows are cut; 0: they are not
+	Right bool // columns after the first are right-aligned, except bars
+	Width int  // of lines: the last cells of rows are cut to it; 0: no limit
 	rows  [][]string
 }
 
@@ -100,13 +100,13 @@ func loss(v *float64) string {
 	return fmt.Sprintf("%.4f", *v)
 }
 
-// date formats a time as scripts sort it.
+// date formats a time in RFC 3339, so that scripts can sort it.
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // amount formats a number of bytes, such as 42 MB.
 func amount(bytes int64) string { return humanize.Bytes(uint64(bytes)) }
 
-// listOf lists numbers for people.
+// listOf formats a list of numbers.
 func listOf(list []int) string {
 	var texts []string
 	for _, n := range list {
@@ -177,7 +177,7 @@ func WriteSources(w io.Writer, sources []source.SourceState) error {
 	return table.Write(w)
 }
 
-// readTo says how far the partitions of a topic were read.
+// readTo describes the positions to which the partitions of a topic were read.
 func readTo(positions []schemas.TopicPosition) string {
 	offsets := make([]string, len(positions))
 	for i, p := range positions {
@@ -186,8 +186,8 @@ func readTo(positions []schemas.TopicPosition) string {
 	return "read to " + strings.Join(offsets, " ")
 }
 
-// short returns the first digits of the id of a source: as many as people are shown of other ids, or more if another of the sources begins
-// with these too.
+// short returns the first digits of a source id: as many as other ids show, or more if the id of another source begins
+// with the same digits.
 func short(id string, sources []source.SourceState) string {
 	digits := len(wire.Digest(id).Short())
 	for _, other := range sources {
@@ -234,7 +234,7 @@ func cleanup(t kafkalog.Topic) string {
 	return "delete"
 }
 
-// WriteQuarantine writes a row for each reason: how many messages have it, where the first and the last of them are, and the reason.
+// WriteQuarantine writes a row for each reason: the number of messages, the positions of the first and the last, and the reason.
 func WriteQuarantine(w io.Writer, reasons []source.QuarantineReason) error {
 	var table Table
 	table.Row("messages", "first", "last", "reason")
@@ -245,7 +245,7 @@ func WriteQuarantine(w io.Writer, reasons []source.QuarantineReason) error {
 	return table.Write(w)
 }
 
-// WriteForgot writes what was forgotten, what becomes of the versions, and how long the rest stays.
+// WriteForgot writes the forgotten rows, the affected versions, and how long data of the rows remains.
 func WriteForgot(w io.Writer, done *source.Forgot, now bool) error {
 	fmt.Fprintf(w, "forgot %s of %s\n", english.Plural(int(done.Rows), "row", ""), english.Plural(int(done.Messages), "message", ""))
 	if len(done.Removed) > 0 {
@@ -278,7 +278,7 @@ func WriteForgot(w io.Writer, done *source.Forgot, now bool) error {
 	return table.Write(w)
 }
 
-// WriteRepaired writes what was damaged, and what is lost of it.
+// WriteRepaired writes the damaged files and the lost messages.
 func WriteRepaired(w io.Writer, repaired []kafkalog.Repaired) {
 	for _, r := range repaired {
 		fmt.Fprintf(w, "%s was damaged at byte %d; the messages of %s[%d] from offset %d to %d are lost\n", r.File, r.Position, r.Topic,

@@ -31,9 +31,9 @@ import (
 // StandardOutput is the path that stands for the standard output.
 const StandardOutput = "-"
 
-// Write calls content to write the file at path. A regular file is replaced only when all of its new content is on the disk:
-// after an error it still has the old content. Its mode stays; that of a new file is what the umask makes of 0666. The
-// standard output, pipes and devices are written to directly. The errors of content are returned as they are, because
+// Write calls content to write the file at path. A regular file is replaced only when all of its new content is on the
+// disk: after an error it still has the old content. It keeps its mode; a new file has mode 0666 before the umask. The
+// standard output, pipes and devices are written to directly. The errors of content are returned unchanged, because
 // they may be about the input.
 func Write(path string, stdout io.Writer, content func(io.Writer) error) (err error) {
 	if path == StandardOutput {
@@ -85,8 +85,8 @@ func buffered(w io.Writer, content func(io.Writer) error) error {
 	return b.Flush()
 }
 
-// CheckWritable returns an error if path is a directory, or in none where a file can be made. Commands call it before a long run, so that
-// such a mistake does not cost the run. An empty path stands for no file.
+// CheckWritable returns an error if path is a directory, or no file can be created in its directory. Commands call it before a long run,
+// so that such a mistake does not cost the run. An empty path stands for no file.
 func CheckWritable(path string) error {
 	if path == "" || path == StandardOutput {
 		return nil
@@ -130,7 +130,7 @@ type Report struct {
 	Configuration *config.Config `json:"configuration,omitempty"`
 }
 
-// WriteJSON writes a value as JSON for people and programs. An empty path stands for no file.
+// WriteJSON writes a value as indented JSON. An empty path stands for no file.
 func WriteJSON(path string, stdout io.Writer, value any) error {
 	if path == "" {
 		return nil

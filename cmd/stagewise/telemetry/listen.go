@@ -31,8 +31,8 @@ import (
 
 // listenOn listens on the address for metrics. If another process has taken it, it listens on the next free one of
 // [config.ListenPorts] ports, so that several processes on one machine can share a configuration and Prometheus knows
-// where to look. taken says that it does, or, with a nil listener, that none of them is free. That this process can't
-// listen on the address for another reason is a [option.Problem].
+// where to look. taken says so, or, with a nil listener, that none of them is free. The error is an [option.Problem] if
+// this process can't listen on the address for another reason.
 func listenOn(address string) (listener net.Listener, taken string, err error) {
 	listener, err = net.Listen("tcp", address)
 	if err == nil {
@@ -67,8 +67,8 @@ func (n notices) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// serveMetrics serves /metrics, /live and /ready until ctx ends or stop is called. stop returns when the server has stopped. trouble
-// returns what keeps the process from its work, or "". Errors of the server are notices.
+// serveMetrics serves /metrics, /live and /ready until ctx ends or stop is called. stop returns when the server has
+// stopped. trouble returns the reason why the process is not ready, or "". Errors of the server are notices.
 func serveMetrics(ctx context.Context, listener net.Listener, registry prometheus.Gatherer, trouble func() string,
 	recorder event.Recorder) (stop func()) {
 	server := &http.Server{
@@ -107,18 +107,18 @@ func serveMetrics(ctx context.Context, listener net.Listener, registry prometheu
 	}
 }
 
-// Serve serves the metrics of a role until stop is called, unless the configuration says that they are not served. The recorder that it
-// returns records them too.
+// Serve serves the metrics of a role until stop is called, unless the configuration disables them. The returned
+// recorder records events in them too.
 func Serve(ctx context.Context, c *config.Config, role string, recorder event.Recorder) (_ event.Recorder, stop func(), err error) {
 	m := newMetrics(c.Name, role, time.Now)
 	if stop, err = ServeRegistry(ctx, c, m.registry, m.trouble, recorder); err != nil {
 		return nil, nil, err
 	}
-	return Tee{event.Serialised(m), recorder}, stop, nil // whoever reads a log line finds it in the metrics
+	return Tee{event.Serialised(m), recorder}, stop, nil // metrics first: they include every logged event
 }
 
-// ServeRegistry serves metrics and health of a process until stop is called, unless the configuration says that they are not served, or no
-// port is free. trouble returns what keeps the process from its work, or "".
+// ServeRegistry serves metrics and health of a process until stop is called, unless the configuration disables them, or
+// no port is free. trouble returns the reason why the process is not ready, or "".
 func ServeRegistry(ctx context.Context, c *config.Config, registry prometheus.Gatherer, trouble func() string,
 	recorder event.Recorder) (stop func(), err error) {
 	nothing := func() {}
@@ -150,7 +150,7 @@ func (t Tee) Record(e event.Event) {
 	}
 }
 
-// Ask asks a process whether it works, at a URL of its /live or /ready. The error is its answer, unless that is 200, or why there is none.
+// Ask requests a /live or /ready URL. It returns nil for status 200, otherwise an error with the response, or why there is none.
 func Ask(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -30,7 +30,7 @@ type metrics struct {
 	mutex    sync.Mutex
 	now      func() time.Time
 	waiting  map[string]bool   // the operations that wait for brokers
-	aside    *event.StoodAside // that lasts; nil: this process does not stand aside
+	aside    *event.StoodAside // the current one; nil: this process does not stand aside
 	running  string            // the current run, if this process takes part in it
 	since    time.Time         // when this process took the last step of it
 	last     event.Progressed  // the last one of the current visit
@@ -52,7 +52,7 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 	return m
 }
 
-// newRegistry returns a registry with what all processes say of themselves, and a registerer for the metrics of a pipeline.
+// newRegistry returns a registry with the metrics of all processes, and a registerer for the metrics of a pipeline.
 func newRegistry(pipeline, role string) (*prometheus.Registry, prometheus.Registerer) {
 	registry := prometheus.NewRegistry()
 	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
@@ -198,7 +198,7 @@ func (m *metrics) standBy(role string) {
 	}
 }
 
-// own notes how many partitions this process owns: a worker those of the examples, a solver that of the plans.
+// own records the number of owned partitions: of the examples for a worker, of the plans for a solver.
 func (m *metrics) own(partitions int) {
 	m.set("partitions", float64(partitions))
 	m.set("active", float64(partitions))
@@ -210,7 +210,7 @@ func (m *metrics) own(partitions int) {
 	}
 }
 
-// solves notes whether this process is the solver of a run.
+// solves records whether this process is the solver of a run.
 func (m *metrics) solves(e event.Solving) {
 	if m.role != protocol.RoleSolve {
 		return
@@ -232,7 +232,7 @@ func (m *metrics) ingest(e event.Ingested) {
 	}
 	source := strings.Join(e.Files, "\n")
 	before := m.written[source]
-	if e.Rows < before { // the source is read from where others have got to
+	if e.Rows < before { // the source is read from the position of other processes
 		before = 0
 	}
 	m.add("ingested_rows_total", float64(e.Rows-before))
@@ -288,7 +288,7 @@ func (m *metrics) retrained(r event.Retrained) {
 	}
 }
 
-// step notes progress of this process in its run.
+// step records progress of this process in its run.
 func (m *metrics) step() {
 	m.since = m.now()
 	m.set("progress_timestamp_seconds", float64(m.since.UnixMilli())/1000)
@@ -300,15 +300,15 @@ func (m *metrics) at(stage, visit int) {
 	m.set("visit", float64(visit))
 }
 
-// patience is after how long without a step of its run a process is not ready: when a role that waits repeats what it has said for the
-// longest time.
+// patience is the time without a step of its run after which a process is not ready: the longest interval at which a
+// waiting role repeats its message.
 const patience = protocol.MaxPatience
 
 // trouble returns why this process is not ready, or "".
 func (m *metrics) trouble() string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if len(m.waiting) > 0 { // why is in the log: brokers' errors are not for everybody who can reach the port
+	if len(m.waiting) > 0 { // the reasons are only in the log, as anyone who can reach the port can read this
 		return "waiting for brokers: " + strings.Join(slices.Sorted(maps.Keys(m.waiting)), ", ")
 	}
 	if m.without != "" {
@@ -334,16 +334,16 @@ type metric struct {
 	name, help string
 	roles      []string // processes that have it; nil: all
 	label      string   // besides the pipeline; "": none
-	values     []string // of the label: each begins with 0, and the metric has no other
+	values     []string // all values of the label; each begins with 0
 	until      scope    // when its values are removed
 }
 
-// scope is why values of a gauge are removed.
+// scope is the event that removes values of a gauge.
 type scope int
 
 const (
-	always  scope = iota // they are not; a gauge without a label begins with 0, any other has no value until it is set
-	unset                // they are not
+	always  scope = iota // none; a gauge without a label begins with 0, any other has no value until it is set
+	unset                // none; a gauge has no value until it is set
 	ofRun                // the run ends
 	ofStep               // the run ends, or another solver is active
 	ofPass               // the next run begins, or another solver is active
@@ -509,7 +509,7 @@ func (r registered) add(name string, value float64, label ...string) {
 	}
 }
 
-// clear removes the values of gauges.
+// clear removes the values of gauges with the given scopes.
 func (r registered) clear(scopes ...scope) {
 	for name, v := range r {
 		if slices.Contains(scopes, v.until) {
