@@ -104,7 +104,7 @@ var block = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
 func runPage(t *testing.T, page, python string) (folder string) {
 	t.Helper()
 	programs, folder := t.TempDir(), t.TempDir()
-	out, err := exec.Command("go", "build", "-o", programs, "./cmd/stagewise", "./examples/producer").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", programs, "./cmd/stagewise", "./examples/producer").CombinedOutput()
 	assert.Need(t, err == nil, "%v\n%s", err, out)
 	script := "set -eu\n"
 	for _, b := range block.FindAllStringSubmatch(page, -1) {
