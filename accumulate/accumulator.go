@@ -28,8 +28,8 @@ type Accumulator struct {
 	wantGram bool
 }
 
-// Begin starts a segment of blocks with p columns and residuals with k columns. If k is 0 there are no residuals. gram says
-// whether the segment has a Gram matrix.
+// Begin starts a segment of blocks with p columns and residuals with k columns. If k is 0 there are no residuals. gram
+// selects whether the segment has a Gram matrix.
 func (a *Accumulator) Begin(p, k int, gram bool) {
 	a.sum, a.rows, a.gramRows, a.wantGram = &Sum{}, 0, 0, gram
 	a.cross.Begin(p, k)

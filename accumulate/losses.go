@@ -14,7 +14,7 @@ import (
 type Rows struct {
 	link.Truth                  // true class or targets of each row; unknown for a row with a negative class
 	Task       examples.Task    // the type of the predictions
-	Weights    []float32        // weight of each row, whatever its split
+	Weights    []float32        // weight of each row, of any split
 	Splits     []examples.Split // split of each row
 	Fitted     []float32        // training weight of each row, 0 for other rows
 }

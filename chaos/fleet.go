@@ -35,7 +35,7 @@ type fleet struct {
 	unexpected chan *process
 }
 
-// newFleet returns a fleet without processes. command is that of the front, and count the number of processes started before.
+// newFleet returns a fleet without processes. command is the command of the front, and count the number of processes started before.
 func newFleet(folder, program, command string, args []string, count map[role]int) *fleet {
 	return &fleet{folder: folder, program: program, commands: map[role]string{worker: "work", solver: "solve", front: command}, args: args,
 		members: map[role][]*process{}, count: count, unexpected: make(chan *process, 100)}

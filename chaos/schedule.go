@@ -105,8 +105,8 @@ func kinds() []weighted {
 
 const (
 	minFaults, maxFaults = 5, 8
-	// A process that is stopped for longer than its group's session of 10 s loses its partitions, and does not know it when it
-	// resumes. One stop in longStops lasts from minLongStop to maxLongStop.
+	// A process that is stopped for longer than its group's session of 10 s loses its partitions, and resumes as if it
+	// still owned them. One stop in longStops lasts from minLongStop to maxLongStop.
 	longStops                = 4
 	minLongStop, maxLongStop = 11 * time.Second, 14 * time.Second
 	// maxAfter is about the duration of a visit, so that faults come anywhere within one.
@@ -129,7 +129,7 @@ func schedule(seed uint64, records int) []fault {
 		if f.at = draw.IntN(records); draw.IntN(8) == 0 {
 			f.at = 0 // the survey is long, and has one record
 		}
-		// Repeating the command would start another run if this one has ended meanwhile.
+		// Repeating the command would start another run if this one has ended.
 		f.again = f.again && f.at <= records/4
 		faults = append(faults, f)
 	}
@@ -291,7 +291,7 @@ func electLagging(ctx context.Context, i *injector, f fault) (func() error, erro
 	}, i.cluster.kill(ctx, behind)
 }
 
-// replace starts processes in the place of those that ended.
+// replace starts processes instead of those that ended.
 func (i *injector) replace(r role, count int, again bool) error {
 	for range count {
 		start := func() error { return i.fleet.start(r) }

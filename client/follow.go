@@ -42,7 +42,7 @@ func (f *Follower) run(ctx context.Context) {
 // followPlans follows the plans topic until an error. At intervals it requests the topic's end, which confirms that the brokers answer.
 // After a long interruption it reads the whole topic again, because tombstones may have expired, and drops a version that is not listed.
 func (f *Follower) followPlans(ctx context.Context) error {
-	asked := f.now() // when the brokers were asked; zero unless just now
+	asked := f.now() // time of the request to the brokers in this round; zero if there was none
 	if err := protocol.RequirePipeline(ctx, f.log, f.options.Name); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (f *Follower) followPlans(ctx context.Context) error {
 		return err
 	}
 	defer plans.Close()
-	failed, retry := map[string]error{}, f.retry // by run, why a version can't be read; until the brokers are asked again
+	failed, retry := map[string]error{}, f.retry // by run, why a version can't be read; until the next request to the brokers
 	last := asked
 	for due := time.Now(); ; {
 		failing := f.choose(ctx, asked, plans.Ledger, failed)

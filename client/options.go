@@ -35,8 +35,8 @@ type Options struct {
 	// Version is the number or the run id of the only version to follow. "" and "latest" mean the pinned version, or else the newest
 	// offered one.
 	Version string
-	// MaxSilence is the time without an answer from the brokers after which [Follower.Stale] returns an error; 0 means one minute.
-	// The follower asks them four times as often, and at least every ten seconds.
+	// MaxSilence is the time without an answer from the brokers after which [Follower.Stale] returns an error; 0 means
+	// one minute. The follower sends requests four times as often, and at least every ten seconds.
 	MaxSilence time.Duration
 	// MaxAge is the age at which a version is stale; 0 means never.
 	MaxAge time.Duration

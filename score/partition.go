@@ -145,8 +145,8 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *j
 	return nil
 }
 
-// follow yields the messages of the partition from an offset on, without end. After an error for which [protocol.Deleted] returns true, a
-// caller that goes on gets the remaining messages.
+// follow yields the messages of the partition from an offset on, without end. After an error for which
+// [protocol.Deleted] returns true, a caller that continues gets the remaining messages.
 func (p *partition) follow(ctx context.Context, from int64) iter.Seq2[protocol.Message, error] {
 	return func(yield func(protocol.Message, error) bool) {
 		for deleted := true; deleted; {

@@ -57,7 +57,7 @@ func (NoTrialsError) Error() string {
 }
 
 // ChainWeight returns the factor of the logarithms of a counted stage of a chain; 1 if it is auto: the next stage is
-// fitted to the residuals, so the predictions of this stage alone are no criterion.
+// fitted to the residuals, so the predictions of this stage alone are not a criterion.
 func ChainWeight(w schemas.Weight) schemas.Weight {
 	if w == schemas.WeightAuto {
 		return 1

@@ -44,9 +44,9 @@ type Shape struct {
 type Step struct {
 	W           []float32 // weights (p × k); nil in the record of a calibration, and if Changed lists the differences
 	Calibration []float32 // calibration (k for each power of the basis × k); nil in all other records
-	// Changed are inputs, ascending, and Change is what is added to their weights, and then to those of the intercept
-	// (a row of k for each). All other weights are those of the previous visit. Both are nil if W is not, or if no
-	// weights change.
+	// Changed are inputs, ascending, and Change is added to their weights, and then to the weights of the intercept (a
+	// row of k for each). All other weights are those of the previous visit. Both are nil if W is not, or if no weights
+	// change.
 	Changed []int32
 	Change  []float32
 	// Occurring are columns, ascending, and Rows their weights (a row of k for each), if W is nil. Other weights are

@@ -36,7 +36,7 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 		return &NotFiniteError{What: "the sum of squares of a column"}
 	}
 	if c.shape.AtATime > 0 {
-		squares = slices.Clone(squares) // they also tell which inputs occur
+		squares = slices.Clone(squares) // they also determine which inputs occur
 	}
 	c.sampled = true // selects conjugate gradients
 	own, err := newDiagonal(squares, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)

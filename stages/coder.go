@@ -154,7 +154,7 @@ func (p *Preparation) AddCompared(g *onnx.Graph, raw onnx.Value) *Compared {
 	return c
 }
 
-// addCode adds the code of a word (n × 1): the index of the first indicator above 0, counted from 1; 0: there is none.
+// addCode adds the code of a word (n × 1): the index of the first indicator above 0, counted from 1; 0 if there is none.
 func addCode(g *onnx.Graph, raw onnx.Value, first, words int) onnx.Value {
 	indicators := g.Node("Slice", raw, g.Integers(int64(first)), g.Integers(int64(first+words)), g.Integers(1))
 	set := g.Node("Where", g.Node("Greater", indicators, g.Number(0)), g.Number(1), g.Number(0))

@@ -175,8 +175,8 @@ func Placed(list []schemas.Stage, earlier *schemas.Plan) []schemas.Stage {
 	return placed
 }
 
-// CheckDrawn returns an error that wraps [wire.ErrDamaged] unless the draws that a stage of a plan continues are of
-// earlier stages.
+// CheckDrawn returns an error that wraps [wire.ErrDamaged] unless a stage of a plan continues only draws of earlier
+// stages.
 func CheckDrawn(s schemas.Stage, number int) error {
 	if len(s.Drawn) > 0 && !drawsColumns(s.Features) {
 		return fmt.Errorf("%w: stage %d draws no columns, but continues the draws of others", wire.ErrDamaged, number)

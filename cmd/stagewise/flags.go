@@ -32,7 +32,7 @@ func unsetEmpty(cmd *cobra.Command, _ []string) {
 	})
 }
 
-// checked is the value of a flag that is a text. The error of check, which is not called for an empty text, says what was expected.
+// checked is the value of a text flag. check is not called for an empty text; its error says what was expected.
 type checked struct {
 	value *string
 	check func(text string) error

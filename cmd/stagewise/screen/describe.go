@@ -115,7 +115,7 @@ func againstMajority(split string, s schemas.SplitReport, labels []string, major
 		text = fmt.Sprintf("%s error %s is not clearly better than that of always predicting %q, %s: %s rows are too few to tell", split,
 			Percent(&s.Error), majority, Percent(s.MajorityError), humanize.Comma(s.Rows))
 	}
-	// The standard deviation of the area of ranks at random is that of the Mann-Whitney U test.
+	// The standard deviation of the area for random ranks is that of the Mann-Whitney U test.
 	if few := common * (rows - common); s.AUC != nil && len(labels) == 2 && few > 0 && *s.AUC-0.5 > 2*math.Sqrt((rows+1)/(12*few)) {
 		text += "; the AUC is clearly better than chance"
 		if lower <= 0 && s.Decided == nil {
@@ -189,7 +189,7 @@ func Preparation(p schemas.Prepare) string {
 	return text
 }
 
-// numbers returns the range of the stages that one entry of the configuration stands for.
+// numbers returns the range of the stages of one entry of the configuration.
 func numbers(first, count int) string {
 	if count == 1 {
 		return strconv.Itoa(first)

@@ -166,7 +166,7 @@ func (p *Progress) Record(e event.Event) {
 	}
 }
 
-// expect shows what a chain waits for: in the place of the bar, and before the first version in a line.
+// expect shows what a chain waits for: instead of the bar, and on a line before the first version.
 func (p *Progress) expect(e event.Expecting) {
 	text := fmt.Sprintf("waiting for %s rows (%s so far)", humanize.Comma(e.Of), humanize.Comma(e.Rows))
 	switch {
@@ -199,7 +199,7 @@ func durationText(d time.Duration) string {
 	return text
 }
 
-// line writes a line in the place of the bar.
+// line writes a line instead of the bar.
 func (p *Progress) line(format string, values ...any) {
 	p.bar.clear()
 	fmt.Fprintf(p.w, format+"\n", values...)

@@ -139,7 +139,7 @@ func WriteVersionsJSON(w io.Writer, versions []protocol.Finished) error {
 	return nil
 }
 
-// offered says whether a version is offered to subscribers, or pinned.
+// offered returns whether subscribers are offered a version: yes, no, or pinned.
 func offered(v protocol.Finished) string {
 	switch {
 	case v.Pinned:
