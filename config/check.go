@@ -29,9 +29,9 @@ const (
 	maxNameLength = 200
 	// maxStages is more than any run needs, and few enough to list in a plan.
 	maxStages = 10_000
-	// maxAverage is more members than averaging gains anything from.
+	// maxAverage is above any number of members that averaging gains from.
 	maxAverage = 1000
-	// maxKeep is more versions than anybody compares.
+	// maxKeep is above any number of versions that users compare.
 	maxKeep = 100_000
 	// maxGiveUp is a year.
 	maxGiveUp = 365 * 24 * time.Hour
@@ -141,7 +141,7 @@ func (c *Config) problems() []option.Problem {
 	return all
 }
 
-// checkThreshold reports a threshold that there is nothing to decide with, or nothing to choose by.
+// checkThreshold reports a threshold without two classes to decide between, or without rows to choose it by.
 func (c *Config) checkThreshold(wrong func(key string, value any, want string)) {
 	const key = "threshold"
 	switch n := len(c.Examples.Classes); {
@@ -157,7 +157,7 @@ func (c *Config) checkThreshold(wrong func(key string, value any, want string)) 
 	}
 }
 
-// owns reports whether a topic is one of the pipeline.
+// owns reports whether a topic belongs to the pipeline.
 func (c *Config) owns(topic string) bool {
 	return slices.ContainsFunc(topics.Topics(c.Job()), func(own kafkalog.Topic) bool { return own.Name == topic })
 }
@@ -176,7 +176,7 @@ func isBrokerAddress(broker string) bool {
 	return host != "" && !strings.ContainsAny(host, " /") && err == nil && n > 0
 }
 
-// CheckChained returns what a chain of versions can't do with the stages.
+// CheckChained returns the problems of the stages for a chain of versions.
 func (c *Config) CheckChained() []option.Problem {
 	entries := make([]schemas.Stage, len(c.Stages))
 	for i, s := range c.Stages {
@@ -185,8 +185,8 @@ func (c *Config) CheckChained() []option.Problem {
 	return solve.CheckChained(entries)
 }
 
-// Error lists everything that is wrong with a configuration: at least one problem. The problems of the file come first, in
-// the order of their lines.
+// Error lists all problems of a configuration, at least one. The problems of the file come first, in the order of their
+// lines.
 type Error struct{ Problems []Problem }
 
 // Error returns one line for each problem.
@@ -198,12 +198,12 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Problem is one thing that is wrong with a configuration, and where it was set. Its Key is the full key, as in
-// stages.0.features.size, or YAML where the file as a whole cannot be read.
+// Problem is an invalid part of a configuration, and where it was set. Its Key is the full key, as in
+// stages.0.features.size, or YAML if the file as a whole cannot be read.
 type Problem struct {
 	option.Problem
-	// Source is the path of the file, the name of an environment variable, "environment" for a variable that is no key,
-	// or --set.
+	// Source is the path of the file, the name of an environment variable, "environment" for a variable that is not a
+	// key, or --set.
 	Source string
 	// Line is the line in the file, from 1; 0 for other sources, and for keys that are not set.
 	Line int

@@ -37,36 +37,36 @@ type Config struct {
 	Security kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
 	// folder of the embedded broker, relative to the working directory wherever it is set
 	DataDir      string
-	Fsync        bool   // the embedded broker acknowledges what is on the disk, not what the operating system is to write
-	Listen       string // host:port at which other programs reach the embedded broker; empty: nowhere
+	Fsync        bool   // the embedded broker acknowledges messages that are on disk, not only in the memory of the operating system
+	Listen       string // host:port of the embedded broker for other programs; empty: it does not listen
 	Examples     ingest.Options
 	Prepare      Prepare
-	Stages       []Stage               // an entry may stand for several stages; [Load] makes it two if the last has another default of passes
-	Threshold    schemas.ThresholdRule // from which probability of the second of two classes on a row is given it
-	Average      int                   // how many models of these stages are trained and averaged; 1: one
-	Seed         uint64                // of everything random
-	Intercept    bool                  // whether the first stage has one, or that of each member
+	Stages       []Stage               // an entry may stand for several stages; [Load] splits it if the last has another default of passes
+	Threshold    schemas.ThresholdRule // minimum probability for predicting the second of two classes
+	Average      int                   // number of models of these stages to train and average
+	Seed         uint64                // seed of all random draws
+	Intercept    bool                  // whether the first stage, or the first of each member, has an intercept
 	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Memory       option.Bytes          // for rows, blocks and matrices; 0: half of the free memory
 	Topics       topics.TopicOptions
 	Arithmetic   string        // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
-	GiveUp       time.Duration // after which a run is given up that nobody has taken up
-	Keep         int           // how many versions stay
-	Segment      int           // number of messages that are summed as one
-	Group        int           // number of partitions of a share; 0: as many as the work is worth
-	Warm         string        // version to start from: its number, or run.Latest for that with the highest; empty: none
+	GiveUp       time.Duration // timeout of a run that no process has started
+	Keep         int           // number of versions to keep
+	Segment      int           // number of messages of a segment
+	Group        int           // number of partitions of a share; 0: determined by the number of partitions
+	Warm         string        // version to start from: its number, or run.Latest for the highest number; empty: none
 	Retrain      topics.RetrainOptions
 	Metrics      Metrics
 	Logs         Log `yaml:"log"`
 	Serve        serve.Options
 	Score        Score
 
-	untuned  bool     // stages are left out, or the columns of examples, and no key but a link says how they are prepared and fitted
-	unlinked bool     // no key says the link of the first stage
+	untuned  bool     // no key configures the preparation and fit of sparse rows: see settings.untuned
+	unlinked bool     // no key sets the link of the first stage
 	ignored  []string // environment variables with the prefix of keys that Kubernetes sets
 }
 
-// Notice returns what a user should know about the sources of the configuration, as a sentence; empty: nothing.
+// Notice returns a notice for the user about the sources of the configuration, as a sentence; empty: none.
 func (c *Config) Notice() string {
 	if len(c.ignored) == 0 {
 		return ""
@@ -79,23 +79,23 @@ func (c *Config) Notice() string {
 		"; set enableServiceLinks: false in the pod"
 }
 
-// Prepare says how raw features are prepared for the stages, and how words become features.
+// Prepare configures the preparation of raw features for the stages, and the conversion of words to features.
 type Prepare struct {
 	schemas.Prepare
 	Hash layout.Hash
 }
 
-// Score says what `score` writes.
+// Score configures the output of `score`.
 type Score struct {
-	Contributions int // number of columns whose contributions to each score predictions have; 0: none
+	Contributions int // number of columns whose contributions to each score are written; 0: none
 }
 
-// Log says what logs, the screen and the page have.
+// Log configures the content of logs, of the screen and of the page.
 type Log struct {
-	Values bool // values of rows, in the reasons why messages can't be used
+	Values bool // include values of rows in the reasons for unusable messages
 }
 
-// Metrics says where services serve their metrics and health: all but `serve`, which has an address of its own.
+// Metrics configures the address of the metrics and health of services, except `serve`, which has its own address.
 type Metrics struct {
 	Listen string `null:"none"` // host:port; empty: nowhere
 }
@@ -104,7 +104,7 @@ type Metrics struct {
 // (https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/prometheus), on loopback.
 const DefaultListen = "127.0.0.1:9464"
 
-// ListenPorts is how many ports are tried for metrics, from the configured one on.
+// ListenPorts is the number of ports to try for metrics, from the configured one on.
 const ListenPorts = 10
 
 // Stage is an entry of the list of stages: one stage, or several equal ones in a row.

@@ -14,11 +14,11 @@ import (
 // The keys are the fields of Config and of the structs below it. Tags of a field:
 //
 //   - path:"file" is a file, or a list of files: the configuration file has paths relative to its own folder
-//   - single:"split" is a list of which several values, with commas between them, need no brackets: other lists of texts need none in
-//     variables and settings. One value needs none anywhere.
-//   - null:"none" is a text whose null is the empty text, and not the default
+//   - single:"split" is a list that needs no brackets around values with commas between them. Other lists of texts need none in
+//     variables and settings. A single value never needs brackets.
+//   - null:"none" is a text for which null means the empty text, not the default
 
-// behind returns the type that a pointer points to, and any other type as it is.
+// behind returns the type that a pointer points to, and any other type unchanged.
 func behind(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()
@@ -58,7 +58,7 @@ func namesOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// fieldAt returns the field of a key below a type, whatever the numbers of list elements in it.
+// fieldAt returns the field of a key below a type, regardless of the numbers of list elements in it.
 func fieldAt(t reflect.Type, key string) (field reflect.StructField, ok bool) {
 	for name := range strings.SplitSeq(key, ".") {
 		if isList(t) {

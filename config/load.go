@@ -23,8 +23,8 @@ import (
 )
 
 // Load reads the file at path, applies the environment and then the settings (key=value) in their order, and checks the
-// result. If anything is wrong with what they say it returns an *[Error] that lists all of it. If the file cannot be read
-// the error wraps that of [os.ReadFile]. What is wrong with over, settings that a search tries, is called so.
+// result. If any value is invalid, it returns an *[Error] that lists all problems. If the file cannot be read, the error
+// wraps that of [os.ReadFile]. over are settings that a search tries; the source of their problems is --over.
 func Load(path string, settings []string, over ...string) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -62,8 +62,8 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	return c, nil
 }
 
-// untuned reports whether the one stage, if stages are not left out, has the features that suit sparse rows, and no other key than its
-// link says how they are prepared and fitted.
+// untuned reports whether there is at most one stage, with features that suit sparse rows, and no key other than its kind of features
+// and its link configures its preparation and fit.
 func (s *settings) untuned(c *Config) bool {
 	unsuited := func(s Stage) bool { return !slices.Contains(stages.KindOf(s.Features).Suits, stages.SparseRows) }
 	if len(c.Stages) > 1 || slices.ContainsFunc(c.Stages, unsuited) || s.hasBelow("prepare") {
@@ -78,7 +78,7 @@ func (s *settings) untuned(c *Config) bool {
 	return true
 }
 
-// rounds gives stages that are fitted in blocks their own defaults: unless their passes are set, it is rounds that end them.
+// rounds sets the defaults of stages that are fitted in blocks: unless their passes are set, rounds end them.
 func (s *settings) rounds(c *Config) {
 	for i := range c.Stages {
 		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
@@ -114,7 +114,7 @@ func (s *settings) lastStage(c *Config) {
 	c.Stages = append(c.Stages, last)
 }
 
-// config returns the defaults with what was set over them.
+// config returns the defaults, overridden by the settings.
 func (s *settings) config() (*Config, error) {
 	c := Defaults()
 	for i := range s.set["stages"].items {
@@ -150,7 +150,7 @@ func (s *settings) config() (*Config, error) {
 	return c, nil
 }
 
-// decode decodes the values that were set over the defaults in c. A list has as many elements in c as were set.
+// decode overrides the defaults in c by the settings. The lists in c have the number of elements that were set.
 func (s *settings) decode(c *Config) error {
 	v := viper.New()
 	for key, set := range s.set {
@@ -170,8 +170,8 @@ func (s *settings) decode(c *Config) error {
 	return nil
 }
 
-// decodeHook takes values that have the type of their field as they are, and makes a list of the mapping by number that viper has of keys
-// such as stages.0.passes.
+// decodeHook keeps values that have the type of their field, and makes a list from the mapping by number that viper has for keys such as
+// stages.0.passes.
 func decodeHook(from, to reflect.Value) (any, error) {
 	switch below, numbered := from.Interface().(map[string]any); {
 	case from.Type() == to.Type():
@@ -187,7 +187,7 @@ func decodeHook(from, to reflect.Value) (any, error) {
 	return from.Interface(), nil
 }
 
-// defaultHoldout returns the part of the rows that is held out if nothing says it: some, if anything is chosen by such rows.
+// defaultHoldout returns the default fraction of held-out rows: above 0 if holdout rows determine a choice.
 func (c *Config) defaultHoldout() float64 {
 	chooses := func(stage Stage) bool { return stage.Features.Weight == schemas.WeightAuto }
 	switch {

@@ -16,13 +16,13 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 )
 
-// withheld is the section that is not written: it says how one process logs in, and nothing about what it computes.
+// withheld is the section that is not written: it configures the login of a process, not its computation.
 const withheld = "security"
 
-// MarshalJSON returns what every key is set to, defaults included, in the order of the fields. It has no section security, and so
-// no password. As JSON is YAML, [Load] reads it: it is a configuration that says the same.
+// MarshalJSON returns the values of all keys, including defaults, in the order of the fields. It omits the section security, and
+// so any password. As JSON is YAML, [Load] reads it, as an equivalent configuration.
 //
-// Names of files are absolute, as those in a configuration file are relative to its folder.
+// File names are absolute, because those in a configuration file are relative to its folder.
 func (c *Config) MarshalJSON() ([]byte, error) {
 	said := *c
 	if said.Examples.Archive.Alone { // the topic is that of its files
@@ -31,7 +31,7 @@ func (c *Config) MarshalJSON() ([]byte, error) {
 	return resolved(reflect.ValueOf(said))
 }
 
-// YAML returns what every key is set to, as [Config.MarshalJSON] does, for people to read: [Load] reads it.
+// YAML returns the values of all keys, like [Config.MarshalJSON], in readable form. [Load] reads it.
 func (c *Config) YAML() ([]byte, error) {
 	text, err := c.MarshalJSON()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Config) YAML() ([]byte, error) {
 	return out.Bytes(), encoder.Close()
 }
 
-// resolved returns a part of a configuration as JSON: a struct as an object of its keys, without those that are nil, which say nothing.
+// resolved returns a part of a configuration as JSON: a struct as an object of its keys, without keys that are nil.
 func resolved(v reflect.Value) (json.RawMessage, error) {
 	v = reflect.Indirect(v)
 	if d, is := v.Interface().(time.Duration); is {
@@ -91,7 +91,7 @@ func resolved(v reflect.Value) (json.RawMessage, error) {
 	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
 }
 
-// absolute returns a path, or a list of paths, from the root of the file system on.
+// absolute returns a path, or a list of paths, as absolute paths.
 func absolute(value reflect.Value) (reflect.Value, error) {
 	var failed error
 	from := reflect.New(value.Type()).Elem()

@@ -15,8 +15,8 @@ type Over struct {
 	Values []string
 }
 
-// searched are the keys that a search may try values of, or what they begin with: those that change how a version is made of the rows, and
-// not which rows there are.
+// searched returns the keys, or prefixes of keys, for which a search may try values: keys that change how a version is made from the rows,
+// but not the set of rows.
 func searched() []string {
 	return []string{"stages.", "prepare.", "average", "seed", "intercept", "examples.class_weight"}
 }

@@ -33,7 +33,7 @@ type setting struct {
 	origin
 }
 
-// settings are what was set, and what was wrong on the way. Later settings replace earlier ones.
+// settings are the values that were set, and the problems found. Later settings replace earlier ones.
 type settings struct {
 	path      string             // of the file
 	set       map[string]setting // by full key (stages.0.features.size)
@@ -93,7 +93,7 @@ func (s *settings) putValue(key string, t reflect.Type, tag reflect.StructTag, y
 	s.set[key] = setting{value: value, written: written(y), origin: at}
 }
 
-// eachPath changes a path, or each of a list of paths, but no empty one and no standard input.
+// eachPath changes a path, or each of a list of paths, except empty paths and the standard input.
 func eachPath(value reflect.Value, change func(path string) string) {
 	if value.Kind() == reflect.Slice {
 		for i := range value.Len() {
@@ -112,7 +112,7 @@ func (s *settings) putList(key string, t reflect.Type, y *yaml.Node, at origin) 
 	s.reset(key)
 	s.set[key] = setting{items: len(y.Content), origin: at}
 	for i, item := range y.Content {
-		// Not put: that would make an element of defaults from a null.
+		// Not put, which would make an element of defaults from a null.
 		s.putMapping(join(key, strconv.Itoa(i)), t.Elem(), resolve(item), at.lineOf(item))
 	}
 }
@@ -155,7 +155,7 @@ func (s *settings) putMapping(key string, t reflect.Type, y *yaml.Node, at origi
 	}
 }
 
-// merge puts what the key << of a mapping holds: a mapping, or a list of them of which the first counts most.
+// merge puts the value of the key << of a mapping: a mapping, or a list of mappings, of which the first takes precedence.
 func (s *settings) merge(key string, t reflect.Type, y *yaml.Node, at origin) {
 	merged := []*yaml.Node{y}
 	if list := resolve(y); list.Kind == yaml.SequenceNode {
@@ -180,7 +180,7 @@ func (at origin) lineOf(y *yaml.Node) origin {
 	return at
 }
 
-// reset takes back what was set for a key and for all keys below it.
+// reset removes the settings of a key and of all keys below it.
 func (s *settings) reset(key string) {
 	maps.DeleteFunc(s.set, func(k string, _ setting) bool { return k == key || strings.HasPrefix(k, key+".") })
 }
@@ -214,7 +214,7 @@ const notShown = "(not shown)"
 // userInfo matches the user and the password in a URL.
 var userInfo = regexp.MustCompile(`://[^/@]*@`)
 
-// unknown adds the problem that name is none of the keys of a type, whose own key is given.
+// unknown adds the problem that name is not a key of a type, which has the given key.
 func (s *settings) unknown(t reflect.Type, key, name, value string, at origin) {
 	before, _, tight := strings.Cut(name, ":")
 	if _, known := fieldAt(t, before); tight && known {
@@ -240,8 +240,8 @@ func (s *settings) unknown(t reflect.Type, key, name, value string, at origin) {
 	s.wrong(join(key, quoted(name)), value, want, at)
 }
 
-// impossible adds a problem for each value that its package refuses, with the original text and its place. It leaves out keys
-// that already have a problem, or that were misspelled: their values are the defaults, which nobody wrote.
+// impossible adds a problem for each value that its package rejects, with the original text and its place. It skips keys that
+// already have a problem or were misspelled: their values are defaults, which the user did not write.
 func (s *settings) impossible(problems []option.Problem) {
 	known := map[string]bool{}
 	for _, p := range s.problems {

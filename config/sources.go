@@ -17,7 +17,7 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 )
 
-// file applies the file. It returns false if the file cannot be read, and nothing else is worth checking.
+// file applies the file. It returns false if the file cannot be parsed, so that no other check is useful.
 func (s *settings) file(content []byte) bool {
 	root, f := parseYAML(content)
 	if f != nil {
@@ -38,8 +38,8 @@ func (s *settings) file(content []byte) bool {
 
 const prefix = "STAGEWISE_"
 
-// notKeys are the variables with our prefix that are no keys: the choice of a BLAS and of vector instructions, and what
-// tests need.
+// notKeys are the variables with our prefix that are not keys: they choose a BLAS and vector instructions, or configure
+// tests.
 const notKeys = " STAGEWISE_BLAS STAGEWISE_VECTOR STAGEWISE_KAFKA STAGEWISE_KAFKA_SECURITY STAGEWISE_MNIST STAGEWISE_PYTHON "
 
 // serviceVariable matches the variables that Kubernetes sets in each pod for each Service of its namespace, unless the pod has
@@ -100,7 +100,7 @@ func (s *settings) environment(environ []string) {
 	}
 }
 
-// commandLine applies settings of the form key=value, which a flag has.
+// commandLine applies the settings of a flag, of the form key=value.
 func (s *settings) commandLine(flag string, set []string) {
 	for _, assignment := range set {
 		key, value, ok := strings.Cut(assignment, "=")
@@ -112,7 +112,7 @@ func (s *settings) commandLine(flag string, set []string) {
 	}
 }
 
-// assign sets a key to a line of text, which is YAML. A list of texts may lack its brackets, and a secret of the environment is no YAML.
+// assign sets a key to a line of text, which is YAML. A list of texts may lack its brackets, and a secret in the environment is not YAML.
 func (s *settings) assign(key, line string, at origin) {
 	field, known := fieldAt(reflect.TypeFor[Config](), key)
 	isSecret := known && field.Type == reflect.TypeFor[kafkalog.Secret]()
@@ -124,7 +124,7 @@ func (s *settings) assign(key, line string, at origin) {
 		s.wrong(key, notShown, want(&yaml.Node{}, field.Type, errSecret), at)
 		return
 	case known && isPath(field.Tag) && (line == ingest.StandardInput || strings.HasPrefix(line, "*")):
-		line = strconv.Quote(line) // in YAML - is a list with a null, and * the begin of an alias
+		line = strconv.Quote(line) // in YAML - is a list with a null, and * begins an alias
 	}
 	y, f := parseYAML([]byte(line))
 	if f != nil {

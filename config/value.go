@@ -21,8 +21,8 @@ import (
 var errSecret = errors.New("expected the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a separate file " +
 	"(security.sasl.password_file)")
 
-// parse returns what a YAML node means as a value of a type. A type that parses text or JSON parses itself, and its errors
-// say what it expected.
+// parse returns a YAML node as a value of a type. A type that parses text or JSON parses itself, and its errors state what
+// it expected.
 func parse(y *yaml.Node, t reflect.Type) (reflect.Value, error) {
 	value := reflect.New(t)
 	switch target := value.Interface().(type) {
@@ -102,14 +102,14 @@ func toPlain(y *yaml.Node, t reflect.Type) (any, error) {
 		}
 		text := strconv.FormatFloat(v, 'g', -1, 64)
 		if !strings.ContainsAny(text, ".e") {
-			text += ".0" // which is no whole number in JSON either
+			text += ".0" // which is not a whole number in JSON either
 		}
 		return json.Number(text), nil
 	}
 	return y.Value, nil
 }
 
-// want returns what was expected in place of a node that parse refused with an error.
+// want describes the expected value, given a node that parse rejected, and its error.
 func want(y *yaml.Node, t reflect.Type, err error) string {
 	_, expected, ok := strings.Cut(err.Error(), "expected ")
 	_, whole := strconv.ParseInt(y.Value, 10, 64)
@@ -131,7 +131,7 @@ func want(y *yaml.Node, t reflect.Type, err error) string {
 	return expected
 }
 
-// wanted returns what a value of a type is, in the words of an error message after "expected".
+// wanted describes the values of a type, in the words of an error message after "expected".
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Duration]() {
 		return "a time such as 7d, 24h, 90m or 30s"

@@ -49,8 +49,8 @@ func documentsOf(content []byte) (documents []*yaml.Node, err error) {
 	}
 }
 
-// maxValues is how many values a document may have once its aliases are expanded. Without a limit, nine lines of aliases to aliases make
-// billions. The library counts none behind a merge that it refuses.
+// maxValues is the maximum number of values of a document with its aliases expanded. Without a limit, nine lines of nested aliases
+// expand to billions. The library does not count values after a merge that it rejects.
 const maxValues = 100_000
 
 var (
@@ -58,7 +58,7 @@ var (
 	errItself  = errors.New("anchor contains itself")
 )
 
-// expand takes the values of a node, with its aliases expanded, from those that are left. within are the nodes around it.
+// expand subtracts the number of values of a node, with its aliases expanded, from left. within are the enclosing nodes.
 func expand(n *yaml.Node, left *int, within ...*yaml.Node) error {
 	if *left--; *left < 0 {
 		return errTooMany
@@ -78,11 +78,11 @@ func expand(n *yaml.Node, left *int, within ...*yaml.Node) error {
 	return nil
 }
 
-// yamlLine is how the parser begins most of its messages.
+// yamlLine matches the beginning of most messages of the parser.
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line \d+: )?`)
 
-// plain returns what a message of the parser means: what is wrong, and what was expected instead. It shows no part of the
-// file, which may be a password. The parser's errors have no kinds: their texts are all that tells them apart.
+// plain explains a message of the parser: what is wrong, and what was expected instead. It shows no part of the file,
+// which may be a password. Only their texts distinguish the parser's errors.
 func plain(message string) (value, want string) {
 	for _, known := range [...]struct{ part, value, want string }{
 		{"excessive aliasing", "too many values", "fewer values once aliases (*NAME) are expanded"},
@@ -137,18 +137,18 @@ func explain(content []byte, err error) *fault {
 	return f
 }
 
-// tight matches a line with a key whose colon has no space after it. An address such as localhost:9092 or a URL is none.
+// tight matches a line with a key whose colon has no space after it. An address such as localhost:9092 or a URL does not match.
 var tight = regexp.MustCompile(`(?:^|[{,]|^\s*-)\s*[a-z_]+:(?:[^\s/:0-9'"]|[0-9'"][^\s]*(?:\s*[,}]|\s*$))`)
 
-// wantSpace is what to write in the place of key:value.
+// wantSpace is the text that is expected instead of key:value.
 const wantSpace = "a space after the colon, as in key: value"
 
-// maxReparsed is how many bytes lineOf may parse at most: a second's worth. A file of 1000 lines is far below it.
+// maxReparsed is the maximum number of bytes that lineOf may parse, which takes a second. A file of 1000 lines is far below it.
 const maxReparsed = 1 << 25
 
 // lineOf returns the line, from 1, at which the file stops being YAML: the lines before it can be parsed, and no longer
 // prefix of the file can. The parser's own line is often the line where the surrounding list begins, or absent. lineOf
-// returns 0 for a file that is too long for that, or in UTF-16, whose characters the ends of lines would cut.
+// returns 0 for a file that is too long for that, or in UTF-16, whose characters would be cut at the ends of lines.
 func lineOf(lines [][]byte) int {
 	content := bytes.Join(lines, nil)
 	if len(lines)*len(content) > maxReparsed || bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff")) {
@@ -218,8 +218,8 @@ func written(y *yaml.Node) string {
 	return value
 }
 
-// quoted returns text as one line of a message can hold it: in quotes if it is empty, begins or ends with space, or has
-// characters that are not printable.
+// quoted returns text for one line of a message: in quotes if it is empty, begins or ends with space, or has characters
+// that are not printable.
 func quoted(text string) string {
 	text = shortened(text)
 	if q := strconv.Quote(text); text == "" || strings.TrimSpace(text) != text || q != `"`+text+`"` {
@@ -228,7 +228,7 @@ func quoted(text string) string {
 	return text
 }
 
-// maxShown is how many characters of a value a message shows.
+// maxShown is the maximum number of characters of a value in a message.
 const maxShown = 80
 
 func shortened(text string) string {

@@ -11,8 +11,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// CheckOccurring returns what a chain of updates on sparse rows can't do with stages, by the keys of the configuration. It needs one
-// stage of all columns, which has a log loss, and before it at most one whose weights are counted: see [Chained].
+// CheckOccurring returns the problems of stages for a chain of updates on sparse rows, by the keys of the configuration. The chain
+// needs one stage of all columns with a log loss, and before it at most one stage whose weights are counted: see [Chained].
 func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 	wrong := func(stage int, key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: fmt.Sprintf("stages.%d.%s", stage, key), Value: fmt.Sprint(value),
@@ -56,7 +56,7 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 func inUpdates(k stages.Kind) bool { return k.Sparse && !k.InBlocks }
 
 // Chained returns the stages of a chain in the order in which updates fit them. A stage whose weights are counted comes before the others,
-// which are fitted to what its scores leave over; these are in the unit of theirs. The sum of scores is the same in any order.
+// which are fitted to the residuals of its scores; its scores are in their unit. The sum of scores is the same in any order.
 func Chained(list []schemas.Stage) []schemas.Stage {
 	counted := func(s schemas.Stage) bool { return stages.KindOf(s.Features).Counted }
 	if !slices.ContainsFunc(list, counted) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Contributions are what columns of the table add to a score of a row. The score is that of a label, whose probability the link of the
-// stages computes, after the temperature; of a model of numbers it is the number.
+// Contributions are the contributions of columns of the table to a score of a row. The score is that of a label, from which the link
+// of the stages computes the probability, after the temperature; for a model of numbers it is the number.
 type Contributions struct {
 	Label   string         `json:"label"` // or the name of the number
 	Score   float64        `json:"score"`
@@ -21,13 +21,13 @@ type Contributions struct {
 	Columns []Contribution `json:"columns"` // the largest ones by absolute value, the largest first
 }
 
-// Contribution is what a column adds to a score, with its one-hot words, parts of times and indicator of missing values.
+// Contribution is the contribution of a column to a score, with its one-hot words, parts of times and indicator of missing values.
 type Contribution struct {
 	Column string  `json:"column"`
 	Value  float64 `json:"value"`
 }
 
-// contributor is what contributions of a model need besides its weights.
+// contributor has the data that contributions of a model need in addition to its weights.
 type contributor struct {
 	base     []float64 // k
 	names    []string  // of the columns
@@ -37,13 +37,13 @@ type contributor struct {
 	features []int32   // of each input of sparse rows
 }
 
-// CheckContributions returns an error that says why scores of the model have no contributions of columns; nil: they have.
+// CheckContributions returns an error with the reason if scores of the model have no contributions of columns.
 func (m *Model) CheckContributions() error {
 	_, err := m.contributor()
 	return err
 }
 
-// contributor returns what contributions need.
+// contributor returns the contributor of the model, which it makes once.
 func (m *Model) contributor() (*contributor, error) {
 	m.contribute.Do(func() { m.contributes, m.contributesNot = m.newContributor() })
 	return m.contributes, m.contributesNot
@@ -119,7 +119,8 @@ func (c *contributor) addIntercept(s fittedStage) {
 	}
 }
 
-// nameColumns sets the columns of the raw features. Parts of times belong to the column of the times. Without columns each feature is one.
+// nameColumns sets the columns of the raw features, or else numbers the features. Parts of times belong to the column of the
+// times.
 func (c *contributor) nameColumns(m *Model) {
 	table := m.Columns()
 	if table == nil && !m.Sparse() {
@@ -146,12 +147,12 @@ func (c *contributor) ofCodes(m *Model) (places []int) {
 	return places
 }
 
-// contributedRows is how many rows have their contributions computed together.
+// contributedRows is the number of rows whose contributions are computed together.
 const contributedRows = 1024
 
-// Contributions calls do for each row, which it leaves as it is, with what at most n columns add to each score (k), valid until it returns.
-// The contributions of trees are path-dependent Shapley values. Those of other features are integrated gradients from the mean row; of
-// sparse rows from a row without values. A row that overflows has the base alone. The error is that of [Model.CheckContributions].
+// Contributions calls do for each row with the contributions of at most n columns to each score (k), valid during the call. It does not
+// modify the rows. Trees contribute path-dependent Shapley values, other features integrated gradients from the mean row; of sparse
+// rows from a row without values. A row that overflows only has the base. The error is that of [Model.CheckContributions].
 func (p *Predictor) Contributions(rows *examples.Rows, n int, do func(row int, scores []Contributions)) error {
 	c, err := p.model.contributor()
 	if err != nil {
@@ -251,7 +252,7 @@ func (p *Predictor) sparseContributions(c *contributor, first, n int, scores []C
 	}
 }
 
-// contribution is what a column adds: one of the names, or with their number added a feature of sparse rows.
+// contribution is that of a column, which is an index in names, or, after their number, a feature of sparse rows.
 type contribution struct {
 	column int
 	value  float64

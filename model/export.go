@@ -21,20 +21,20 @@ const (
 	exportONNX        = "onnx"
 )
 
-// Keys of what a file of another format says of the model, as JSON.
+// Keys of the metadata of the model in a file of another format, as JSON.
 const (
 	exportedManifest = "manifest" // whose plan has the kinds of features, the links and the seed
 	exportedLabels   = "labels"   // in the order of the probabilities
-	exportedColumns  = "columns"  // that the features are of; null if they are not known
+	exportedColumns  = "columns"  // of the features; null if unknown
 )
 
 // Export is a format of files that have a whole model.
 type Export struct {
 	// Name is the format's name on the command line.
 	Name string
-	// Doc says in a few words what reads such files.
+	// Doc briefly describes the readers of such files.
 	Doc string
-	// Write writes a model. It wraps errors of w. Other errors say what of the model the format has no room for.
+	// Write writes a model. It wraps errors of w. Other errors name a part of the model that the format can't represent.
 	Write func(w io.Writer, m *Model) error
 }
 
@@ -76,7 +76,7 @@ func ExportNamed(name string) (Export, bool) {
 	return all[i], true
 }
 
-// metadata returns what a file of another format says of the model.
+// metadata returns the metadata of the model for a file of another format.
 func (m *Model) metadata() (map[string]string, error) {
 	texts := map[string]string{}
 	for key, value := range map[string]any{exportedManifest: m.Manifest, exportedLabels: m.LabelType().Values(m.Labels()),
@@ -90,9 +90,9 @@ func (m *Model) metadata() (map[string]string, error) {
 	return texts, nil
 }
 
-// writeONNX writes a computation that many runtimes run (https://onnx.ai). The graph has an input features [rows, d], float32, where
-// a missing value is NaN, or for sparse rows the inputs indices, int64, and values, float32, both [rows, length]. It has the outputs of
-// [Model.add]. What a seed draws is in the file.
+// writeONNX writes a computation that many runtimes run (https://onnx.ai). The graph has an input features [rows, d], float32, where a
+// missing value is NaN, or for sparse rows the inputs indices, int64, and values, float32, both [rows, length]. It has the outputs of
+// [Model.add]. The file includes all random draws.
 func writeONNX(w io.Writer, m *Model) error {
 	about, err := m.metadata()
 	if err != nil {
@@ -108,7 +108,7 @@ func writeONNX(w io.Writer, m *Model) error {
 	return g.Write(w)
 }
 
-// safetensor is what the header says of a tensor.
+// safetensor describes a tensor in the header.
 type safetensor struct {
 	Type    string `json:"dtype"`
 	Shape   []int  `json:"shape"`

@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// WriteTo writes the model's file, and returns how many bytes it wrote. schemas/FORMAT.md describes the format.
+// WriteTo writes the model's file, and returns the number of bytes written. schemas/FORMAT.md describes the format.
 func (m *Model) WriteTo(w io.Writer) (int64, error) {
 	return schemas.WriteModel(w, m.Manifest, m.Tensors(), memory.DefaultAllocator)
 }
@@ -55,10 +55,10 @@ func read(r io.Reader) (*Model, error) {
 	return New(manifest, preparationOf(tensors), weights)
 }
 
-// peekBytes is how much of a file tells what it is.
+// peekBytes is the number of bytes that determine the format of a file.
 const peekBytes = 512
 
-// notModel returns what a file is that begins otherwise than a model's file, an Arrow stream; "": it may be one.
+// notModel describes a file that does not begin like a model file, which is an Arrow stream; "" if it may be a model file.
 func notModel(first []byte) string {
 	switch form, known := signature.Of(first); {
 	case len(first) == 0:
@@ -73,7 +73,7 @@ func notModel(first []byte) string {
 	return "other bytes"
 }
 
-// foreignError is what a file is that is no model's.
+// foreignError describes a file that is not a model file.
 type foreignError string
 
 func (e foreignError) Error() string {

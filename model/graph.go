@@ -11,8 +11,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// add adds the model to a graph: what it predicts of each row of raw features (n × d; NaN for a missing value), in the outputs of its
-// task. It adds what [Predictor.Probabilities] and [Predictor.Numbers] compute.
+// add adds the model to a graph: its predictions for each row of raw features (n × d; NaN for a missing value), as the outputs of its
+// task. They are those of [Predictor.Probabilities] and [Predictor.Numbers].
 //
 //	one label       label [n], texts or whole numbers, and probabilities [n, k]
 //	several labels  given [n, k], which labels a row is given, and probabilities [n, k]
@@ -97,7 +97,7 @@ func least(threshold float64) float32 {
 	return v
 }
 
-// addDecide adds what [Model.Decide] computes of each row.
+// addDecide adds the computation of [Model.Decide] for each row.
 func (m *Model) addDecide(g *onnx.Graph, probabilities onnx.Value) onnx.Value {
 	t := m.Manifest.Threshold
 	if t == 0 {

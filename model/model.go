@@ -17,7 +17,7 @@ import (
 // Model is a finished version: everything that predictions need. [New] and [Read] make models. A model is immutable and safe
 // for concurrent use.
 type Model struct {
-	// Manifest says which version this is, how it was trained, and its errors. It must not be changed.
+	// Manifest describes the version, its training, and its errors. It must not be changed.
 	Manifest *schemas.Manifest
 
 	preparation wire.Tensors[float32]
@@ -77,8 +77,7 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 	return m, nil
 }
 
-// First returns the model that ends after so many of the stages, counted from 1. It panics if m averages, as its members are trained beside
-// each other.
+// First returns the model with only the given number of first stages. It panics if m averages, as its members are trained independently.
 func (m *Model) First(stages int) *Model {
 	if m.Manifest.Plan.Members() > 1 {
 		panic("model: the first stages of a model that averages")
@@ -88,8 +87,8 @@ func (m *Model) First(stages int) *Model {
 	return &Model{Manifest: &manifest, preparation: m.preparation, prepared: m.prepared, stages: m.stages[:stages]}
 }
 
-// SharesInputs reports whether two versions make the same inputs of a row: they have one preparation. Their labels are
-// then the same too, or their numbers in one unit.
+// SharesInputs reports whether two versions have the same preparation, and so the same inputs for a row. Then they also
+// have the same labels, or the same unit of their numbers.
 func (m *Model) SharesInputs(other *Model) bool {
 	return m.Manifest.Plan.Prepare == other.Manifest.Plan.Prepare && m.preparation.Same(other.preparation)
 }
@@ -115,7 +114,7 @@ func (m *Model) WeightsOn(stage int, prepared *stages.Preparation) []float32 {
 	return others
 }
 
-// Stage returns how a stage, counted from 0, makes its block.
+// Stage returns a stage, counted from 0, without its weights.
 func (m *Model) Stage(stage int) *Stage { return m.stages[stage].Stage }
 
 // CheckPlan returns an error that wraps [wire.ErrDamaged] if no version can have been trained with the plan. It checks what
@@ -140,18 +139,18 @@ func CheckPlan(p *schemas.Plan) error {
 	return nil
 }
 
-// Task returns what the model predicts.
+// Task returns the prediction task of the model.
 func (m *Model) Task() examples.Task { return m.Manifest.Plan.Task() }
 
 // Labels returns the classes, in the order of the probabilities; of a model of numbers, the names of the numbers. The
 // slice must not be changed.
 func (m *Model) Labels() []string { return m.prepared.Labels.Text() }
 
-// LabelType returns what the labels are. Of a model of numbers they are text.
+// LabelType returns the type of the labels; text for a model of numbers.
 func (m *Model) LabelType() examples.LabelType { return m.Manifest.LabelType }
 
-// Standardize writes numbers (n × k) into dst (n × k) as the stages of a model of numbers predict them: less their means, by their standard
-// deviations.
+// Standardize writes numbers (n × k) into dst (n × k) as the stages of a model of numbers predict them: minus their means, divided by their
+// standard deviations.
 func (m *Model) Standardize(dst kernel.Dense, targets []float64) {
 	m.prepared.Standardize(dst, targets)
 }
@@ -166,13 +165,13 @@ func (m *Model) Width() int { return m.prepared.Width() }
 // Inputs returns the number of prepared inputs, m.
 func (m *Model) Inputs() int { return m.prepared.Inputs() }
 
-// Image returns the shape of the images that the model was trained on; zero if its examples were none.
+// Image returns the shape of the images that the model was trained on; zero if its examples were not images.
 func (m *Model) Image() examples.Image { return m.prepared.Image }
 
-// Sparse reports whether the model was trained on sparse rows. A dense row then stands for the features of it that are not 0.
+// Sparse reports whether the model was trained on sparse rows. A dense row then stands for its nonzero features.
 func (m *Model) Sparse() bool { return m.prepared.Factors != nil }
 
-// Lacking appends the columns of sparse rows, among some, that the model does not have.
+// Lacking appends those of the given columns of sparse rows that the model does not have.
 func (m *Model) Lacking(dst, columns []int32) []int32 {
 	for _, column := range columns {
 		if m.prepared.Factors.Input(column) < 0 {
@@ -194,8 +193,8 @@ func (m *Model) Preparation() wire.Tensors[float32] { return m.preparation }
 // It returns nil if the stage's link is learnt, as Algorithm 2 then starts from the beginning. The slice must not be changed.
 func (m *Model) Weights(stage int) []float32 { return m.stages[stage].fitted.W.Data }
 
-// Tensors returns what the model's file contains and what its digest is over: for each stage its weights, or the weights and
-// the calibration of each pass, and at the end the preparation. schemas/FORMAT.md has names and shapes. The tensors must not be changed.
+// Tensors returns the tensors of the model's file, for [Model.Digest]: for each stage its weights, or the weights and the calibration of
+// each pass, and at the end the preparation. schemas/FORMAT.md has names and shapes. The tensors must not be changed.
 func (m *Model) Tensors() (tensors wire.Tensors[float32]) {
 	for t, s := range m.stages {
 		for _, tensor := range s.Features.Structure() {

@@ -23,8 +23,8 @@ func (m *Model) Predict(features, probabilities []float32) (label string) {
 	return label
 }
 
-// Probabilities writes the probability of each label (n × k, row-major) of n rows, which it leaves as they are: raw features (n × d; NaN
-// for a missing one), or sparse rows if [Model.Sparse] is true. It is otherwise like [Model.Predict], and many rows at once take less time
+// Probabilities writes the probability of each label (n × k, row-major) of n rows: raw features (n × d; NaN for a missing one), or sparse
+// rows if [Model.Sparse] is true. It does not modify the rows. It is otherwise like [Model.Predict], and many rows at once take less time
 // each.
 func (m *Model) Probabilities(probabilities []float32, rows *examples.Rows) {
 	mustHave("probabilities", len(probabilities), rows.Rows*len(m.Labels()))
@@ -53,7 +53,7 @@ func (m *Model) Contributions(rows *examples.Rows, n int, do func(row int, score
 	return p.Contributions(rows, n, do)
 }
 
-// borrow returns a predictor that nobody uses. The caller puts it back into the pool.
+// borrow returns an idle predictor. The caller puts it back into the pool.
 func (m *Model) borrow() *Predictor {
 	if p, ok := m.predictors.Get().(*Predictor); ok {
 		return p

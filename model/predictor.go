@@ -12,14 +12,14 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// Predictor predicts with a model. [Model.Predictor] makes predictors. A predictor uses its memory again in every call, so it is
-// not safe for concurrent use: make one for each goroutine.
+// Predictor predicts with a model. [Model.Predictor] makes predictors. A predictor reuses its memory in every call, so it is not
+// safe for concurrent use: make one for each goroutine.
 type Predictor struct {
 	model         *Model
 	blas          *kernel.BLAS
 	raw, inputs   kernel.Dense
 	score, before kernel.Dense
-	votes         kernel.Dense // of a model that averages: the sum of what its members predict
+	votes         kernel.Dense // of a model that averages: the sum of its members' predictions
 	block         kernel.Dense
 	workspace     Workspace
 	numbers       []float64 // of a model of numbers: what p.score stands for
@@ -53,9 +53,9 @@ func (m *Model) Predictor(blas *kernel.BLAS) *Predictor {
 func (p *Predictor) Model() *Model { return p.model }
 
 // Predict returns the label of one row of raw features (d), and the probability of each label, in the order of
-// [Model.Labels]. The label is the most probable one, or as a threshold of the version decides. A missing feature is
-// NaN. The probabilities are valid until the next call. It panics if the number of features is not [Model.Width]. Of a
-// model of numbers the label is empty: see [Predictor.Probabilities].
+// [Model.Labels]. The label is the most probable one, or the one that a threshold of the version determines. A missing
+// feature is NaN. The probabilities are valid until the next call. It panics if the number of features is not
+// [Model.Width]. Of a model of numbers the label is empty: see [Predictor.Probabilities].
 func (p *Predictor) Predict(features []float32) (label string, probabilities []float32) {
 	mustHave("features", len(features), p.model.Width())
 	p.row = examples.Rows{Rows: 1, Cols: len(features), Floats: features}
@@ -74,9 +74,9 @@ func (p *Predictor) Probabilities(rows *examples.Rows) []float32 {
 	return p.score.Data
 }
 
-// PredictRows returns the probability of each class (n × k, row-major) of rows, which it leaves as they are: raw features (n × d; NaN for a
-// missing value), or sparse rows, of which columns that the model does not have are left out. Of a model of numbers it returns the numbers
-// instead. The result is valid until the next call. It panics if dense rows have another number of columns than [Model.Width], or if rows
+// PredictRows returns the probability of each class (n × k, row-major) of rows: raw features (n × d; NaN for a missing value), or sparse
+// rows, whose columns that the model does not have are ignored. For a model of numbers it returns the numbers instead. It does not modify
+// the rows. The result is valid until the next call. It panics if dense rows have another number of columns than [Model.Width], or if rows
 // are sparse and [Model.Sparse] is false.
 func (p *Predictor) PredictRows(rows *examples.Rows) (probabilities []float32, numbers []float64) {
 	p.scores(rows)
@@ -95,13 +95,13 @@ func (p *Predictor) restore() []float64 {
 	return p.numbers
 }
 
-// Inputs are rows as a version's preparation makes them, for versions that share it: see [Model.SharesInputs].
+// Inputs are rows after the preparation of a version, for versions that share it: see [Model.SharesInputs].
 type Inputs struct {
 	Prepared kernel.Dense // n × m
 	Codes    []uint8      // n × c, of a version with bins: what trees compare
 }
 
-// MeasureInputs is [Predictor.Measure] for prepared rows, which it leaves as they are.
+// MeasureInputs is [Predictor.Measure] for prepared rows. It does not modify them.
 func (p *Predictor) MeasureInputs(inputs Inputs, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
 	p.overflowed, p.codes = nil, inputs.Codes
 	p.scoresOf(inputs.Prepared)
@@ -139,14 +139,14 @@ func (p *Predictor) compare(truth link.Truth, loss []float32, predicted []int32)
 }
 
 // Overflowed returns the rows of the last call whose inputs, or features or scores in any stage, overflow, in order.
-// Inputs and features that overflow are taken to be 0, which is the mean of dense rows. A stage whose scores overflow
+// Inputs and features that overflow are treated as 0, which is the mean of dense rows. A stage whose scores overflow
 // adds nothing to them. So no row is predicted as NaN.
 func (p *Predictor) Overflowed() []int {
 	slices.Sort(p.overflowed)
 	return slices.Compact(p.overflowed)
 }
 
-// predict turns the scores after the last stage, which are in p.score, into what the model predicts.
+// predict turns the scores after the last stage, which are in p.score, into the predictions of the model.
 func (p *Predictor) predict() {
 	p.end(len(p.model.stages) - 1)
 	if members := p.model.Manifest.Plan.Members(); members > 1 {
@@ -154,7 +154,7 @@ func (p *Predictor) predict() {
 	}
 }
 
-// end turns the scores after the last stage of a member into what the member predicts, and counts its vote.
+// end turns the scores after the last stage of a member into the predictions of the member, and counts its vote.
 func (p *Predictor) end(stage int) {
 	last := p.model.stages[stage].Link
 	link.Temper(p.score, p.model.Manifest.Plan.Temperature(stage))
@@ -185,7 +185,7 @@ func (p *Predictor) begin(stage, n int) {
 	p.score.Reshape(n, k)
 }
 
-// scores writes the scores of rows after the last stage into p.score. It leaves the rows as they are.
+// scores writes the scores of rows after the last stage into p.score. It does not modify the rows.
 func (p *Predictor) scores(rows *examples.Rows) {
 	m, sparse := p.model, rows.Sparse
 	if sparse == nil {
@@ -210,7 +210,7 @@ func (p *Predictor) scores(rows *examples.Rows) {
 	p.scoresOf(p.inputs)
 }
 
-// scoresOf is scores for prepared rows, which it leaves as they are. Codes of rows are in p.codes.
+// scoresOf is scores for prepared rows, which it does not modify. Codes of rows are in p.codes.
 func (p *Predictor) scoresOf(inputs kernel.Dense) {
 	n := inputs.Rows
 	for t, s := range p.model.stages {
@@ -239,7 +239,7 @@ func (p *Predictor) scoresOf(inputs kernel.Dense) {
 	}
 }
 
-// overflow notes rows that overflow, counted from a row on.
+// overflow records rows that overflow, whose numbers are relative to from.
 func (p *Predictor) overflow(from int, rows []int) {
 	for _, i := range rows {
 		p.overflowed = append(p.overflowed, from+i)
@@ -252,8 +252,8 @@ func (p *Predictor) codesOf(from, to int) []uint8 {
 	return p.codes[from*columns : to*columns]
 }
 
-// leafRows is how many rows have their leaves found and their weights added together: the leaves in 32 trees and the scores of a few
-// classes stay in the first-level cache, and those of more classes in the second. Sums have the same bits for any number.
+// leafRows is the number of rows whose leaves are found and whose weights are added together: the leaves in 32 trees and the scores
+// of a few classes stay in the first-level cache, and those of more classes in the second. Sums have the same bits for any number.
 const leafRows = 512
 
 // scoresOfTrees writes the scores of the rows whose codes are in p.codes after a stage of trees into p.score.

@@ -24,9 +24,9 @@ type Stage struct {
 	Basis    link.Basis  // of a link that is learnt
 }
 
-// NewStage returns the stage of a plan with that number, counted from 0, over inputs that are prepared as the survey's result
-// says. The plan must pass [CheckPlan]. The error is a *[stages.SizeError] if there are too few inputs for the features,
-// or a *[stages.DenseError] if the inputs are sparse and the stage needs dense ones.
+// NewStage returns the stage of a plan with a number, counted from 0, for inputs of a preparation. The plan must pass
+// [CheckPlan]. The error is a *[stages.SizeError] if there are too few inputs for the features, or a *[stages.DenseError] if
+// the inputs are sparse and the stage needs dense ones.
 func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*Stage, error) {
 	options, scores := plan.Stages[number], 0
 	if options.Scores {
@@ -55,7 +55,7 @@ func (s *Stage) Grow(structure wire.Tensors[float32]) (*Stage, error) {
 	return &Stage{Link: s.Link, Features: features, Classes: s.Classes, Basis: s.Basis}, nil
 }
 
-// structureOf returns the tensors of trees that one of a stage's records has; nil if none has.
+// structureOf returns the tensors of trees in a stage's records; nil if there are none.
 func structureOf(published []*schemas.Weights) (structure wire.Tensors[float32]) {
 	for _, w := range published {
 		for _, name := range statistics.StructureTensors() {
@@ -92,8 +92,8 @@ func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.F
 	return f, nil
 }
 
-// overlay takes a record of an update on sparse rows, which says the weights of columns that occur. All others are what the stage begins
-// at, but for a shift.
+// overlay applies a record of an update on sparse rows, which has the weights of columns that occur. All other weights are the previous
+// ones, plus a shift if there is one.
 func (s *Stage) overlay(f *sink.Fitted, w *schemas.Weights) error {
 	p, k := s.Features.Size(), s.Classes
 	columns, rows, err := statistics.RowsOf(w.Tensors, p, k)
@@ -120,7 +120,7 @@ func (s *Stage) overlay(f *sink.Fitted, w *schemas.Weights) error {
 	return nil
 }
 
-// add takes the next record of the stage.
+// add applies the next record of the stage.
 func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
 	p, k := s.Features.Size(), s.Classes
 	weights, err := w.Tensors.Optional(statistics.TensorW, p, k)
@@ -151,7 +151,7 @@ func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
 	return nil
 }
 
-// laidOut returns W (p × k) as the products need it. Those of sparse rows read the rows of W, as they are.
+// laidOut returns W (p × k) in the layout that products need. Products of sparse rows read the rows of W directly.
 func (s *Stage) laidOut(w kernel.Dense) kernel.Weights {
 	if s.Features.Sparse() {
 		return kernel.Weights{Dense: w}
@@ -159,7 +159,7 @@ func (s *Stage) laidOut(w kernel.Dense) kernel.Weights {
 	return kernel.NewWeights(w)
 }
 
-// checkWhole returns a *schemas.ShapeError that names what the weights of a finished stage lack.
+// checkWhole returns a *schemas.ShapeError that names missing weights of a finished stage.
 func (s *Stage) checkWhole(f *sink.Fitted) error {
 	if !s.Link.Learnt && f.W.Rows == 0 {
 		return &wire.ShapeError{Tensor: statistics.TensorW, Want: []int{s.Features.Size(), s.Classes}}
@@ -172,8 +172,8 @@ func (s *Stage) checkWhole(f *sink.Fitted) error {
 	return nil
 }
 
-// Workspace is memory that [Stage.Expand] and [Stage.Shown] use again in every call. The zero value is ready. A workspace is not
-// safe for concurrent use.
+// Workspace is memory that [Stage.Expand] and [Stage.Shown] reuse in every call. The zero value is ready to use. A workspace is
+// not safe for concurrent use.
 type Workspace struct {
 	predictions, scratch kernel.Dense
 	sink                 sink.Workspace
@@ -202,12 +202,12 @@ func (s *Stage) Shown(blas *kernel.BLAS, w *Workspace, f *sink.Fitted, dst, befo
 	return f.Shown(blas, &w.sink, dst, before, block)
 }
 
-// tileRows is how many rows go through expansion, scores, losses and the cross moment together. A tile of 1024 columns is
-// 256 KB, so what one product has written or read is still in the second-level cache when the next reads it.
+// tileRows is the number of rows for which expansion, scores, losses and the cross moment are computed together. A tile of 1024 columns is
+// 256 KB, so the data of one product is still in the second-level cache when the next product reads it.
 const tileRows = 64
 
-// Tiles yields the ranges of rows, from (included) to to (excluded), that kernels are called with. A BLAS has other bits for
-// other shapes, so training and prediction cut their rows in the same way.
+// Tiles yields the ranges of rows, from (included) to to (excluded), that kernels are called with. The bits of a BLAS's
+// results depend on the shapes, so training and prediction cut their rows in the same way.
 func Tiles(rows int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
 		for from := 0; from < rows; from += tileRows {

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// regionOf returns where the predictions of a task lie.
+// regionOf returns the region of the predictions of a task.
 func regionOf(task examples.Task) link.Region {
 	switch task {
 	case examples.SeveralLabels:
@@ -22,7 +22,7 @@ func regionOf(task examples.Task) link.Region {
 	return link.Simplex
 }
 
-// LinkOf returns the link of a stage of a plan, over what the plan's versions predict. The plan must pass [CheckPlan].
+// LinkOf returns the link of a stage of a plan, on the region of the plan's task. The plan must pass [CheckPlan].
 func LinkOf(plan *schemas.Plan, number int) link.Link {
 	return link.Named(plan.Stages[number].Link).On(regionOf(plan.Task()))
 }
@@ -32,7 +32,7 @@ func LinksOf(task examples.Task) []string {
 	return linksThat(func(l link.Link) bool { return l.Suits(regionOf(task)) })
 }
 
-// linksThat returns the names of some links.
+// linksThat returns the names of the links for which a condition holds.
 func linksThat(are func(link.Link) bool) (names []string) {
 	for _, l := range link.All() {
 		if are(l) {
@@ -58,7 +58,7 @@ func CheckLink[S ~string](task examples.Task, name S) (problems []option.Problem
 	return []option.Problem{{Key: "link", Value: string(name), Want: want + of}}
 }
 
-// Threshold returns the least probability of the labels that rows are given, of a model of several labels a row.
+// Threshold returns the minimum probability for predicting a label, for a multi-label model.
 func (m *Model) Threshold() float64 {
 	if t := m.Manifest.Thresholds; t != nil {
 		return t.MicroF1
@@ -66,7 +66,7 @@ func (m *Model) Threshold() float64 {
 	return 0.5
 }
 
-// Decide returns which label a row with these probabilities (k) is given by a model of one label a row: the most probable one, or, of a
+// Decide returns the class that a single-label model predicts for a row with these probabilities (k): the most probable one, or, for a
 // version with a threshold, the second of two if its probability is at least the threshold.
 func (m *Model) Decide(probabilities []float32) int32 {
 	switch t := m.Manifest.Threshold; {
@@ -78,8 +78,8 @@ func (m *Model) Decide(probabilities []float32) int32 {
 	return 0
 }
 
-// Given appends the classes that a row with these probabilities (k) is given: that of [Model.Decide], or, by a model of several labels a
-// row, none or some in the order of [Model.Labels].
+// Given appends the classes that the model predicts for a row with these probabilities (k): that of [Model.Decide], or, for a
+// multi-label model, any number of them in the order of [Model.Labels].
 func (m *Model) Given(classes []int32, probabilities []float32) []int32 {
 	if m.Task() != examples.SeveralLabels {
 		return append(classes, m.Decide(probabilities))
@@ -93,7 +93,7 @@ func (m *Model) Given(classes []int32, probabilities []float32) []int32 {
 	return classes
 }
 
-// minTemperature and maxTemperature are more than any model needs.
+// minTemperature and maxTemperature exceed the range that any model needs.
 const minTemperature, maxTemperature = 0.01, 100.0
 
 // CheckTemperature returns a problem with the key temperature if the scores of a stage can't be divided by it. A link that is not known is

@@ -63,8 +63,8 @@ func (r Row) same() bool {
 }
 
 // Differences returns the fields in which the plans of runs differ, by their keys in JSON, in alphabetical order, but stages by their
-// numbers. If all stages of a run have the same value, and those of the others too, the field is one row, as stages.*.ridge. What tells one
-// submission from another is left out.
+// numbers. If in each run all stages have the same value of a field, the field is one row, such as stages.*.ridge. Fields that only
+// identify a submission are omitted.
 func Differences(runs []Compared) []Row {
 	return slices.DeleteFunc(fields(runs), Row.same)
 }
@@ -158,7 +158,7 @@ func flatten(key string, value any, fields map[string]string) {
 	}
 }
 
-// foldStages makes one field of those of all stages, where each of the plans has one value.
+// foldStages replaces a field of all stages by a single field if it has one value in each of the plans.
 func foldStages(plans []map[string]string) {
 	apart := map[string]bool{} // fields that have other values in another stage of their plan
 	for _, of := range plans {
@@ -181,7 +181,7 @@ func foldStages(plans []map[string]string) {
 	}
 }
 
-// stageOf returns the number and the field of a key under stages; −1 if it is of every stage.
+// stageOf returns the number and the field of a key under stages; −1 for a field of all stages.
 func stageOf(key string) (number int, field string, ok bool) {
 	rest, ok := strings.CutPrefix(key, "stages.")
 	if !ok {
@@ -255,8 +255,8 @@ func (m measure) text(s schemas.SplitReport) string {
 	return ""
 }
 
-// Measures returns how runs went: rows, errors and losses of the splits, seconds, and the digests of the weights. A row
-// in which no run has a value is left out.
+// Measures returns the results of runs: rows, errors and losses of the splits, seconds, and the digests of the weights.
+// A row in which no run has a value is left out.
 func Measures(runs []Compared) []Row {
 	rows := []Row{{Name: "state"}}
 	for _, r := range runs {
@@ -329,7 +329,7 @@ var orders = []struct {
 	{"balanced_error", "balanced error", 1, func(s schemas.SplitReport) *float64 { return s.BalancedError }},
 }
 
-// Orders returns the measures that runs may be sorted by: error, loss, and those that only rows of one label have.
+// Orders returns the measures that runs may be sorted by: error, loss, and those that only single-label rows have.
 func Orders() (names []string) {
 	for _, o := range orders {
 		names = append(names, o.name)
@@ -382,8 +382,8 @@ func (o Order) split(runs []Compared) string {
 	return examples.Train.String()
 }
 
-// Ranks returns the indices of runs, the best first, and how many of them have the measure: the others are last. Runs with the same measure
-// are sorted by the log loss, or else by the error.
+// Ranks returns the indices of runs, the best first, and the number of runs that have the measure: the others are last. Runs with the same
+// measure are sorted by the log loss, or else by the error.
 func (o Order) Ranks(runs []Compared) (ranks []int, ranked int) {
 	split, also := o.split(runs), 1
 	if o.at() == also {
@@ -426,7 +426,7 @@ func (o Order) Sorted(runs []Compared) (sorted []Compared) {
 //go:embed compared.html
 var pageText string
 
-// script has the functions plot and legend, and those that they are made of: h and g make elements of HTML and SVG, count and short write
+// script has the functions plot and legend, and the functions that they use: h and g make elements of HTML and SVG, count and short write
 // numbers, and ticks are round values of an axis. Pages give classes to what is drawn: series and dots for lines and points, with the kind
 // of each series, grid, diagonal, small and legend.
 //
@@ -471,11 +471,11 @@ type Gallery struct {
 	Pictures []Picture
 }
 
-// Picture is values that are pixels: of an example, or of a filter.
+// Picture is an image of pixel values: an example, or a filter.
 type Picture struct {
 	Caption string // text below it; "": none
 	Shape   examples.Image
-	Values  []float32 // as many as the shape has
+	Values  []float32 // one for each value of the shape
 }
 
 // sheet has the values of the template. Its script draws diagrams, confusion matrices and pictures from Drawn.
@@ -634,7 +634,7 @@ func tablesOf(runs []Compared, by Order) (first, more runTable) {
 			return row.split != "" && before.split == row.split && slices.Equal(before.Values, row.Values)
 		})
 		switch {
-		case repeated, row.Name == "weights digest": // another run has another
+		case repeated, row.Name == "weights digest": // each run has its own
 		case row.same():
 			first.Same = append(first.Same, row.Name+" "+row.Values[0])
 		case decides(row, measures) || row.measure == by.Measure():
@@ -646,7 +646,7 @@ func tablesOf(runs []Compared, by Order) (first, more runTable) {
 	return first, more
 }
 
-// decides reports whether a measure is shown first: one by which people choose a run.
+// decides reports whether a measure is shown first, because users choose a run by it.
 func decides(r Row, all []Row) bool {
 	train := examples.Train.String()
 	switch r.measure {

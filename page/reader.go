@@ -18,14 +18,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Options say what a reader reads.
+// Options configure a reader.
 type Options struct {
 	Name     string        // of the pipeline
 	Examples string        // the topic with the examples; empty: the pipeline's own
 	Source   string        // the topic whose messages become examples; empty: there is none
-	Brokers  string        // how they are reached, in words, for the page
-	Values   bool          // reasons why messages can't be used have values of rows
-	Every    time.Duration // between two looks at topics and groups; 0: 2 s
+	Brokers  string        // description of their addresses, for the page
+	Values   bool          // reasons for unusable messages include values of rows
+	Every    time.Duration // interval between polls of topics and groups; 0: 2 s
 }
 
 // every returns the interval of polls.
@@ -36,7 +36,7 @@ func (o Options) every() time.Duration {
 	return 2 * time.Second
 }
 
-// drawn is the minimum time between two states. A person sees no faster changes, and a browser draws a state in less.
+// drawn is the minimum time between two states. People don't see faster changes, and a browser draws a state in less time.
 const drawn = 400 * time.Millisecond
 
 // Bounds of the state, for any content of the topics.
@@ -44,10 +44,10 @@ const (
 	maxVersions = 2000 // the newest
 	maxQueue    = 10   // runs that wait
 	maxMissing  = 20   // partitions that are named
-	maxRates    = 60   // polls that a topic's rates go back
+	maxRates    = 60   // polls whose rates are kept, for each topic
 	maxBad      = 40   // messages in quarantine that are listed
 	maxReasons  = 20   // reasons that are counted
-	maxPlaces   = 2000 // visits of which parts are published
+	maxPlaces   = 2000 // visits with published parts
 	maxMatrix   = 30   // classes of a confusion matrix that is shown whole
 	maxPairs    = 30   // pairs of classes that are confused most
 )
@@ -73,7 +73,7 @@ type reader struct {
 	mutex      sync.Mutex
 	absent     bool            // the pipeline has no topics
 	errors     [parts]error    // of each part, since its last success
-	heard      time.Time       // when the brokers last said where the topics end
+	heard      time.Time       // time of the brokers' last answer about the ends of topics
 	places     []schemas.Place // of the versions, by number
 	offered    string          // runs of the version with the highest number that is offered, and of the one that is pinned
 	pinned     string

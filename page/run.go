@@ -19,7 +19,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// following is the runs of a pipeline, as the plans topic has them, and the one that is under way, or was last.
+// following has the runs of a pipeline according to the plans topic: the waiting runs, and the current or else the last one.
 type following struct {
 	queue  []string // the runs that wait behind it
 	queued int
@@ -32,11 +32,11 @@ type followed struct {
 	chain   *protocol.Chain
 	of      map[int]bool  // the partitions that each visit has
 	shares  map[int][]int // the partitions of each share, by the first that the share may have
-	end     *schemas.End  // nil: it goes on
+	end     *schemas.End  // nil: the run has not ended
 	news    time.Time
 	reports map[int]*schemas.StageReport
 	parts   map[place]map[int]bool // the partitions whose part is published
-	failure string                 // why a worker can't make the visit that is due; empty: none has said so
+	failure string                 // why a worker can't make the due visit; empty: no worker has failed
 	failed  wire.Digest
 }
 
@@ -49,11 +49,11 @@ type place struct {
 // residuals is the visit of a place that has the residuals of a stage.
 const residuals = -1
 
-// reread is how often the plans are read anew, without a message: so it is found out what went by during an absence.
+// reread is the interval at which the plans are read again without a message, to find messages that were missed during a disconnection.
 const reread = 30 * time.Second
 
-// gathered is how long messages of the plans topic are gathered before what they say is looked at: a chain may make
-// twenty versions a second.
+// gathered is the time for which messages of the plans topic are collected before they are processed: a chain may make
+// twenty versions per second.
 const gathered = 100 * time.Millisecond
 
 // followRuns follows the plans, and the records of the run that is under way.
@@ -93,7 +93,7 @@ func (r *reader) followRuns(ctx context.Context) error {
 	}
 }
 
-// positions returns where to follow weights and statistics: at their ends.
+// positions returns the positions from which to follow weights and statistics: their ends.
 func (r *reader) positions(ctx context.Context) ([]protocol.Position, error) {
 	since, err := r.client.Now(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *reader) apply(ctx context.Context, l *protocol.Ledger) error {
 	r.mutex.Lock()
 	now := r.follows.now
 	r.mutex.Unlock()
-	if first == nil { // the last run, which may have come and gone since the last look
+	if first == nil { // the last run, which may have begun and ended since the last update
 		var last *schemas.Plan
 		for id, plan := range l.Runs() {
 			if l.End(id) != nil {
@@ -166,7 +166,7 @@ func (r *reader) apply(ctx context.Context, l *protocol.Ledger) error {
 	return nil
 }
 
-// readRun reads what a run has published so far.
+// readRun reads the records that a run has published so far.
 func (r *reader) readRun(ctx context.Context, f *followed) error {
 	add := func(weights bool, messages iter.Seq2[protocol.Message, error]) error {
 		for m, err := range messages {
@@ -213,14 +213,14 @@ func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
 	return f
 }
 
-// add takes a message of the weights topic, or of the statistics topic.
+// add processes a message of the weights topic, or of the statistics topic.
 func (f *following) add(weights bool, m protocol.Message) {
 	if f.now != nil && f.now.end == nil {
 		f.now.add(weights, m)
 	}
 }
 
-// add takes a message of the weights topic, or of the statistics topic. Messages that are damaged, of other runs, or
+// add processes a message of the weights topic, or of the statistics topic. Messages that are damaged, of other runs, or
 // were taken before change nothing.
 func (f *followed) add(weights bool, m protocol.Message) {
 	if m.Run() != f.chain.Run {
@@ -235,7 +235,7 @@ func (f *followed) add(weights bool, m protocol.Message) {
 			f.reports[report.Stage] = report
 		}
 	case weights:
-		if grown, _ := f.chain.Add(m.Message); grown { // who follows a run ignores damaged messages
+		if grown, _ := f.chain.Add(m.Message); grown { // readers of a run ignore damaged messages
 			past := func(at place, _ map[int]bool) bool { return at.parent != f.chain.Head() && f.chain.Has(at.parent) }
 			maps.DeleteFunc(f.parts, past)
 		}
@@ -264,7 +264,7 @@ func (f *followed) publish(at place, partitions []int) {
 	}
 }
 
-// underWay reports whether the run goes on.
+// underWay reports whether the run has not ended.
 func (r *Run) underWay() bool { return r.State == stateWaiting || r.State == stateRunning }
 
 // States of a run that has not ended.
@@ -273,7 +273,7 @@ const (
 	stateRunning = "running"
 )
 
-// kindTrain is the kind of a run of no chain.
+// kindTrain is the kind of a run outside a chain.
 const kindTrain = "train"
 
 // kindOf returns the kind of the run of a plan.
@@ -334,7 +334,7 @@ func (f *followed) state() *Run {
 	return s
 }
 
-// due returns which visit is due, and the stage whose residuals must be sealed before it, or [protocol.NoStage]. An
+// due returns the visit that is due, and the stage whose residuals must be sealed before it, or [protocol.NoStage]. An
 // update publishes no residuals.
 func (f *followed) due() (v protocol.Visit, seal int) {
 	if v, seal = f.chain.Due(); f.plan.Update() != nil {
@@ -343,7 +343,7 @@ func (f *followed) due() (v protocol.Visit, seal int) {
 	return v, seal
 }
 
-// have returns the partitions whose part of what is due is published. The solver of a small update needs none.
+// have returns the partitions whose part of the due visit, or of the due residuals, is published. A small update's solver needs none.
 func (f *followed) have(due protocol.Visit, seal int) map[int]bool {
 	switch {
 	case f.end != nil, due.Stage >= len(f.plan.Stages) && seal == protocol.NoStage, f.plan.Update().IsLocal():
@@ -370,7 +370,7 @@ func milliseconds(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// roles are those of processes, in the order of the page. Workers come before the solvers that wait for them.
+// roles returns the roles of processes, in the order of the page. Workers come before the solvers that wait for them.
 func roles() []string {
 	return []string{protocol.RoleIngest, protocol.RoleWork, protocol.RoleSolve, protocol.RoleRun, protocol.RoleScore, protocol.RoleServe}
 }
@@ -423,7 +423,7 @@ func (r *reader) working(now *Run) Staff {
 	s := r.staff
 	s.Hidden, s.Members = append([]string{}, s.Hidden...), map[string][]Worker{}
 	idle := now == nil || !now.underWay()
-	var behind []string // hosts of workers that have not published all of theirs
+	var behind []string // hosts of workers that have not published all of their parts
 	for _, role := range roles() {
 		for _, w := range r.staff.Members[role] {
 			switch {
@@ -457,7 +457,7 @@ func (r *reader) working(now *Run) Staff {
 	return s
 }
 
-// work sets what a worker has published of what is due, and reports whether it lacks a part.
+// work sets the number of due parts that a worker has published, and reports whether any is missing.
 func (r *reader) work(w *Worker, now *Run) (lacks bool) {
 	f := r.follows.now
 	due, seal := f.due()
@@ -488,7 +488,7 @@ func (r *reader) work(w *Worker, now *Run) (lacks bool) {
 	return w.Have < of
 }
 
-// waits says what the run waits for.
+// waits describes what the run waits for.
 func (r *reader) waits(s *State) {
 	now := s.Run
 	if now == nil || !now.underWay() {

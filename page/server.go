@@ -25,7 +25,7 @@ import (
 //go:embed browser
 var browser embed.FS
 
-// maxStreams is how many browsers may follow a page at a time.
+// maxStreams is the maximum number of browsers that follow a page at the same time.
 const maxStreams = 32
 
 // policy lets the page have its own style sheet, program and events, and nothing else. No other page may frame it.
@@ -112,7 +112,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// show answers with the page. It has the summary already, so that it says something before its program runs, and without it.
+// show answers with the page. It includes the summary, which is visible before its script runs, and without it.
 func (s *Server) show(w http.ResponseWriter, _ *http.Request) {
 	var page bytes.Buffer
 	if err := s.page.Execute(&page, s.board.State().Summary); err != nil {

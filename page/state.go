@@ -2,8 +2,8 @@ package page
 
 import "github.com/stagewise/stagewise/schemas"
 
-// State is what the page shows, as JSON. Times are in milliseconds since 1970, errors in percent. Each field is a section: it is sent to
-// browsers when it has changed.
+// State is the content of the page, as JSON. Times are in milliseconds since 1970, errors in percent. Each field is a section: it is
+// sent to browsers when it has changed.
 type State struct {
 	Summary    Summary    `json:"summary"`
 	Topics     []Topic    `json:"topics"` // in the order of the flow
@@ -14,7 +14,7 @@ type State struct {
 	Quarantine Quarantine `json:"quarantine"`
 }
 
-// Level says how urgent something is.
+// Level is the urgency of a problem.
 type Level string
 
 // The levels, from the least urgent.
@@ -24,7 +24,7 @@ const (
 	Trouble Level = "trouble" // an operator must act
 )
 
-// Summary answers what an operator asks first.
+// Summary answers the first questions of an operator.
 type Summary struct {
 	Pipeline string `json:"pipeline"`
 	Brokers  string `json:"brokers"` // their addresses, or what else it reads
@@ -59,7 +59,7 @@ type Topic struct {
 	Held       int64     `json:"held"`       // offsets from its first message to its end
 	Rate       float64   `json:"rate"`       // messages a second, lately
 	Rates      []float64 `json:"rates"`      // at the last polls, oldest first
-	Lag        *int64    `json:"lag"`        // what of it others have still to do; nil: nobody has to do anything, or that is not known
+	Lag        *int64    `json:"lag"`        // backlog of its readers; nil: it has no readers, or the backlog is unknown
 	Behind     string    `json:"behind"`     // what Lag counts
 }
 
@@ -72,12 +72,12 @@ type Run struct {
 	Reason  string `json:"reason,omitempty"`  // why it failed or was cancelled
 	Waits   string `json:"waits"`             // what it waits for
 	News    int64  `json:"news"`              // when the last message of it was written, or it ended
-	Stage   int    `json:"stage"`             // that is due; schemas.Survey; the number of stages if none is left
+	Stage   int    `json:"stage"`             // that is due, or schemas.Survey; the number of stages if none is left
 	Visit   int    `json:"visit"`             // that is due
 	Sealing bool   `json:"sealing"`           // the residuals of the stage before are due first
 	Of      int    `json:"of"`                // partitions that the visit has
 	Have    int    `json:"have"`              // partitions whose part of it is published
-	Missing []int  `json:"missing"`           // the first of the others
+	Missing []int  `json:"missing"`           // the first of the other partitions
 	Stages  []Step `json:"stages"`
 	// Queue are the runs that wait behind it, the first few. Queued is their number.
 	Queue  []string `json:"queue"`
@@ -90,13 +90,13 @@ type Step struct {
 	Member  int                  `json:"member,omitempty"` // of a run that averages: the member that the stage belongs to, from 1
 	Link    schemas.Link         `json:"link"`
 	Block   string               `json:"block"`            // its features, in words
-	Most    int                  `json:"most"`             // passes that it may take
+	Most    int                  `json:"most"`             // maximum number of passes
 	Done    *schemas.StageReport `json:"done,omitempty"`   // once it has ended
 	Passes  []schemas.PassReport `json:"passes,omitempty"` // that have ended, until the stage ends
 	Planned bool                 `json:"planned"`          // it has not begun
 }
 
-// Version is a version.
+// Version describes a version.
 type Version struct {
 	Version          int      `json:"version"`
 	Run              string   `json:"run"`
@@ -108,7 +108,7 @@ type Version struct {
 	HoldoutError     *float64 `json:"holdout_error"`
 	TestError        *float64 `json:"test_error"`
 	PrequentialError *float64 `json:"prequential_error"`
-	ServedError      *float64 `json:"served_error"` // of what it has answered for rows that have their label by now
+	ServedError      *float64 `json:"served_error"` // of its served answers for rows whose labels are known
 	ServedRows       int64    `json:"served_rows"`  // these rows
 	Offered          bool     `json:"offered"`
 	Pinned           bool     `json:"pinned"`
@@ -118,10 +118,10 @@ type Version struct {
 	UnknownRows      int64    `json:"unknown_rows,omitempty"`
 	AtLeast          int64    `json:"at_least,omitempty"` // number of rows, if it is withheld because it has learnt fewer
 	Seconds          float64  `json:"seconds"`
-	Digest           string   `json:"digest"` // the first digits of that of its weights
+	Digest           string   `json:"digest"` // the first digits of the digest of its weights
 }
 
-// Quality is how good the predictions of a version are.
+// Quality measures the predictions of a version.
 type Quality struct {
 	Version int      `json:"version"`
 	Split   string   `json:"split"`  // whose rows are counted
@@ -130,13 +130,13 @@ type Quality struct {
 	schemas.SplitReport
 	// Pairs are the classes that are confused most, if there are too many for a matrix.
 	Pairs []Pair `json:"pairs,omitempty"`
-	// Curve is the error of the version's rows before they were learnt, in the order in which they came.
+	// Curve is the error of the version's rows before they were learnt, in order of arrival.
 	Curve []CurvePoint `json:"curve,omitempty"`
 }
 
-// CurvePoint is the error of rows that came after each other.
+// CurvePoint is the error of consecutive rows.
 type CurvePoint struct {
-	Rows  int64   `json:"rows"`  // up to the last of them, from the first of the version
+	Rows  int64   `json:"rows"`  // number of rows from the first of the version to the last of these
 	Error float64 `json:"error"` // percent
 }
 
@@ -149,7 +149,7 @@ type Pair struct {
 
 // Staff are the processes of a pipeline.
 type Staff struct {
-	Embedded bool     `json:"embedded"` // the brokers are those of a process, which may work too, as a member of no group
+	Embedded bool     `json:"embedded"` // the broker is embedded in a process, which may work too, without joining a group
 	Unknown  string   `json:"unknown"`  // why the rest is not known
 	Hidden   []string `json:"hidden"`   // roles whose processes brokers do not show to this page
 	// Members are the processes by role, the name of their command. They are not known for roles in Hidden.
@@ -161,26 +161,26 @@ type Worker struct {
 	ID         string `json:"id"`
 	Host       string `json:"host"`
 	Partitions []int  `json:"partitions"`
-	Have       int    `json:"have"`  // of them, those whose part of the visit that is due is published
+	Have       int    `json:"have"`  // number of them whose part of the due visit is published
 	Waits      string `json:"waits"` // what it does, or waits for
 }
 
-// Quarantine is the messages that could not be used.
+// Quarantine describes the unusable messages.
 type Quarantine struct {
 	Held    int64        `json:"held"`    // messages on the topic
 	Read    int64        `json:"read"`    // of them, the newest, whose reasons are counted
-	Reasons []Reason     `json:"reasons"` // one for each kind of those that were read, the most frequent first
+	Reasons []Reason     `json:"reasons"` // one for each kind of the messages read, the most frequent first
 	Recent  []BadMessage `json:"recent"`  // the newest first
 }
 
-// Reason is why messages could not be used. Messages that differ only in their values have one.
+// Reason is the reason for unusable messages. Messages that differ only in their values have the same reason.
 type Reason struct {
 	Reason   string `json:"reason"` // of the newest of them
 	Messages int    `json:"messages"`
 	Last     int64  `json:"last"` // when the last of them came
 }
 
-// BadMessage is a message that could not be used.
+// BadMessage is an unusable message.
 type BadMessage struct {
 	At        int64  `json:"at"`
 	Topic     string `json:"topic"`

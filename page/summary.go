@@ -28,10 +28,10 @@ const (
 // silent is the time without a message after which a run is a problem: longer than most visits take.
 const silent = 2 * time.Minute
 
-// fresh is how long a message in quarantine is a problem.
+// fresh is the time for which a message in quarantine counts as a problem.
 const fresh = time.Hour
 
-// summary answers what an operator asks first.
+// summary returns the answers to the first questions of an operator.
 func (r *reader) summary(s *State) Summary {
 	m := Summary{Pipeline: r.options.Name, Brokers: r.options.Brokers, Needs: []Need{},
 		Facts: []Fact{r.behind(s), errorOf(s), r.offeredOf(s), underWay(s)}}
@@ -187,7 +187,7 @@ func (s *State) isChain() bool {
 	return false
 }
 
-// gone returns in words how long no process of a role was seen. "" means that none was ever seen.
+// gone returns the time since a process of a role was last seen, in words; "" if none was ever seen.
 func (r *reader) gone(role string) string {
 	if last, seen := r.last[role]; seen {
 		return words(r.now().Sub(last))
@@ -292,7 +292,7 @@ func coming(rate float64) string {
 	return humanize.Comma(int64(rate+0.5)) + " arriving per second"
 }
 
-// errorOf says what the error is.
+// errorOf returns the fact about the error.
 func errorOf(s *State) Fact {
 	f := Fact{Question: "What is the error?", Answer: "Not known", Detail: "no version has been made", About: aboutError}
 	measured := func(v *Version, err *float64, of string) bool {
@@ -301,7 +301,7 @@ func errorOf(s *State) Fact {
 		}
 		return err != nil
 	}
-	// A full version of a chain learns no rows that were not predicted before: the update before it says how well.
+	// A full version of a chain learns only rows that were predicted before: the update before it has their error.
 	for i := len(s.Versions) - 1; i >= max(0, len(s.Versions)-2); i-- {
 		v := &s.Versions[i]
 		if measured(v, v.PrequentialError, fmt.Sprintf("on new rows, before version %d learnt them", v.Version)) {
@@ -319,7 +319,7 @@ func errorOf(s *State) Fact {
 
 func percent(v float64) string { return fmt.Sprintf("%.2f %%", v) }
 
-// offeredOf says which version subscribers get. It may not be described yet.
+// offeredOf returns the fact about the version that subscribers get. It may not be described yet.
 func (r *reader) offeredOf(s *State) Fact {
 	f := Fact{Question: "Which version is in use?", Answer: "None", Detail: "no version is offered yet", About: aboutVersions}
 	if at := slices.IndexFunc(r.places, func(p schemas.Place) bool { return p.Run == r.latest() }); at >= 0 {

@@ -14,13 +14,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// topics has the ends of the topics of a pipeline, and their growth.
+// topicNames has the ends of the topics of a pipeline, and their growth.
 type topicNames struct {
 	all     []polled // in the order of the flow
 	waits   int64    // messages of the source topic that are not ingested
-	unknown bool     // it is not known how many
-	learnt  []int64  // by partition of the examples: before which offset the versions have looked at all; −1: not known
-	bad     int64    // messages that came to quarantine within the time that is fresh
+	unknown bool     // waits is unknown
+	learnt  []int64  // by partition of the examples: offset before which versions have processed all messages; −1: unknown
+	bad     int64    // number of messages that arrived in quarantine within the time fresh
 }
 
 // polled is the state of a topic.
@@ -63,7 +63,7 @@ const (
 	roleExamples = "examples"
 )
 
-// rateOver is how many polls a rate is taken over.
+// rateOver is the number of polls over which a rate is computed.
 const rateOver = 5
 
 // pollTopics reads the ends of the topics.
@@ -117,7 +117,7 @@ func (r *reader) pollTopics(ctx context.Context) error {
 	return errors.Join(missing...)
 }
 
-// recent returns how many messages have come to the quarantine topic, which has these partitions, lately.
+// recent returns the number of messages that arrived on the quarantine topic, which has these partitions, within the time fresh.
 func (r *reader) recent(ctx context.Context, partitions []coverage.Span) (n int64, err error) {
 	if !slices.ContainsFunc(partitions, func(s coverage.Span) bool { return s.Len() > 0 }) {
 		return 0, nil
@@ -150,7 +150,7 @@ func (p *polled) look(now time.Time) {
 	p.rates = p.rates[max(0, len(p.rates)-maxRates):]
 }
 
-// rate returns how many messages a second have come over the last polls.
+// rate returns the number of messages per second over the last polls.
 func (p *polled) rate() float64 {
 	first, last := p.ends[0], p.ends[len(p.ends)-1]
 	if seconds := last.at.Sub(first.at).Seconds(); seconds > 0 {
@@ -159,7 +159,7 @@ func (p *polled) rate() float64 {
 	return 0
 }
 
-// held returns how many offsets the partitions have.
+// held returns the number of offsets in the partitions.
 func (p *polled) held() (n int64) {
 	for _, s := range p.partitions {
 		n += s.Len()
@@ -178,7 +178,7 @@ func (t *topicNames) list() []Topic {
 	return list
 }
 
-// learn takes before which offsets a version has looked at all messages, by partition.
+// learn records the offsets before which a version has processed all messages, by partition.
 func (t *topicNames) learn(ends []int64) {
 	for len(t.learnt) < len(ends) {
 		t.learnt = append(t.learnt, -1)
@@ -196,7 +196,7 @@ func (t *topicNames) of(role string) *polled {
 	return &polled{}
 }
 
-// behind returns how many messages of the examples no version has looked at. It is not known before the topics were polled.
+// behind returns the number of messages of the examples that no version has processed. known is false before the topics were polled.
 func (t *topicNames) behind() (lag int64, known bool) {
 	examples := t.of(roleExamples)
 	for p, s := range examples.partitions {
@@ -265,7 +265,7 @@ func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int6
 		if n >= len(s.ends) {
 			s.ends, s.states = append(s.ends, -1), append(s.states, protocol.TopicProgress{})
 		}
-		// One message says it but for those that a process writes that others have overtaken, and then the next one says it.
+		// One message has the progress, unless a process wrote it that others have overtaken; then the next one has it.
 		state, err := protocol.ReadTopicProgress(ctx, r.client, r.options.Source, span, 1)
 		if err != nil {
 			return 0, lacks("Read", r.client.Topics.Examples, err)
@@ -280,7 +280,7 @@ func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int6
 }
 
 // quarantinedBefore returns the offset after the last message of a partition of the source topic that is in quarantine,
-// as far as that was read. No example says that such a message was read.
+// as far as the quarantine was read. No example shows that such a message was read.
 func (r *reader) quarantinedBefore(partition int) int64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -291,7 +291,7 @@ func (r *reader) quarantinedBefore(partition int) int64 {
 type quarantine struct {
 	recent  []BadMessage             // the newest first
 	reasons map[string]*Reason       // by kind
-	read    map[topicPartition]int64 // the offset after the last message of a partition that is there
+	read    map[topicPartition]int64 // the offset after the last message of a partition in quarantine
 	count   int64                    // messages that were read
 }
 
@@ -322,7 +322,7 @@ func (r *reader) followQuarantine(ctx context.Context) error {
 		if delivery == nil {
 			continue
 		}
-		if q, err := schemas.QuarantinedOf(delivery.Message.Message); err == nil { // others may write there
+		if q, err := schemas.QuarantinedOf(delivery.Message.Message); err == nil { // other programs may write to the topic
 			if !r.options.Values {
 				q.Reason = schemas.WithoutValues(q.Reason)
 			}
@@ -331,7 +331,7 @@ func (r *reader) followQuarantine(ctx context.Context) error {
 	}
 }
 
-// add takes a message.
+// add adds a message.
 func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 	bad := BadMessage{At: milliseconds(at), Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, Bytes: m.Bytes, Reason: m.Reason}
 	if q.recent = append([]BadMessage{bad}, q.recent...); len(q.recent) > maxBad {
@@ -361,7 +361,7 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 	reason.Last, reason.Reason = max(reason.Last, bad.At), m.Reason
 }
 
-// state returns the quarantine for the page, given how many messages the topic has.
+// state returns the quarantine for the page, given the number of messages on the topic.
 func (q *quarantine) state(held int64) Quarantine {
 	s := Quarantine{Held: held, Read: q.count, Reasons: []Reason{}, Recent: slices.Clone(q.recent)}
 	for _, reason := range q.reasons {

@@ -19,9 +19,9 @@ import (
 type described struct {
 	Version
 	parent  string                 // the run of its parent; empty: it started from nothing
-	ends    []int64                // by partition: before which offset its run has looked at messages; −1: it says nothing
+	ends    []int64                // by partition: offset before which its run has processed messages; −1: unknown
 	quality *Quality               // nil: it has no report
-	served  []schemas.ServedReport // how often versions answered wrongly, of the new rows of an update
+	served  []schemas.ServedReport // errors of the served answers for the new rows of an update
 }
 
 // describeVersions describes the versions, the newest first, and follows new ones.
@@ -60,7 +60,7 @@ func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
 	}
 	d := describe(finished, report)
 	if newest && finished.Window != nil {
-		// Partitions in which nothing came lately are in no version that is kept, but in the window.
+		// Partitions without recent messages are in none of the kept versions, but in the window.
 		ends, err := protocol.ChainEnds(ctx, r.client, *finished.Window)
 		if err != nil {
 			return true, err
@@ -82,8 +82,8 @@ func (r *reader) listed() []schemas.Place { return r.places[max(0, len(r.places)
 // latest returns the run of the version that subscribers get; empty if there is none.
 func (r *reader) latest() string { return cmp.Or(r.pinned, r.offered) }
 
-// next returns where the version is that is described next, and whether it is the newest: that which subscribers get, and then the newest.
-// It forgets versions that were removed.
+// next returns the place of the version to describe next: the one that subscribers get, and then the newest. newest reports whether it is
+// the newest. next forgets versions that were removed.
 func (r *reader) next() (place schemas.Place, newest, any bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -140,7 +140,7 @@ func describe(f protocol.Finished, report *schemas.Report) *described {
 	return d
 }
 
-// versions returns the versions that are described, by number, and how good the one is that subscribers get.
+// versions returns the versions that are described, by number, and the quality of the one that subscribers get.
 func (r *reader) versions() (list []Version, quality *Quality) {
 	list = []Version{}
 	numbers := map[string]string{}
@@ -169,7 +169,7 @@ func (r *reader) versions() (list []Version, quality *Quality) {
 	return list, quality
 }
 
-// served returns how often versions answered wrongly, by their number, as the updates that are described have found.
+// served returns the errors of served answers, by version number, according to the described updates.
 func (r *reader) served() map[int]schemas.ServedReport {
 	all := map[int]schemas.ServedReport{}
 	for _, p := range r.listed() {
@@ -187,7 +187,7 @@ func (r *reader) served() map[int]schemas.ServedReport {
 	return all
 }
 
-// qualityOf returns how good the predictions of a version are: of rows that it has not learnt, if there are any.
+// qualityOf returns the quality of the predictions of a version, on rows that it has not learnt if there are any.
 func qualityOf(report *schemas.Report) *Quality {
 	q := &Quality{Version: report.Version, Labels: report.Labels}
 	update := report.Retrain != nil && report.Retrain.Kind == schemas.RunUpdate
@@ -214,8 +214,8 @@ func qualityOf(report *schemas.Report) *Quality {
 	return q
 }
 
-// alongRows returns the error over the rows of a version. Messages at the same distance from where their partitions
-// began came at about the same time: they are one point.
+// alongRows returns the error over the rows of a version. Messages at the same distance from the start of their
+// partitions arrived at about the same time: they are one point.
 func alongRows(curve []statistics.ErrorBin) (points []CurvePoint) {
 	rows := int64(0)
 	for i := 0; i < len(curve); {

@@ -40,7 +40,7 @@ type answer struct {
 	order     []int32   // classes of a row, by probability
 }
 
-// contributed is what columns add to a score, with its label encoded as in answers.
+// contributed has the contributions to a score, with its label encoded as in answers.
 type contributed struct {
 	Label json.RawMessage `json:"label"`
 	model.Contributions
@@ -104,7 +104,7 @@ func (a *answer) givenOf(i int) []int32 { return a.given[a.ends[i]:a.ends[i+1]] 
 type output struct {
 	name     string
 	datatype string // of a tensor
-	width    int    // values of a row of a tensor; 0: one, which is no list
+	width    int    // values of a row of a tensor; 0: a single value, not a list
 	binary   bool   // the values of a tensor follow the JSON
 	nested   bool   // a row is a list
 	append   func(a *answer, dst []byte, i int, binary bool) []byte
@@ -135,8 +135,8 @@ func (v *version) lists(kind string, a asked) []output {
 	return outputs
 }
 
-// outputs returns the tensors in the answers of a version: label, in a multi-label task labels, which has whether a row has each class; and
-// probabilities. In regression predictions.
+// outputs returns the tensors in the answers of a version: label, or in a multi-label task labels, which reports whether a row has each
+// class; and probabilities. In regression, it returns only predictions.
 func (v *version) outputs() []output {
 	label := output{name: "label", datatype: "BYTES", append: (*answer).appendLabel}
 	values := output{name: "probabilities", datatype: "FP32", width: len(v.Labels()), append: (*answer).appendValues}
@@ -272,7 +272,7 @@ type text struct {
 // pieceBytes is the approximate size of a piece of a long text.
 const pieceBytes = 64 << 10
 
-// add appends what appends appends to the last piece.
+// add calls appends, which appends to the last piece.
 func (t *text) add(appends func(dst []byte) []byte) {
 	last := len(t.pieces) - 1
 	if last < 0 || len(t.pieces[last]) >= pieceBytes {
@@ -292,7 +292,7 @@ func (t *text) Write(p []byte) (int, error) {
 	return len(p), t.err
 }
 
-// behind returns a text that comes behind t: see [text.join].
+// behind returns a text that follows t: see [text.join].
 func (t *text) behind() *text {
 	return &text{room: func(bytes int) error { return t.room(t.bytes + bytes) }}
 }
@@ -337,8 +337,8 @@ func (a *answer) encode(t *text, kind string) error {
 	return t.err
 }
 
-// encodeTensors adds the answer of the Open Inference Protocol: JSON, and the values of binary tensors behind it. It returns the length
-// of the JSON if there are any. For a call it adds the frame of the same as a message.
+// encodeTensors adds the answer of the Open Inference Protocol: JSON, followed by the values of binary tensors. It returns the length
+// of the JSON if there are any. For a call, it adds the frame with the equivalent message.
 func (a *answer) encodeTensors(t *text, call bool) (length int, err error) {
 	object := &text{room: t.room}
 	behind := object.behind()

@@ -20,7 +20,7 @@ import (
 )
 
 // service is the path of the gRPC service of the Open Inference Protocol. A call is a request of HTTP/2 with a message in a frame, and
-// trailers behind the answer say how it ended.
+// trailers after the answer have its status.
 const service = "/inference.GRPCInferenceService/"
 
 const (
@@ -29,7 +29,7 @@ const (
 	headerPacked   = "Grpc-Encoding" // of a message
 	// escapedBytes is the memory for a byte of a name and of its JSON, which may escape it.
 	escapedBytes = 7
-	// frameBytes is the size of what is before a message: whether it is compressed, and its length.
+	// frameBytes is the size of the prefix of a message: the compression flag and the length.
 	frameBytes = 5
 )
 
@@ -107,7 +107,7 @@ func (c *collected) Write(p []byte) (int, error) {
 func (s *Server) inferCall(w http.ResponseWriter, r *http.Request) error {
 	if text := r.Header.Get(headerDeadline); text != "" {
 		unit := map[byte]string{'H': "h", 'M': "m", 'S': "s", 'm': "ms", 'u': "us", 'n': "ns"}[text[len(text)-1]]
-		if after, err := time.ParseDuration(text[:len(text)-1] + unit); err == nil { // else it is centuries, or no time
+		if after, err := time.ParseDuration(text[:len(text)-1] + unit); err == nil { // else it is centuries, or not a time
 			ctx, cancel := context.WithTimeoutCause(r.Context(), after, refuse(http.StatusGatewayTimeout, "the deadline of the call has passed"))
 			defer cancel()
 			r = r.WithContext(ctx)
@@ -129,10 +129,10 @@ func (b *body) unframe(r *http.Request) error {
 	return nil
 }
 
-// framing returns what is before a message of a size.
+// framing returns the prefix of a message of a size.
 func framing(size int) []byte { return binary.BigEndian.AppendUint32([]byte{0}, uint32(size)) }
 
-// endCall says how a call ended, in trailers: a status of HTTP as one of gRPC, and the reason.
+// endCall sets the status of a call in trailers: an HTTP status as a gRPC status, and the reason.
 func endCall(h http.Header, status int, reason string) {
 	const unknown = 2
 	code, known := map[int]int{http.StatusOK: 0, http.StatusBadRequest: 3, http.StatusRequestTimeout: 4, http.StatusGatewayTimeout: 4,
@@ -148,7 +148,7 @@ func endCall(h http.Header, status int, reason string) {
 	}
 }
 
-// fields reads the fields of a message of Protobuf by their numbers, and ignores others. A number alone has the bytes of a packed list with
+// fields reads the fields of a message of Protobuf by their numbers, and ignores others. A single number is read like a packed list with
 // it.
 type fields map[protowire.Number]func(content []byte) error
 

@@ -18,9 +18,9 @@ import (
 )
 
 // memories are the parts of serve.memory. A request reserves memory for its body, then for its rows, and then for the answer so far. It
-// waits for the first two alone, and those that hold them do not wait for it. No request waits for the memory of answers: otherwise the
-// answers of others would be rejected meanwhile, because a [semaphore.Weighted] gives nothing to those that do not wait. Small requests
-// have memory of their own: large ones do not make them wait.
+// waits only for the first two, and requests that hold them do not wait for it. No request waits for the memory of answers: otherwise
+// other answers would be rejected meanwhile, because a [semaphore.Weighted] with waiters grants nothing to requests that do not wait.
+// Small requests have memory of their own: large ones do not make them wait.
 type memories struct{ bodies, rows, answers [2]*budget }
 
 // budget is a part of serve.memory.
@@ -32,7 +32,7 @@ type budget struct {
 func newBudget(size int64) *budget { return &budget{semaphore.NewWeighted(size), size} }
 
 const (
-	// smallBytes is the maximum size of what has memory of its own.
+	// smallBytes is the maximum size of a body, of rows or of an answer in the memory of small requests.
 	smallBytes = 64 << 10
 	// workspaceBytes is the memory of each workspace for the rows of a request. Only larger rows need memory of their own.
 	workspaceBytes = 1 << 20
@@ -168,7 +168,7 @@ func ofArrow(v *version, bytes int64) int64 {
 }
 
 // needs sets the memory that the rows need, and a body that is decompressed. Dense rows of JSON are read one by one, and mostly take much
-// less: they may reserve all that there is, and are not refused.
+// less: they may reserve all of the memory, and are not rejected.
 func (p *prediction) needs(m measured, packed bool) {
 	p.bodyBytes = m.bytes
 	most := p.memory.maxRows()
@@ -190,7 +190,7 @@ func (p *prediction) needs(m measured, packed bool) {
 	}
 }
 
-// unpack reserves memory for rows of Arrow. They may unpack to as many bytes as a body may have.
+// unpack reserves memory for rows of Arrow. They may unpack to the maximum size of a body.
 func (p *prediction) unpack(add arrow.Unpacked) error {
 	u, most := &p.unpacked, int(p.Server.options.MaxBody)
 	u.Buffers, u.Texts, u.Values = u.Buffers+add.Buffers, u.Texts+add.Texts, u.Values+add.Values
@@ -294,7 +294,7 @@ func (b *body) release() {
 	b.claim.release()
 }
 
-// grow replaces the buffer by a larger one, of at most so many bytes.
+// grow replaces the buffer by a larger one, of at most limit bytes.
 func (b *body) grow(s *Server, r *http.Request, limit int64) error {
 	if whole := limit + limit/4; b.claim.bytes < whole { // the buffer, and the one that is copied into it
 		larger, err := s.claim(r.Context(), &s.memory.bodies, whole)
@@ -329,7 +329,7 @@ func (b *body) measure(limit int64) (m measured, err error) {
 	return m, err
 }
 
-// unpack writes at most so many bytes of the decompressed body.
+// unpack writes the decompressed body, truncated to a number of bytes.
 func (b *body) unpack(to io.Writer, most int64) error {
 	from, err := gzip.NewReader(bytes.NewReader(b.text))
 	if err == nil {
@@ -341,12 +341,12 @@ func (b *body) unpack(to io.Writer, most int64) error {
 	return nil
 }
 
-// rows returns the rows, and releases what was sent if it is compressed: the caller has reserved memory for n bytes.
+// rows returns the rows, and releases the body as sent if it is compressed: the caller has reserved memory for n bytes.
 func (b *body) rows(n int64) ([]byte, error) {
 	if !b.packed {
 		return b.text, nil
 	}
-	text := bytes.NewBuffer(make([]byte, 0, n+bytes.MinRead)) // without which a buffer grows to see the end
+	text := bytes.NewBuffer(make([]byte, 0, n+bytes.MinRead)) // without bytes.MinRead, the buffer grows to detect the end
 	if err := b.unpack(text, n); err != nil {
 		return nil, fmt.Errorf("decompress a body again: %w", err)
 	}

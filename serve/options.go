@@ -26,12 +26,12 @@ type Options struct {
 	Key         string `yaml:"key_file" path:"file"`         // PEM, not encrypted
 	// file whose first line is the bearer token of requests; empty: none
 	TokenFile   string        `path:"file"`
-	Open        bool          // whether it may listen on other than loopback addresses without TLS and a token
+	Open        bool          // whether it may listen beyond loopback addresses without TLS and a token
 	MaxBody     option.Bytes  // bytes of a request
 	MaxRows     int           // rows of a request
 	Memory      option.Bytes  // total bytes of the bodies of all requests, of their rows and of their answers
 	Connections int           `yaml:"max_connections"` // maximum number of connections
-	Drain       time.Duration // after SIGTERM, requests are answered for so long
+	Drain       time.Duration // time for which requests are answered after SIGTERM
 	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its response to be computed and sent
 	MaxAge      time.Duration // maximum age of a version that counts as ready; 0: unlimited
 	MaxSilence  time.Duration // maximum time without contact to the brokers while ready

@@ -132,7 +132,7 @@ func (p *prediction) compute(ctx context.Context, b *body) (err error) {
 	}
 }
 
-// hold reserves memory for the rows, and waits for it. It returns an error for rows that need more than there is.
+// hold reserves memory for the rows, and waits for it. It returns an error for rows that need more than the maximum.
 func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
 	if most := p.memory.maxRows(); p.rowBytes > most {
 		return claim{}, refuse(http.StatusRequestEntityTooLarge, "the rows take %d bytes when unpacked, and at most %d of serve.memory are for "+
@@ -219,7 +219,7 @@ func (s *Server) manyRows() error {
 	return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", s.options.MaxRows)
 }
 
-// reserve reserves memory for the answer so far: its columns, and so many bytes of its text.
+// reserve reserves memory for the answer so far: its columns, and a number of bytes of its text.
 func (p *prediction) reserve(text int) error {
 	text += p.record.size()
 	columns := p.answer.bytes()

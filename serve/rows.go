@@ -21,7 +21,7 @@ import (
 
 // rows are the rows of a request.
 type rows interface {
-	// read calls tile with the features of at most so many rows, which are valid during the call, until it has read all rows.
+	// read calls tile with the features of up to most rows, which are valid during the call, until it has read all rows.
 	read(most int, tile func(*examples.Rows) error) error
 	// features appends the features of row i of the tile, as JSON. It is called for each of them, in order.
 	features(dst []byte, i int) []byte
@@ -170,7 +170,7 @@ func parse(body []byte) (value.Cell, error) {
 	return value.Cell(bytes.TrimSpace(body)), value.CheckJSON(body)
 }
 
-// frame is the rows of a request as JSON, and the list of the names of their columns. nil names mean that the columns have none.
+// frame is the rows of a request as JSON, and the list of the names of their columns. Nil columns mean that the columns have no names.
 type frame struct {
 	rows    iter.Seq[value.Cell]
 	lists   value.Cell // an object that has a list of values for each column, in place of rows
@@ -204,7 +204,7 @@ func frameOf(body []byte, sent string, asks *asked) (f frame, err error) {
 }
 
 // readMLflow reads a request of MLflow: one of "dataframe_split", "dataframe_records", "instances" and "inputs". Names of columns that are
-// numbers, as pandas numbers columns without names, are no names.
+// numbers, as pandas numbers columns without names, do not count as names.
 func (f *frame) readMLflow(object value.Cell) error {
 	found := 0
 	whole := func(cell value.Cell) error {
@@ -230,7 +230,7 @@ func (f *frame) readMLflow(object value.Cell) error {
 }
 
 // transpose sets the rows to those of the lists of values for each column, for which it reserves memory. If there is a single column, which
-// is no column of the model and has lists, the lists are the rows.
+// is not a column of the model and has lists, the lists are the rows.
 func (p *prediction) transpose(f *frame, l *layout.Request) error {
 	var names []string
 	var columns [][]value.Cell
@@ -367,7 +367,7 @@ func newReader(l *layout.Request) *reader {
 	return &reader{layout: l, paths: tabular.NewPaths(names), names: examples.TextLabels.Values(names)}
 }
 
-// keep puts a reader into the readers of the version, unless it has much memory.
+// keep puts a reader into the readers of the version, unless it holds much memory.
 func (v *version) keep(r *reader) {
 	values := cap(r.filled.Floats)
 	if s := r.filled.Sparse; s != nil {
@@ -597,7 +597,7 @@ func (r *jsonRows) note() {
 	}
 }
 
-// entries reads a sparse row: an object of two lists, or a list of all values, of which it keeps those that are not 0.
+// entries reads a sparse row: an object of two lists, or a list of all values, of which it keeps the nonzero ones.
 func (r *jsonRows) entries(row value.Cell) error {
 	c := &r.block.Columns[0]
 	n, all := len(c.Numbers), row[0] == '['

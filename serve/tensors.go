@@ -181,9 +181,9 @@ func (t *tensor) check(most int) (values int, err error) {
 	return values, nil
 }
 
-// addTensor adds a tensor as a column with its name: of values, or of lists. If it is the only one, and its name is no column of the model,
-// it has all columns, in the order of the model. Otherwise a tensor that is no column of the model is ignored. nil names mean that the
-// columns of the model have none.
+// addTensor adds a tensor as a column with its name: of values, or of lists. If it is the only one, and its name is not a column of the
+// model, it has all columns, in the order of the model. Otherwise a tensor that is not a column of the model is ignored. nil names mean
+// that the columns of the model have none.
 func (p *prediction) addTensor(to *table, t *tensor, names []string, most int, single bool) error {
 	values, err := t.check(most)
 	if err != nil {
