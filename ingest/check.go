@@ -63,6 +63,9 @@ func (o Options) check(files []string) []option.Problem {
 	if o.Text != "" && o.Words.Found() && o.Mode != layout.Predicting && len(o.Train) == 0 {
 		p.add("words.vocabulary", o.Words.Vocabulary, "files under examples.train, in which its words are found")
 	}
+	if len(o.Classes) == 1 && !o.Several() {
+		p.add("classes", option.Shown(o.Classes), "at least two labels, because one is not learnt; or none: all labels found")
+	}
 	for _, label := range slices.Sorted(maps.Keys(o.ClassWeight.By)) {
 		isLabel := func(class string) bool { return value.Label(class) == value.Label(label) }
 		if len(o.Classes) > 0 && !slices.ContainsFunc(o.Classes, isLabel) {

@@ -38,7 +38,7 @@ func TestLIBSVM(t *testing.T) {
 		{"classes", "1 1:1\n", []string{"1", "2"}, `1 × 0 [1]:[1] words ["1"]`},
 
 		{"empty", "", nil, "rows.libsvm: an empty file"},
-		{"label of no class", "1 1:1\n7 1:1\n", []string{"1"}, `rows.libsvm: line 2, column 0: label "7" is not one of the classes`},
+		{"label of no class", "1 1:1\n7 1:1\n", []string{"1", "2"}, `rows.libsvm: line 2, column 0: label "7" is not one of the classes`},
 		{"several labels", "1,5 1:1\n", nil, `rows.libsvm: line 1, column 0: labels "1,5": expected one label, or examples.labels: several`},
 		{"no label", "1:1 2:1\n", nil, `rows.libsvm: line 1, column 0: "1:1": expected a label before the features`},
 		{"label that is not UTF-8", "\xff 1:1\n", nil, `rows.libsvm: line 1, column 0: label "\xff" is not UTF-8: set examples.encoding, such as windows-1252, or convert the text`},

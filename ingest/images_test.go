@@ -95,7 +95,7 @@ func TestImagesThatAreWrong(t *testing.T) {
 		"two channels": {map[string]string{"a/1.png": gray}, func(o *Options) { o.Image = []string{"1", "2", "2"} }, "expected 1 or 3 channels"},
 		"no image":     {map[string]string{"a/labels.txt": "1"}, nil, "labels.txt: neither PNG nor JPEG: remove the file"},
 		"cut off":      {map[string]string{"a/1.png": gray[:len(gray)-20]}, nil, "1.png: "},
-		"no class":     {map[string]string{"a/1.png": gray}, func(o *Options) { o.Classes = []string{"b"} }, `label "a" is not one of the classes`},
+		"no class":     {map[string]string{"a/1.png": gray}, func(o *Options) { o.Classes = []string{"b", "c"} }, `label "a" is not one of the classes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)
