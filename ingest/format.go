@@ -148,7 +148,7 @@ func (o Options) readsText(f format.Format, file string) error {
 }
 
 // checkContent returns a *input.Error if a file that starts with these bytes is not of the format told by its name or by
-// examples.format, if there is one. form is what the bytes are, if known.
+// examples.format, if there is one. form is the detected form of the bytes, if known.
 func (o Options) checkContent(file string, f format.Format, first []byte, form signature.Form) error {
 	told := "its name"
 	if o.Format != "" {

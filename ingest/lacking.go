@@ -185,7 +185,7 @@ func (v *Values) Instead(column string) string {
 	return "the message has " + layout.SomeNames(names)
 }
 
-// adviseMissing adds to the error about a missing value what the message has in place of the first column that it lacks.
+// adviseMissing adds advice to the error about a missing value: what the message has in place of the first column that it lacks.
 func (v *Values) adviseMissing(err error) error {
 	if !errors.As(err, new(layout.MissingValueError)) {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Contributions are the contributions of columns of the table to a score of a row. The score is that of a label, from which the link
-// of the stages computes the probability, after the temperature; for a model of numbers it is the number.
+// Contributions are those of columns of the table to a score of a row. The score is that of a label, from which the link of the
+// stages computes the probability, after the temperature; for a model of numbers it is the number.
 type Contributions struct {
 	Label   string         `json:"label"` // or the name of the number
 	Score   float64        `json:"score"`
@@ -119,7 +119,7 @@ func (c *contributor) addIntercept(s fittedStage) {
 	}
 }
 
-// nameColumns sets the columns of the raw features, or else numbers the features. Parts of times belong to the column of the
+// nameColumns sets the columns of the raw features, or numbers the features. Parts of times belong to the column of the
 // times.
 func (c *contributor) nameColumns(m *Model) {
 	table := m.Columns()

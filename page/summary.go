@@ -195,7 +195,7 @@ func (r *reader) gone(role string) string {
 	return ""
 }
 
-// waiting says how many messages wait on a topic.
+// waiting describes the number of messages that wait on a topic.
 func waiting(messages int64, topic string) string {
 	return humanize.Comma(messages) + " " + english.PluralWord(int(messages), "message waits", "messages wait") + " on " + topic
 }
@@ -246,8 +246,8 @@ func needsOfVersions(s *State, need func(level Level, about, format string, valu
 	}
 }
 
-// behind says how far the versions are behind the examples. Messages of the source topic and those of the examples, which are batches of
-// rows, are not added: each has its topic.
+// behind returns the fact about the lag of the versions behind the examples. Messages of the source topic and those of the examples,
+// which are batches of rows, are not added: each has its topic.
 func (r *reader) behind(s *State) Fact {
 	f := Fact{Question: "How far behind?", Answer: "Not known", About: aboutFlow}
 	var parts []string
@@ -281,7 +281,7 @@ func (r *reader) behind(s *State) Fact {
 	return f
 }
 
-// coming says how many messages come a second.
+// coming describes the number of messages that arrive per second.
 func coming(rate float64) string {
 	switch {
 	case rate == 0:

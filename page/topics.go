@@ -252,7 +252,7 @@ type sourceTopic struct {
 	states  []protocol.TopicProgress // the same
 }
 
-// pollSource returns how many messages of the topic wait, given the offsets of the examples.
+// pollSource returns the number of messages of the topic that wait, given the offsets of the examples.
 func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int64, error) {
 	s := &r.source
 	if s.waiting == nil {

@@ -129,7 +129,7 @@ func (r *remote) once(ctx context.Context, path string, query url.Values, header
 			request.Header.Set("Authorization", "Bearer "+credentials.Token)
 		}
 	}
-	// Otherwise Google decompresses files that are stored compressed, so that a part of the answer is no part of the stored file.
+	// Otherwise Google decompresses files that are stored compressed, so that a part of the answer is not a part of the stored file.
 	request.Header.Set("Accept-Encoding", "gzip")
 	response, err := r.client.Do(request)
 	if err != nil {

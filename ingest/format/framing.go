@@ -67,7 +67,7 @@ func FramedHeader(header string) (id SchemaID, rest []byte, err error) {
 // SchemaHeader is the header in which newer serializers write the schema ID of a value.
 const SchemaHeader = "__value_schema_id"
 
-// Indexes decodes the index path of a message type in its schema, which Protobuf's serializers write behind the ID, and
+// Indexes decodes the index path of a message type in its schema, which Protobuf's serializers write after the ID, and
 // returns the bytes after it. For the first message type, the most common one, the path is a single 0.
 func Indexes(content []byte) (indexes []int, rest []byte, err error) {
 	next := func() int64 {

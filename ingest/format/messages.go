@@ -27,7 +27,7 @@ type SchemaKind struct {
 	Type   string // type in a registry
 	Ending string // file extension, such as .avsc
 	Beside bool   // a file may complement a registry: it has defaults
-	Named  bool   // a file may have several message types, selected by Settings.Message or by indexes behind the schema ID
+	Named  bool   // a file may have several message types, selected by Settings.Message or by indexes after the schema ID
 }
 
 // Options describe how values are read.

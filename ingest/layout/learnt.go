@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Learnt describes the rows on which a chain of versions was trained, or is trained first. Rows of later files have the
-// same layout: columns with names have the same positions, whatever their order in a file, and the same words and offsets.
+// Learnt describes the rows on which a chain of versions was trained, or is trained first. Rows of later files have the same layout:
+// columns with names have the same positions, regardless of their order in a file, and the same words and offsets.
 type Learnt struct {
 	Version int              // version trained on them; 0: the first version will be trained on the rows on the topic
 	Sparse  bool             // the rows are sparse

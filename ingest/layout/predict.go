@@ -62,8 +62,8 @@ func (l *Layout) LayTruth(want Features) error {
 	return nil
 }
 
-// laySparse finds the column of texts or of sparse rows. single reports whether a file with one column has the texts there, whatever its
-// name.
+// laySparse finds the column of texts or of sparse rows. single reports whether a file with one column has the texts there, regardless
+// of its name.
 func (l *Layout) laySparse(single bool) error {
 	l.ignoreAll()
 	if l.Options.Text != "" {

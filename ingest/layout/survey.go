@@ -328,8 +328,8 @@ func (f *FoundExtent) Extent() (e Extent, ok bool) {
 	return e, true
 }
 
-// After returns the columns for the conversion of sparse rows after those of a chain: the columns of the chain, of which
-// rows may have fewer. It is an error if there are indices beyond these.
+// After returns the columns for the conversion of sparse rows after those of a chain: the columns of the chain. Rows may
+// have fewer. It is an error if there are indices beyond these.
 func (f *FoundExtent) After(l *Learnt) (e Extent, err error) {
 	e, ok := f.Extent()
 	if !ok || l == nil || l.Sparse {

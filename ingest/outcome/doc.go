@@ -9,7 +9,7 @@
 //
 //   - The time of a message is its timestamp. One without a timestamp has the latest time of its partition up to it.
 //   - An outcome belongs to a row at time t if it has its key and a time from t − early to t + within: the difference of the messages'
-//     own times decides, in whatever order they arrive.
+//     own times decides, regardless of their order of arrival.
 //   - The position of an outcome in the topic is the latest time of its partition up to it, then the partition, then the offset. Of
 //     several outcomes of a row the first by position counts. Within a partition that is the order of the offsets.
 //   - A row is decided once each partition of the outcomes is past t + within + grace, that is, has a message with a later time. An

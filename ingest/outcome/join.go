@@ -427,7 +427,7 @@ func (j *Join) From(ofRows bool, partition int) examples.JoinInput {
 // Waiting returns the number of waiting rows.
 func (j *Join) Waiting() int { return j.waiting.open }
 
-// Keys returns the last row, and the last outcome that had no row when it came in order. ok is false if there are none.
+// Keys returns the last row, and the last outcome without a row when it was joined. ok is false if there are none.
 func (j *Join) Keys() (row, outcome Message, ok bool) {
 	return j.row, j.alone, j.row.Key != "" && j.alone.Key != ""
 }

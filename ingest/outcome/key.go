@@ -36,7 +36,7 @@ func ReadKey(key, format string) (string, error) {
 	return text, nil
 }
 
-// TextOf returns the text of a key in the encoding that KeyAuto recognizes: the key itself if it is none of these.
+// TextOf returns the text of a key in the encoding that KeyAuto recognizes: the key itself if it recognizes none.
 func TextOf(key string) string {
 	text, _ := detect(key)
 	return text

@@ -202,8 +202,8 @@ func (s *Stamps) Settled() bool {
 //
 // Numbers close to 0 are times close to 1970 in every unit, so at least one time must be a year from it, or ten years if the unit is
 // days. This leaves one of s, ms, us and ns. A unit is excluded if it puts the times of more than a quarter of the rows close to 1970,
-// or of any rows unless others are around 1970 too: those are of another unit. Digits of dates are hardly ever anything else. Days of
-// 1970 and of spreadsheets overlap: if all times are before 2040 as the former, they are all before 1970 as the latter.
+// or of any rows unless others are around 1970 too: those are of another unit. Digits of dates rarely mean anything else. Days of 1970
+// and of spreadsheets overlap: if all times are before 2040 as the former, they are all before 1970 as the latter.
 func (s *Stamps) Unit() (Unit, error) {
 	switch {
 	case s.known != "" || s.numbers == 0:

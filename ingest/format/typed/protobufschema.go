@@ -116,7 +116,7 @@ func compileSource(ctx context.Context, name string, find protocompile.ResolverF
 	if err != nil {
 		return nil, err
 	}
-	// The compiler's descriptors take longer to say what a field is than to read its value.
+	// With the compiler's descriptors, finding a field takes longer than reading its value.
 	set := &descriptorpb.FileDescriptorSet{}
 	addFile(set, files[0])
 	all, err := protodesc.NewFiles(set)
