@@ -207,7 +207,7 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*parts)
-		shape  bool // the error is a *schemas.ShapeError, otherwise schemas.ErrDamaged
+		shape  bool // the error is a *wire.ShapeError, otherwise schemas.ErrDamaged
 		says   []string
 	}{
 		"no stages":     {func(p *parts) { p.manifest.Plan.Stages = nil }, false, []string{"without stages"}},

@@ -159,7 +159,7 @@ func (s *Stage) laidOut(w kernel.Dense) kernel.Weights {
 	return kernel.NewWeights(w)
 }
 
-// checkWhole returns a *schemas.ShapeError that names missing weights of a finished stage.
+// checkWhole returns a *wire.ShapeError that names missing weights of a finished stage.
 func (s *Stage) checkWhole(f *sink.Fitted) error {
 	if !s.Link.Learnt && f.W.Rows == 0 {
 		return &wire.ShapeError{Tensor: statistics.TensorW, Want: []int{s.Features.Size(), s.Classes}}

@@ -49,7 +49,7 @@ func powersOf(basis []int) string { return strings.ReplaceAll(fmt.Sprint(basis),
 // Check returns the invalid keys of a stage that concern this package, with the expected values. It does not check
 // features.
 func Check(s schemas.Stage) []option.Problem {
-	keys := rules()
+	keys := Keys()
 	if s.Stop == nil {
 		keys = slices.DeleteFunc(keys, func(k option.Key) bool { return strings.HasPrefix(k.Name, "stop.") })
 	}
@@ -79,26 +79,6 @@ func Check(s schemas.Stage) []option.Problem {
 	return problems
 }
 
-// rules returns the keys of a stage that configure its fit, in the order of docs/configuration.md, without their meanings. Each plan that
-// is read is checked, and the meanings take several times as long.
-func rules() []option.Key {
-	return []option.Key{
-		{Name: "link", Rule: option.OneOf(link.Names()...)},
-		{Name: "basis"},
-		{Name: "passes", Rule: option.Whole(1, MaxPasses)},
-		{Name: "ridge", Rule: option.Rule{Want: "auto or a number ≥ 0", Holds: func(v any) bool { return v.(schemas.Ridge).Valid() }}},
-		{Name: "method", Rule: option.OneOf(methodNames(true)...)},
-		{Name: "gram_rows", Rule: option.Rule{Want: "auto, all or a whole number ≥ 1", Holds: isGramRows}},
-		{Name: "scores"},
-		{Name: "stop.split", Rule: option.OneOf(examples.Holdout.String(), examples.Test.String())},
-		{Name: "stop.patience", Rule: option.Whole(1, 0)},
-		{Name: "stop.stages"},
-		{Name: "rate", Rule: option.Range(0, 1, "a number above 0, up to 1")},
-		{Name: "ridge_rows", Rule: option.Range(0, math.MaxFloat32, "a number ≥ 0")},
-		{Name: "temperature"},
-	}
-}
-
 // Keys documents the keys of a stage that configure its fit, in the order of docs/configuration.md.
 func Keys() []option.Key {
 	var links, quadratic, learnt, others, ways []string
@@ -117,41 +97,45 @@ func Keys() []option.Key {
 	for _, m := range methods() {
 		ways = append(ways, fmt.Sprintf("`%s` (%s)", m.name, m.doc))
 	}
-	meanings := map[string]string{
-		"link": "how a score becomes a prediction, and its loss: " + english.WordSeries(links, "or"),
-		"basis": fmt.Sprintf("powers of the predictions that the link %s is fitted to, from 1 to %d, ascending",
-			english.WordSeries(learnt, "or"), link.MaxPower),
-		"passes": fmt.Sprintf("maximum number of passes. The default is %d in the last stage, with the method `%s` and "+
-			"the link %s; with `kind: gradient`, %d, and `rounds` end the stage (%d by default with the link %s, otherwise %d)",
-			mostLastPasses, MethodAuto, english.WordSeries(others, "or"), MaxPasses,
-			DefaultRounds(link.Identity), english.WordSeries(quadratic, "or"), DefaultRounds(link.Softmax)),
-		"ridge": "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation, once for stages " +
-			"with the same features and link; for `columns` of sparse rows, except in `run`, by the loss on held-out " +
-			"rows. A warm start keeps it",
-		"method": "optimizer: " + english.WordSeries(ways, "or") + ". With the link " + english.WordSeries(quadratic, "or") +
-			", the fit is a direct solve, or conjugate gradients if the Gram matrix is that of a sample",
-		"gram_rows": fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+
-			"column, whichever is more, if that is faster. Passes find the same minimum, except with the link %s",
-			GramAll, GramAuto, rowsPerColumn, english.WordSeries(learnt, "or")),
-		"scores": "use the previous predictions as k additional features; not with `kind: trees`",
-		"stop.split": "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
-			"under `stop`, `passes` and `method` end the stage",
-		"stop.patience": "number of passes without a lower loss that ends the stage",
-		"stop.stages": "stop stages instead of passes: `train` chooses the number of stages, and of trees the " +
-			"`temperature`, by the loss on held-out rows, then trains them on all rows. See [tables](tables.md)",
-		"rate": fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
-			"`kind: trees` %g by default, otherwise 1", grownRate),
-		"ridge_rows": fmt.Sprintf("with `kind: trees`: minimum regularisation, as if every leaf had this many extra "+
-			"rows, split evenly between two classes. %g by default; 0: none. `run` takes no other values. See [tables](tables.md#keys)",
-			grownRidgeRows),
-		"temperature": "in the last stage, with the link " + english.WordSeries(others, "or") + ": number that scores are divided by before " +
-			"they become probabilities. 0: 1, or what `train` [chooses](tables.md)",
+	return []option.Key{
+		{Name: "link", Rule: option.OneOf(link.Names()...),
+			Meaning: "how a score becomes a prediction, and its loss: " + english.WordSeries(links, "or")},
+		{Name: "basis", Meaning: fmt.Sprintf("powers of the predictions that the link %s is fitted to, from 1 to %d, ascending",
+			english.WordSeries(learnt, "or"), link.MaxPower)},
+		{Name: "passes", Rule: option.Whole(1, MaxPasses),
+			Meaning: fmt.Sprintf("maximum number of passes. The default is %d in the last stage, with the method `%s` and "+
+				"the link %s; with `kind: gradient`, %d, and `rounds` end the stage (%d by default with the link %s, otherwise %d)",
+				mostLastPasses, MethodAuto, english.WordSeries(others, "or"), MaxPasses,
+				DefaultRounds(link.Identity), english.WordSeries(quadratic, "or"), DefaultRounds(link.Softmax))},
+		{Name: "ridge", Rule: option.Rule{Want: "auto or a number ≥ 0", Holds: func(v any) bool { return v.(schemas.Ridge).Valid() }},
+			Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation, once for stages " +
+				"with the same features and link; for `columns` of sparse rows, except in `run`, by the loss on held-out " +
+				"rows. A warm start keeps it"},
+		{Name: "method", Rule: option.OneOf(methodNames(true)...),
+			Meaning: "optimizer: " + english.WordSeries(ways, "or") + ". With the link " + english.WordSeries(quadratic, "or") +
+				", the fit is a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
+		{Name: "gram_rows", Rule: option.Rule{Want: "auto, all or a whole number ≥ 1", Holds: isGramRows},
+			Meaning: fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+
+				"column, whichever is more, if that is faster. Passes find the same minimum, except with the link %s",
+				GramAll, GramAuto, rowsPerColumn, english.WordSeries(learnt, "or"))},
+		{Name: "scores", Meaning: "use the previous predictions as k additional features; not with `kind: trees`"},
+		{Name: "stop.split", Rule: option.OneOf(examples.Holdout.String(), examples.Test.String()),
+			Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
+				"under `stop`, `passes` and `method` end the stage"},
+		{Name: "stop.patience", Rule: option.Whole(1, 0), Meaning: "number of passes without a lower loss that ends the stage"},
+		{Name: "stop.stages", Meaning: "stop stages instead of passes: `train` chooses the number of stages, and of trees the " +
+			"`temperature`, by the loss on held-out rows, then trains them on all rows. See [tables](tables.md)"},
+		{Name: "rate", Rule: option.Range(0, 1, "a number above 0, up to 1"),
+			Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
+				"`kind: trees` %g by default, otherwise 1", grownRate)},
+		{Name: "ridge_rows", Rule: option.Range(0, math.MaxFloat32, "a number ≥ 0"),
+			Meaning: fmt.Sprintf("with `kind: trees`: minimum regularisation, as if every leaf had this many extra "+
+				"rows, split evenly between two classes. %g by default; 0: none. `run` takes no other values. See [tables](tables.md#keys)",
+				grownRidgeRows)},
+		{Name: "temperature",
+			Meaning: "in the last stage, with the link " + english.WordSeries(others, "or") + ": number that scores are divided by before " +
+				"they become probabilities. 0: 1, or what `train` [chooses](tables.md)"},
 	}
-	keys := rules()
-	for i := range keys {
-		keys[i].Meaning = meanings[keys[i].Name]
-	}
-	return keys
 }
 
 // methodNames returns the names of the methods. It includes methods for a quadratic loss only if quadratic is true.

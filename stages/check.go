@@ -16,8 +16,8 @@ import (
 // the memory of a worker.
 const maxSize = 32768
 
-// Check returns the invalid keys under `features`. It also checks keys that the kind does not read, if they are set and not the default: a
-// value out of range is a mistake there too.
+// Check returns the invalid keys under `features`. It also checks keys that the kind does not read, if they are set: a value out
+// of range is a mistake there too.
 func Check(f schemas.Features) (problems []option.Problem) {
 	bad := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -30,16 +30,13 @@ func Check(f schemas.Features) (problems []option.Problem) {
 	if f.Size < own.minSize || f.Size > maxSize {
 		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", own.minSize, maxSize))
 	}
-	defaults := reflect.ValueOf(Defaults())
-	for field := range option.KeysOf(defaults.Type()) {
-		key, value := option.KeyOf(field), reflect.ValueOf(f).FieldByIndex(field.Index)
+	for key, value := range option.Values(reflect.ValueOf(f)) {
 		at := slices.IndexFunc(own.keys, func(k option.Key) bool { return k.Name == key })
 		rule := option.Rule{}
 		switch {
 		case at >= 0:
 			rule = own.keys[at].Rule
-		case key == "kind" || key == "size": // see above
-		case !value.IsZero() && !value.Equal(defaults.FieldByIndex(field.Index)):
+		case !value.IsZero():
 			rule = ruleOf(key)
 		}
 		if rule.Holds != nil && !rule.Holds(value.Interface()) {
