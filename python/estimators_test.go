@@ -65,7 +65,8 @@ func TestPythonWheel(t *testing.T) {
 	empty := t.TempDir()
 	p.run("-m", "venv", empty)
 	// -I, as the package is on PYTHONPATH already.
-	p.execute("", filepath.Join(empty, "bin", "python"), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheels[0])
+	p.execute("", filepath.Join(empty, "bin", "python"), "-I", "-m", "pip", "install", "--no-compile", "--quiet",
+		"--disable-pip-version-check", wheels[0])
 	bare := func(program string, arguments ...string) string {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), filepath.Join(empty, "bin", program), arguments...)

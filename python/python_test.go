@@ -59,7 +59,7 @@ var install = sync.OnceValue(func() error {
 		return err
 	}
 	for _, command := range [][]string{
-		{"go", "build", "-o", filepath.Join(installed(), "stagewise"), "../cmd/stagewise"},
+		{"go", "build", "-ldflags=-s -w", "-o", filepath.Join(installed(), "stagewise"), "../cmd/stagewise"},
 		{os.Getenv("STAGEWISE_PYTHON"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
 			"--target", filepath.Join(installed(), "packages"), source},
 	} {

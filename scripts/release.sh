@@ -70,7 +70,7 @@ wheel() { # PLATFORM FOLDER
 }
 
 say "compiling the program, which takes minutes if the build cache has nothing of it"
-go build -trimpath -o "$work/stagewise" ./cmd/stagewise
+[ -n "$only" ] || go build -trimpath -ldflags="-s -w" -o "$work/stagewise" ./cmd/stagewise # writes manual pages
 for platform in $platforms; do
   name=stagewise-$version-${platform%/*}-${platform#*/}
   folder=$work/$name
