@@ -39,16 +39,13 @@ func Write(path string, stdout io.Writer, content func(io.Writer) error) (err er
 	if path == StandardOutput {
 		return buffered(stdout, content)
 	}
-	info, missing := os.Stat(path)
-	if missing == nil && !info.Mode().IsRegular() {
+	path, info := resolved(path)
+	if info != nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
 		return errors.Join(buffered(f, content), f.Close())
-	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
 	}
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".stagewise-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
@@ -65,7 +62,7 @@ func Write(path string, stdout io.Writer, content func(io.Writer) error) (err er
 		}
 		return errors.Join(err, f.Close())
 	}
-	if missing == nil {
+	if info != nil {
 		err = f.Chmod(info.Mode().Perm())
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
@@ -75,6 +72,19 @@ func Write(path string, stdout io.Writer, content func(io.Writer) error) (err er
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// resolved returns the path of what a write to path replaces, without symbolic links if it is a regular file, and information about it,
+// which is nil if there is nothing.
+func resolved(path string) (string, fs.FileInfo) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return path, info
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	return path, info
 }
 
 func buffered(w io.Writer, content func(io.Writer) error) error {
@@ -91,23 +101,25 @@ func CheckWritable(path string) error {
 	if path == "" || path == StandardOutput {
 		return nil
 	}
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
+	switch path, info := resolved(path); {
+	case info != nil && info.IsDir():
 		return errors.New("expected a file, found a directory")
-	case err == nil && !info.Mode().IsRegular(): // is written to directly
+	case info != nil && !info.Mode().IsRegular(): // is written to directly
 		return nil
+	default:
+		return checkFolder(filepath.Dir(path))
 	}
-	if info, err := os.Stat(filepath.Dir(path)); err != nil {
+}
+
+// checkFolder returns an error unless files can be created in a folder.
+func checkFolder(folder string) error {
+	if info, err := os.Stat(folder); err != nil {
 		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", filepath.Dir(path))
+		return fmt.Errorf("%s is not a directory", folder)
 	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	if err := unix.Access(filepath.Dir(path), unix.W_OK); err != nil {
-		return fmt.Errorf("no file can be made in %s: %w", filepath.Dir(path), err)
+	if err := unix.Access(folder, unix.W_OK); err != nil {
+		return fmt.Errorf("no file can be made in %s: %w", folder, err)
 	}
 	return nil
 }
