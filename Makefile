@@ -37,7 +37,8 @@ demo-table: ## a table with words and prices: a model in seconds, the importance
 
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, and the recovery
 	@$(call fetched,mnist)
-	@cd .demo/mnist && { head -c 30008 train-labels-idx1-ubyte; tail -c 30000 train-labels-idx1-ubyte | LC_ALL=C tr '\000-\011' '\001-\011\000'; } >drifting-labels-idx1-ubyte
+	@cd .demo/mnist && { head -c 30008 train-labels-idx1-ubyte; \
+		tail -c 30000 train-labels-idx1-ubyte | LC_ALL=C tr '\000-\011' '\001-\011\000'; } >drifting-labels-idx1-ubyte
 	@rm -rf .demo/stream
 	bin/stagewise run -c examples/stream.yaml --until end --report .demo/stream.json $(ARGS)
 

