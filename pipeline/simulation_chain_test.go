@@ -42,7 +42,7 @@ type simChain struct {
 // newChainScenario returns a scenario whose runs are those of a chain. Like newScenario, it makes the chain without faults first.
 func newChainScenario(t testing.TB, examples *simExamples, bytes int64, o topics.RetrainOptions, list ...schemas.Stage) *scenario {
 	t.Helper()
-	return emptyChainScenario(t, examples, bytes, o, list...).withChain(t)
+	return emptyChainScenario(t, examples, bytes, o, list...).withChain()
 }
 
 // joining makes of the scenario of a chain one whose windows have room for few increments.
@@ -71,9 +71,11 @@ func emptyChainScenario(t testing.TB, examples *simExamples, bytes int64, o topi
 	return sc
 }
 
-// withChain makes the chain of a scenario without faults.
-func (sc *scenario) withChain(t testing.TB) *scenario {
-	t.Helper()
+// withChain has the scenario make its chain without faults.
+func (sc *scenario) withChain() *scenario { return sc.referringTo((*scenario).makeChain) }
+
+// makeChain makes the chain without faults.
+func (sc *scenario) makeChain() error {
 	s := sc.withoutFaults()
 	s.startRoles(1, 1)
 	s.startRunners(1)
@@ -83,13 +85,11 @@ func (sc *scenario) withChain(t testing.TB) *scenario {
 		sc.chain.kinds = append(sc.chain.kinds, s.chained[id])
 	}
 	s.checkEnd()
-	assert.Need(t, s.violation == nil, "without faults: %v", s.violation)
-	assert.Need(t, sc.chain.rows == sc.rows, "the chain without faults has learnt %d rows, expected %d", sc.chain.rows, sc.rows)
+	s.check(sc.chain.rows == sc.rows, "the chain has learnt %d rows, expected %d", sc.chain.rows, sc.rows)
 	for _, kind := range []string{schemas.RunFull, schemas.RunUpdate} {
-		assert.Need(t, slices.Contains(sc.chain.kinds, kind),
-			"the chain without faults has the versions %v, none of which is of the kind %s", sc.chain.kinds, kind)
+		s.check(slices.Contains(sc.chain.kinds, kind), "the chain has the versions %v, none of which is of the kind %s", sc.chain.kinds, kind)
 	}
-	return sc
+	return s.violation
 }
 
 // startRunners starts processes that retrain the pipeline, and assigns the chain to one of them.

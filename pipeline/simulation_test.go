@@ -136,6 +136,10 @@ func TestSimulation(t *testing.T) {
 			for n := next.Add(1); n <= *schedules; n = next.Add(1) {
 				seed := *first + n - 1
 				sc := scenarioOf(scenarios, seed)
+				if err := sc.refer(); err != nil {
+					t.Errorf("the scenario of schedule %d without faults: %v", seed, err)
+					return
+				}
 				s := sc.simulate(seed, nil)
 				again := s.log.history
 				if s.violation != nil || seed%repeatEvery == 0 {
@@ -190,7 +194,7 @@ func simScenarios(t testing.TB) []*scenario {
 		newScenario(t, plainExamples(), 100, columns(link.Calibrated, 2)),                           // each visit reads some messages again
 		emptyScenario(t, plainExamples(), 100, columns(link.Softmax, 2), columns(link.Calibrated, 1)).withJob(func(j *topics.Job) {
 			j.Group, j.Prepare = 2, schemas.Prepare{Scale: "standard", PCA: 1} // shares of two partitions
-		}).withReference(t),
+		}).withReference(),
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		newScenario(t, ingestedExamples(true), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples().inSolvers(), 100, chainOptions(), columns(link.Softmax, 2), columns(link.Identity, 1)),
@@ -215,30 +219,30 @@ func simScenarios(t testing.TB) []*scenario {
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1)).operated().givingUp(),
 		newChainScenario(t, chainExamples().inSolvers(), 100, chainOptions(), rffStage(link.Softmax, 48, 1), columns(link.Identity, 1)).losing(),
 		newChainScenario(t, chainExamples().forgetting(learntByUpdates).inSolvers(), 1<<20, wideOptions(), rffStage(link.Identity, 48, 2)),
-		emptyChainScenario(t, manyExamples(8), 100, manyOptions(), columns(link.Identity, 1)).joining(1500).withChain(t),
+		emptyChainScenario(t, manyExamples(8), 100, manyOptions(), columns(link.Identity, 1)).joining(1500).withChain(),
 		emptyChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
 			j.Group = 2 // shares of two partitions
-		}).withChain(t),
+		}).withChain(),
 		newChainScenario(t, lateClassExamples(), 1<<20, chainOptions(), columns(link.Softmax, 1)),
-		emptyScenario(t, sparseExamples(), 1<<19, kindStage(stages.ClassCounts, link.Softmax), blocks, columns(link.Softmax, 2)).withReference(t),
+		emptyScenario(t, sparseExamples(), 1<<19, kindStage(stages.ClassCounts, link.Softmax), blocks, columns(link.Softmax, 2)).withReference(),
 		emptyScenario(t, sparseExamples(), 100, blocks).withJob(func(j *topics.Job) {
 			j.Prepare = schemas.Prepare{Scale: "unit", MinRows: 1, IDF: 1}
-		}).withReference(t),
+		}).withReference(),
 		emptyScenario(t, severalExamples(), 100, columns(link.Logistic, 2)).withJob(func(j *topics.Job) {
 			j.Examples.Labels, j.Prepare.Scale = layout.LabelsSeveral, "standard"
-		}).withReference(t),
+		}).withReference(),
 		emptyScenario(t, numberExamples(), 100, columns(link.Identity, 1)).withJob(func(j *topics.Job) {
 			j.Examples.Targets = []string{"x", "y"}
-		}).withReference(t),
+		}).withReference(),
 		emptyScenario(t, missingExamples(), 100, rffStage(link.Softmax, 8, 2)).withJob(func(j *topics.Job) {
 			j.Examples.Missing.Mode, j.Prepare = layout.MissingMean, schemas.Prepare{Scale: "standard", PCA: 2}
-		}).withReference(t),
+		}).withReference(),
 		emptyScenario(t, imageExamples(), 1<<20, rffStage(link.Softmax, 8, 2)).withJob(func(j *topics.Job) {
 			j.Examples.Image, j.Examples.Augment = []string{"2", "2", "1"}, schemas.Augment{Mirror: true, Shift: 1}
-		}).withReference(t),
+		}).withReference(),
 		emptyScenario(t, missingExamples(), 100, trees, columns(link.Softmax, 1), trees).withJob(func(j *topics.Job) {
 			j.Examples.Missing.Mode = layout.MissingMean
-		}).withReference(t),
+		}).withReference(),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), trees, columns(link.Softmax, 1)),
 		newChainScenario(t, sparseChainExamples().inSolvers(), 100, chainOptions(), kindStage(stages.ClassCounts, link.Softmax),
 			columns(link.Softmax, 2)),
@@ -247,17 +251,18 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, chainExamples().inSolvers(), 100, joiningOptions(), columns(link.Identity, 1)).losing().executing(),
 		emptyScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)).withJob(func(j *topics.Job) {
 			j.Average = 2
-		}).withReference(t),
+		}).withReference(),
 		emptyChainScenario(t, manyExamples(6).heldOut(0.3), 100, chainOptions(), ending(columns(link.Softmax, 1)),
-			ending(columns(link.Identity, 1)), ending(columns(link.Softmax, 1))).choosing().withChain(t),
+			ending(columns(link.Identity, 1)), ending(columns(link.Softmax, 1))).choosing().withChain(),
 		emptyScenario(t, sparseExamples(), 1<<19, columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
 			j.Untuned, j.Unlinked = true, true
-		}).choosing().withReference(t),
+		}).choosing().withReference(),
 	}
 }
 
 // replay simulates one schedule, and logs its faults, the records of its weights topic and its outcome.
 func replayed(t *testing.T, sc *scenario, seed uint64) {
+	assert.NoError(t, sc.refer())
 	s := sc.simulate(seed, t.Logf)
 	for _, m := range s.log.topics[s.topics.Weights][0].messages {
 		key, _ := keyOf(m.Message)
@@ -288,6 +293,7 @@ type scenario struct {
 	blas        *kernel.BLAS
 	job         topics.Job
 	reference   map[recordKey]wire.Digest // content of each record of a run without faults
+	refer       func() error              // makes the reference, once
 	planned     map[string]bool           // the runs of the reference, without warm starts
 	versionsOf  map[string]wire.Digest    // the weights of versions without faults, by the lineages of their runs
 	reportsOf   map[string]string         // what reports say of stages without faults, by the same
@@ -324,22 +330,27 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 // newScenario returns a scenario. It runs its job without faults to get the reference.
 func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
 	t.Helper()
-	return emptyScenario(t, examples, bytes, list...).withReference(t)
+	return emptyScenario(t, examples, bytes, list...).withReference()
 }
 
-// withReference runs the job of a scenario without faults to get the reference.
-func (sc *scenario) withReference(t testing.TB) *scenario {
-	t.Helper()
-	// With two workers, each share has another owner.
-	for workers := 1; workers <= simPartitions; workers++ {
-		sc.learnFrom(t, workers)
-	}
+// withReference has the scenario run its job without faults.
+func (sc *scenario) withReference() *scenario {
+	return sc.referringTo(func(sc *scenario) error {
+		// With two workers, each share has another owner: some of the same runs write the same.
+		return errors.Join(sc.learnFrom(1, simSubmissions, simWarmStarts), sc.learnFrom(simPartitions, 1, 2))
+	})
+}
+
+// referringTo has the first schedule of the scenario make its reference. It is that of the scenario as it is now: faults are added later.
+func (sc *scenario) referringTo(learn func(*scenario) error) *scenario {
+	plain := *sc
+	sc.refer = sync.OnceValue(func() error { return learn(&plain) })
 	return sc
 }
 
-// learnFrom runs the job of a scenario without faults, with one partition in so many owned by each worker.
-func (sc *scenario) learnFrom(t testing.TB, workers int) {
-	t.Helper()
+// learnFrom runs the job of a scenario without faults, with one partition in so many owned by each worker, and so many submissions and warm
+// starts of either seed.
+func (sc *scenario) learnFrom(workers, submissions, warmStarts int) error {
 	s := sc.withoutFaults()
 	s.startRoles(workers, 1)
 	// A run's id depends on the text that its submission draws, which in a simulation is a number. So the reference needs as many runs
@@ -350,18 +361,18 @@ func (sc *scenario) learnFrom(t testing.TB, workers int) {
 			err := s.submitAndCheck(p, uint64(seed), false, warm)
 			s.check(err == nil, "a run has no report: %v", err)
 		}
-		for n := range 2 * simSubmissions {
-			submit(1+n/simSubmissions, false)
+		for n := range 2 * submissions {
+			submit(1+n/submissions, false)
 		}
-		for n := range 2 * simWarmStarts {
-			submit(2-n/simWarmStarts, n != simWarmStarts)
+		for n := range 2 * warmStarts {
+			submit(2-n/warmStarts, n != warmStarts)
 		}
 		return nil
 	}).awaited = true
 	s.awaitRuns()
 	s.stopActors()
 	s.checkEnd()
-	assert.Need(t, s.violation == nil, "without faults: %v", s.violation)
+	return s.violation
 }
 
 // withoutFaults returns a simulation without faults: what is written in it is the reference of the scenario.
