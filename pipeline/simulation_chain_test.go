@@ -947,7 +947,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// outcomeOf returns the label that a row has by its definition.
+// outcomeOf returns the label that a row has by its definition: the messages' own times decide.
 func (s *simulation) outcomeOf(joined bool, partition int, key string, at time.Time) string {
 	o, label, first := simOutcome(), "ring0", time.Time{}
 	for n, p := range s.log.topics[simOutcomes] {
@@ -957,8 +957,8 @@ func (s *simulation) outcomeOf(joined bool, partition int, key string, at time.T
 		latest := time.Time{}
 		for _, m := range p.messages {
 			latest = later(latest, m.Time)
-			if m.Key == key && len(m.Value) > 0 && !latest.Before(at.Add(-o.Early)) && !latest.After(at.Add(o.Within)) &&
-				(first.IsZero() || latest.Before(first)) {
+			if m.Key == key && len(m.Value) > 0 && !m.Time.Before(at.Add(-o.Early)) && !m.Time.After(at.Add(o.Within)) &&
+				!latest.After(at.Add(o.Within+o.Grace)) && (first.IsZero() || latest.Before(first)) {
 				first, label = latest, string(m.Value)
 			}
 		}
