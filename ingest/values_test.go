@@ -485,14 +485,14 @@ func TestSchemasThatEvolve(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "event.avsc")
 	ours := record(`{"name":"kind","type":"string"}`, `{"name":"length","type":["null","double"],"default":null}`,
-		`{"name":"width","type":"double","default":7.5,"aliases":["breadth"]}`)
+		`{"name":"width","type":"double","default":7.5,"aliases":["breadth"]}`, `{"name":"day","type":{"type":"int","logicalType":"date"},"default":2}`)
 	assert.NoError(t, os.WriteFile(file, []byte(ours), 0o600))
 	for schema, want := range map[string]string{
-		"":   `5 × 2 floats [3 NaN NaN 2.5 0.5 1 -20 NaN 4 NaN] words ["b" "a" "a" "c" "a"]`,
-		file: `5 × 2 floats [3 7.5 NaN 2.5 0.5 1 -20 10 4 7.5] words ["b" "a" "a" "c" "a"]`,
+		"":   `5 × 3 floats [3 NaN NaN NaN 2.5 NaN 0.5 1 NaN -20 NaN NaN 4 NaN NaN] words ["b" "a" "a" "c" "a"]`,
+		file: `5 × 3 floats [3 7.5 172800 NaN 2.5 172800 0.5 1 172800 -20 10 172800 4 7.5 172800] words ["b" "a" "a" "c" "a"]`,
 	} {
 		o := ofTopic("avro", func(o *Options) {
-			o.Label, o.Columns.Use, o.Missing.Mode = "kind", []string{"length", "width"}, layout.MissingMean
+			o.Label, o.Columns.Use, o.Missing.Mode = "kind", []string{"length", "width", "day"}, layout.MissingMean
 			o.Registry.URL, o.Schema = registered(t, schemas...).URL(), schema
 		})
 		got := show(*addAll(t, o, strings.Split(string(slices.Concat(values[0], []byte("|"), values[1], []byte("|"), values[2], []byte("|"),

@@ -43,10 +43,13 @@ func Avro() format.Format {
 			if err == nil {
 				schema, err = r.parse(&format.Schema{Text: string(text)})
 			}
+			if err == nil {
+				r.empty = maxEmpty
+				r.ours, err = nodeOf(schema, r.as)
+			}
 			if err != nil {
 				return d, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
 			}
-			r.ours = nodeOf(schema)
 			r.writers[nil] = &avroWriter{Schema: schema, name: o.Schema}
 			blank := map[string]any{}
 			for _, f := range r.ours.Fields {
@@ -140,6 +143,10 @@ func (e *empty) conversions() (all []avro.SchemaOpt) {
 		})
 	}
 	add(avro.CustomType{LogicalType: "decimal"}, func(v any, of *avro.SchemaNode) any { return tabular.Decimal(bytesOf(v), of.Scale) })
+	add(avro.CustomType{AvroType: "fixed", LogicalType: "uuid"}, func(v any, _ *avro.SchemaNode) any {
+		id := bytesOf(v)
+		return tabular.Word(fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]))
+	})
 	add(avro.CustomType{AvroType: "fixed"}, func(v any, _ *avro.SchemaNode) any { return tabular.Word(string(bytesOf(v))) })
 	return append(all, avro.WithCustomType(avro.CustomType{AvroType: "null", Decode: e.count}),
 		avro.WithLaxNames(func(string) error { return nil }))

@@ -1,6 +1,8 @@
 package typed
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"math/big"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"github.com/twmb/avro"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // avroValue has the fields of a record, the entries of a map or the items of a list, as the library decodes them to an interface.
@@ -105,17 +108,16 @@ type schemaNode struct {
 	named map[string]*avro.SchemaNode
 }
 
-// nodeOf returns the root of a schema.
-func nodeOf(s *avro.Schema) *schemaNode {
+// nodeOf returns the root of a schema. Defaults of fields are as if they had been decoded with the options.
+func nodeOf(s *avro.Schema, as []avro.SchemaOpt) (*schemaNode, error) {
 	n := &schemaNode{s.Root().ExpandReferences(), map[string]*avro.SchemaNode{}}
-	n.collect(n.SchemaNode)
-	return n
+	return n, n.collect(n.SchemaNode, as)
 }
 
-// collect adds the named types that are defined in a node.
-func (n *schemaNode) collect(at *avro.SchemaNode) {
+// collect adds the named types that are defined in a node, and decodes the defaults of fields.
+func (n *schemaNode) collect(at *avro.SchemaNode, as []avro.SchemaOpt) (err error) {
 	if at == nil {
-		return
+		return nil
 	}
 	if at.Name != "" && len(at.Fields) > 0 {
 		n.named[at.Name] = at
@@ -124,13 +126,32 @@ func (n *schemaNode) collect(at *avro.SchemaNode) {
 		}
 	}
 	for i := range at.Fields {
-		n.collect(&at.Fields[i].Type)
+		f := &at.Fields[i]
+		err = cmp.Or(err, decodeDefault(f, as), n.collect(&f.Type, as))
 	}
 	for i := range at.Branches {
-		n.collect(&at.Branches[i])
+		err = cmp.Or(err, n.collect(&at.Branches[i], as))
 	}
-	n.collect(at.Items)
-	n.collect(at.Values)
+	return cmp.Or(err, n.collect(at.Items, as), n.collect(at.Values, as))
+}
+
+// decodeDefault replaces the default of a field by what a message with it has.
+func decodeDefault(f *avro.SchemaField, as []avro.SchemaOpt) error {
+	if !f.HasDefault {
+		return nil
+	}
+	schema, err := f.Type.Schema(as...)
+	var content []byte
+	if err == nil {
+		content, err = schema.Encode(f.Default)
+	}
+	if f.Default = nil; err == nil {
+		_, err = schema.Decode(content, &f.Default)
+	}
+	if err != nil {
+		return fmt.Errorf("the default of %s: %w", value.Quote(f.Name), err)
+	}
+	return nil
 }
 
 // branches returns the types of a union, or the type itself, without references.

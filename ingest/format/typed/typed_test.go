@@ -85,7 +85,7 @@ const event = `{"type":"record","name":"Event","fields":[
 	{"name":"user","type":["null",{"type":"record","name":"User","fields":[{"name":"age","type":"int"},{"name":"tags","type":{"type":"array","items":"string"}}]}]},
 	{"name":"items","type":{"type":"array","items":{"type":"record","name":"Item","fields":[{"name":"price","type":"double"},{"name":"row","type":["null","Row"]}]}}},
 	{"name":"counts","type":{"type":"map","values":"long"}},
-	{"name":"id","type":{"type":"fixed","name":"Id","size":2}}]}`
+	{"name":"id","type":{"type":"fixed","name":"Id","size":2}},{"name":"uid","type":{"type":"fixed","name":"U","size":16,"logicalType":"uuid"}}]}`
 
 func valueOf() map[string]any {
 	row := map[string]any{"v": 1, "next": map[string]any{"Row": map[string]any{"v": 2, "next": nil}}}
@@ -94,22 +94,22 @@ func valueOf() map[string]any {
 		"raw": []byte("ab"), "price": big.NewRat(-12345, 100), "at": int64(1500), "us": int64(-2_500_000), "ns": int64(3_000_000_001), "day": 2,
 		"user":   map[string]any{"User": map[string]any{"age": 30, "tags": []string{"x", "y"}}},
 		"items":  []any{map[string]any{"price": 1.5, "row": nil}, map[string]any{"price": 2.5, "row": map[string]any{"Row": row}}},
-		"counts": map[string]any{"a": int64(3), "b": int64(4)}, "id": [2]byte{'o', 'k'},
+		"counts": map[string]any{"a": int64(3), "b": int64(4)}, "id": [2]byte{'o', 'k'}, "uid": [16]byte{1, 15: 0xff},
 	}
 }
 
 // Every type can be a cell, at any depth, and unwanted values are skipped. Times are in seconds, whatever their unit.
 func TestAvro(t *testing.T) {
 	schema := event // without logical types, because the encoder would expect times
-	for _, logical := range []string{"timestamp-millis", "timestamp-micros", "timestamp-nanos", "date"} {
+	for _, logical := range []string{"timestamp-millis", "timestamp-micros", "timestamp-nanos", "date", "uuid"} {
 		schema = strings.ReplaceAll(schema, `,"logicalType":"`+logical+`"`, "")
 	}
 	content := assert.Must(avro.MustParse(schema).Encode(valueOf()))(t)
 	r := avroReader(t, "", "kind", "n", "i", "f", "d", "yes", "s", "raw", "price", "at", "us", "ns", "day", "user.age", "user.tags", "user.tags.1",
-		"items.1.price", "items.7.price", "items.1.row.next.v", "counts.b", "id", "before.next.v", "user", "items", "nowhere.at.all")
+		"items.1.price", "items.7.price", "items.1.row.next.v", "counts.b", "id", "uid", "before.next.v", "user", "items", "nowhere.at.all")
 	rows, err := r.Read(t.Context(), format.Payload{Value: content, Schema: &format.Schema{Name: "schema 1", Type: "AVRO", Text: event}})
 	assert.NoError(t, err)
-	want := `[["b" -5 null 0.5 2.25 true "text" "ab" -123.45 1.5 -2.5 3.000000001 172800 30 ["x" "y"] "y" 2.5 null 2 4 "ok" 2 an object [an object an object] null]]`
+	want := `[["b" -5 null 0.5 2.25 true "text" "ab" -123.45 1.5 -2.5 3.000000001 172800 30 ["x" "y"] "y" 2.5 null 2 4 "ok" "01000000-0000-0000-0000-0000000000ff" 2 an object [an object an object] null]]`
 	assert.Equal(t, fmt.Sprint(texts(rows)), want, "got")
 	for n := range content {
 		_, err := r.Read(t.Context(), format.Payload{Value: content[:n], Schema: &format.Schema{Name: "schema 1", Text: event}})
