@@ -198,12 +198,12 @@ func TestLinkedClasses(t *testing.T) {
 	assert.Equal(t, rows.Words, []string{"cat", "cat", "cat", "dog"}, "the labels")
 }
 
-// Durations are seconds, and all encodings of floating-point numbers are read.
+// Of pyarrow 26: numbers with column_encoding BYTE_STREAM_SPLIT, a duration[ns], which is seconds, and booleans in data pages v2 are read.
 func TestParquetOfOtherWriters(t *testing.T) {
-	// by pyarrow 26: a is written with column_encoding BYTE_STREAM_SPLIT; took is a duration[ns]
-	for file, want := range map[string]string{"split.parquet": "[1.5 2.5 3.5]", "durations.parquet": "[1.5 0 2.5 1 3.5 2]"} {
+	for file, want := range map[string]string{"split.parquet": "[1.5 2.5 3.5]", "durations.parquet": "[1.5 0 2.5 1 3.5 2]",
+		"booleans.parquet": "[1 1 1 1 1 1 1 1 1 1 1 NaN 0 0 0 0 0 0 0 0 0 1 0]"} {
 		o := Defaults()
-		o.Train = []string{filepath.Join("testdata", file)}
+		o.Train, o.Missing.Mode = []string{filepath.Join("testdata", file)}, layout.MissingMean
 		rows, err := readSources(o)
 		assert.True(t, err == nil && fmt.Sprint(rows[0].Floats) == want, "%s: %v, expected %s: %v", file, rows, want, err)
 	}

@@ -309,10 +309,15 @@ func (l *leaf) open() (ok bool, err error) {
 			if l.group == len(l.file.RowGroups()) {
 				return false, nil
 			}
-			if err := checkCodec(l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec); err != nil {
+			chunk := &l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData
+			if err := checkCodec(chunk.Codec); err != nil {
 				return false, err
 			}
-			l.pages = l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()].Pages()
+			if l.isBoolean() {
+				l.pages = newBooleans(l.file, l.column, chunk)
+			} else {
+				l.pages = l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()].Pages()
+			}
 			l.group++
 		}
 		page, err := l.pages.ReadPage()
@@ -328,6 +333,9 @@ func (l *leaf) open() (ok bool, err error) {
 	}
 	return true, nil
 }
+
+// isBoolean reports whether the values are booleans.
+func (l *leaf) isBoolean() bool { return l.column.Type().Kind() == parquet.Boolean }
 
 // peek returns the next value; nil after the last. It is valid until the next call.
 func (l *leaf) peek() (*parquet.Value, error) {
@@ -352,7 +360,7 @@ func (l *leaf) peek() (*parquet.Value, error) {
 // appendStored appends numbers of a page in their stored form, for at most n rows, and returns the number of rows; 0 if there are none.
 // present is the definition level from which there is a value.
 func (l *leaf) appendStored(to array.Builder, n, present int) (rows int, err error) {
-	if l.at < len(l.ahead) {
+	if l.at < len(l.ahead) || l.isBoolean() {
 		return 0, nil
 	}
 	if ok, err := l.open(); !ok || l.stored < 0 {
