@@ -284,6 +284,7 @@ class Refusals(unittest.TestCase):
                 os.kill(os.getpid(), signal.SIGINT)
 
             self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))  # shells ignore it of what they do beside
+            signal.siginterrupt(signal.SIGINT, False)  # as polars does
             watcher = threading.Thread(target=interrupt)
             try:
                 watcher.start()

@@ -45,7 +45,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         check_classification_targets(y)
         labels, codes = np.unique(y, return_inverse=True)
         if len(labels) < 2 and not chain:
-            raise ValueError(f"y has 1 class, {labels[0]!r}: a classifier needs at least two")
+            raise ValueError(f"y has 1 class, {labels.tolist()[0]!r}: a classifier needs at least two")
         words = None if chain and self._coded else _words_of(labels)
         if chain and words is None:
             if not (self._coded and np.isin(labels, self.classes_).all()):

@@ -108,6 +108,8 @@ def run(arguments: Sequence[str], *, shown: bool | None, folder: str) -> None:
         errors="replace",
     )
     said: deque[str] = deque(maxlen=1000)
+    # Libraries such as polars handle Ctrl-C so that the system restarts the calls that wait: this one would wait for the end of the run.
+    signal.siginterrupt(signal.SIGINT, True)
     try:
         assert process.stderr is not None
         with _progress(said) if shown is None and is_watched() else contextlib.nullcontext():
