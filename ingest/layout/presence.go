@@ -45,7 +45,7 @@ func (p *Presence) See(lacks []bool) (lacking int, gone bool) {
 		before = p.run // rows before these that are part of the same run
 	}
 	if lacking > 0 {
-		p.gone = p.gone || p.goes(before+lacking, before+len(lacks)-first)
+		p.gone = p.gone || p.goes(before+lacking, before+len(lacks)-first) || p.goesAmong(lacks, lacking)
 	}
 	for _, is := range lacks {
 		if is {
@@ -71,6 +71,17 @@ func (p *Presence) See(lacks []bool) (lacking int, gone bool) {
 func (p *Presence) goes(lacking, rows int) bool {
 	part := (p.Lacking + 1) / (p.Rows + 2)
 	return p.Rows >= knownRows && part < 0.5 && 2*lacking > rows && float64(lacking)*math.Log(part) < math.Log(byChance)
+}
+
+// goesAmong is goes for the first rows, such as a short backlog: the last ones, without a value, are compared with those before them.
+func (p *Presence) goesAmong(lacks []bool, lacking int) bool {
+	run := 0
+	for run < len(lacks) && lacks[len(lacks)-1-run] {
+		run++
+	}
+	earlier := *p
+	earlier.count(len(lacks)-run, lacking-run)
+	return p.Rows < knownRows && run >= knownRows && earlier.goes(run, run)
 }
 
 // count adds rows to the earlier ones.
