@@ -196,6 +196,9 @@ func TestLinkedClasses(t *testing.T) {
 	rows := assert.Must(readSources(o))(t)[0]
 	slices.Sort(rows.Words)
 	assert.Equal(t, rows.Words, []string{"cat", "cat", "cat", "dog"}, "the labels")
+	assert.NoError(t, os.Symlink("nowhere.png", filepath.Join(pets, "dog/e.png")))
+	_, err := readSources(o)
+	assert.Equal(t, f.text(err), "pets/dog/e.png: no such file or directory", "a link to nowhere")
 }
 
 // Of pyarrow 26: numbers with column_encoding BYTE_STREAM_SPLIT, a duration[ns], which is seconds, and booleans in data pages v2 are read.

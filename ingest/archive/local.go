@@ -29,7 +29,7 @@ func (local) Below(ctx context.Context, path string) iter.Seq2[string, error] {
 		}
 		for file, err := range input.Walk(os.DirFS(path), true) {
 			if err = cmp.Or(ctx.Err(), err); err != nil {
-				yield("", input.WholeFile(path, err))
+				yield("", input.WholeFile(strings.TrimSuffix(path, "/")+"/"+file.Path, err))
 				return
 			}
 			if !yield(strings.TrimSuffix(path, "/")+"/"+file.Path, nil) {

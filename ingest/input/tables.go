@@ -26,6 +26,7 @@ func Tables(folder string, kindOf func(name string) Kind) (tables []string, valu
 		name := strings.ToLower(filepath.Base(file.Path))
 		switch {
 		case err != nil:
+			err = WholeFile(filepath.Join(folder, filepath.FromSlash(file.Path)), err)
 		case slices.Contains([]string{".png", ".jpg", ".jpeg"}, filepath.Ext(name)):
 			images = true
 		case kindOf(name).IsTable:

@@ -29,7 +29,7 @@ type File struct {
 }
 
 // Walk iterates over the files in a directory tree in path order, and over hidden ones if all is set. It follows links to directories, but
-// not in cycles. It ends after an error.
+// not in cycles. It ends after an error, which comes with its path.
 func Walk(folder fs.FS, all bool) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) { walk(folder, ".", nil, all, yield) }
 }
@@ -39,7 +39,7 @@ func walk(folder fs.FS, at string, above []fs.FileInfo, all bool, yield func(Fil
 	info, err := fs.Stat(folder, at) // follows links
 	switch {
 	case err != nil:
-		yield(File{}, err)
+		yield(File{Path: at}, err)
 		return false
 	case !info.IsDir():
 		return yield(File{at, info}, nil)
@@ -48,7 +48,7 @@ func walk(folder fs.FS, at string, above []fs.FileInfo, all bool, yield func(Fil
 	}
 	entries, err := fs.ReadDir(folder, at)
 	if err != nil {
-		yield(File{}, err)
+		yield(File{Path: at}, err)
 		return false
 	}
 	for _, entry := range entries {
