@@ -201,7 +201,7 @@ func TestLinkedClasses(t *testing.T) {
 	assert.Equal(t, f.text(err), "pets/dog/e.png: no such file or directory", "a link to nowhere")
 }
 
-// Of pyarrow 26: numbers with column_encoding BYTE_STREAM_SPLIT, a duration[ns], which is seconds, and booleans in data pages v2 are read.
+// Of pyarrow 26: numbers with column_encoding BYTE_STREAM_SPLIT, durations[ns] in seconds, booleans and UUIDs in data pages v2 are read.
 func TestParquetOfOtherWriters(t *testing.T) {
 	for file, want := range map[string]string{"split.parquet": "[1.5 2.5 3.5]", "durations.parquet": "[1.5 0 2.5 1 3.5 2]",
 		"booleans.parquet": "[1 1 1 1 1 1 1 1 1 1 1 NaN 0 0 0 0 0 0 0 0 0 1 0]"} {

@@ -59,8 +59,7 @@ func FramedHeader(header string) (id SchemaID, rest []byte, err error) {
 	if len(content) < 1+guidBytes || content[0] != framedGUID {
 		return id, nil, fmt.Errorf("the header %s is %s: expected a 1 and the GUID of a schema", SchemaHeader, value.Quote(header))
 	}
-	g := content[1 : 1+guidBytes]
-	id.GUID = fmt.Sprintf("%x-%x-%x-%x-%x", g[:4], g[4:6], g[6:8], g[8:10], g[10:])
+	id.GUID = value.UUID(content[1:])
 	return id, content[1+guidBytes:], nil
 }
 

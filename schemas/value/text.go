@@ -36,3 +36,8 @@ func CheckUTF8(text []byte) error {
 	}
 	return fmt.Errorf("byte %d, %#02x, is %w", at, text[at], ErrNotUTF8)
 }
+
+// UUID returns the text of a UUID of 16 bytes.
+func UUID(id []byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+}

@@ -183,7 +183,7 @@ func (s *schema) leafType(c *parquet.Column) arrow.DataType {
 	switch t := logical.(type) {
 	case *format.NullType:
 		return arrow.Null
-	case *format.StringType, *format.EnumType, *format.JsonType:
+	case *format.StringType, *format.EnumType, *format.JsonType, *format.UUIDType:
 		return arrow.BinaryTypes.String
 	case *format.IntType:
 		if !t.IsSigned && kind == parquet.Int32 {
@@ -252,7 +252,11 @@ func put(to array.Builder, v *parquet.Value) error {
 	case *array.Float64Builder:
 		to.Append(v.Double())
 	case *array.StringBuilder:
-		to.BinaryBuilder.Append(v.ByteArray())
+		if v.Kind() == parquet.FixedLenByteArray {
+			to.Append(value.UUID(v.ByteArray()))
+		} else {
+			to.BinaryBuilder.Append(v.ByteArray())
+		}
 	case *array.BinaryBuilder:
 		to.Append(v.ByteArray())
 	case *array.Date32Builder:

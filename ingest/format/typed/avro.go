@@ -18,6 +18,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // binary is the name of this format.
@@ -121,18 +122,20 @@ const maxEmpty = 1 << 16
 // conversions returns decoders for types that the library does not decode to cells. Times are in seconds, regardless of the
 // unit of the schema, so that a change of the unit does not change the training data. Names may be any text.
 func (e *empty) conversions() (all []avro.SchemaOpt) {
-	add := func(t avro.CustomType, cell func(v any, of *avro.SchemaNode) any) {
-		t.Decode = func(v any, of *avro.SchemaNode) (any, error) { return cell(v, of), nil }
-		all = append(all, avro.WithCustomType(t))
+	add := func(logical string, cell func(v any, of *avro.SchemaNode) any, types ...string) { // other types have no such logical type
+		for _, name := range types {
+			decode := func(v any, of *avro.SchemaNode) (any, error) { return cell(v, of), nil }
+			all = append(all, avro.WithCustomType(avro.CustomType{LogicalType: logical, AvroType: name, Decode: decode}))
+		}
 	}
 	for unit, per := range map[string]int64{"millis": 1e3, "micros": 1e6, "nanos": 1e9} {
 		instant := func(v any, _ *avro.SchemaNode) any { return tabular.Instant(seconds(v, per)) }
-		add(avro.CustomType{LogicalType: "timestamp-" + unit}, instant)
-		add(avro.CustomType{LogicalType: "local-timestamp-" + unit}, instant)
-		add(avro.CustomType{LogicalType: "time-" + unit}, func(v any, _ *avro.SchemaNode) any { return tabular.Float(seconds(v, per)) })
+		add("timestamp-"+unit, instant, "int", "long")
+		add("local-timestamp-"+unit, instant, "int", "long")
+		add("time-"+unit, func(v any, _ *avro.SchemaNode) any { return tabular.Float(seconds(v, per)) }, "int", "long")
 	}
 	const day = 86400
-	add(avro.CustomType{LogicalType: "date"}, func(v any, _ *avro.SchemaNode) any { return tabular.Instant(seconds(v, 1) * day) })
+	add("date", func(v any, _ *avro.SchemaNode) any { return tabular.Instant(seconds(v, 1) * day) }, "int", "long")
 	bytesOf := func(v any) []byte {
 		if text, ok := v.([]byte); ok {
 			return text
@@ -142,12 +145,14 @@ func (e *empty) conversions() (all []avro.SchemaOpt) {
 			}
 		})
 	}
-	add(avro.CustomType{LogicalType: "decimal"}, func(v any, of *avro.SchemaNode) any { return tabular.Decimal(bytesOf(v), of.Scale) })
-	add(avro.CustomType{AvroType: "fixed", LogicalType: "uuid"}, func(v any, _ *avro.SchemaNode) any {
-		id := bytesOf(v)
-		return tabular.Word(fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]))
-	})
-	add(avro.CustomType{AvroType: "fixed"}, func(v any, _ *avro.SchemaNode) any { return tabular.Word(string(bytesOf(v))) })
+	add("decimal", func(v any, of *avro.SchemaNode) any { return tabular.Decimal(bytesOf(v), of.Scale) }, "bytes", "fixed")
+	add("", func(v any, of *avro.SchemaNode) any {
+		content := bytesOf(v)
+		if of.LogicalType == "uuid" && len(content) == 16 {
+			return tabular.Word(value.UUID(content))
+		}
+		return tabular.Word(string(content))
+	}, "fixed")
 	return append(all, avro.WithCustomType(avro.CustomType{AvroType: "null", Decode: e.count}),
 		avro.WithLaxNames(func(string) error { return nil }))
 }

@@ -75,8 +75,8 @@ func read(t *testing.T, r *format.RowReader, schema string, value any) ([][]tabu
 const event = `{"type":"record","name":"Event","fields":[
 	{"name":"before","type":["null",{"type":"record","name":"Row","fields":[{"name":"v","type":"int"},{"name":"next","type":["null","Row"]}]}]},
 	{"name":"kind","type":{"type":"enum","name":"Kind","symbols":["a","b"]}},
-	{"name":"n","type":"long"},{"name":"i","type":["null","int"]},{"name":"f","type":"float"},{"name":"d","type":["double","string"]},
-	{"name":"yes","type":"boolean"},{"name":"s","type":"string"},{"name":"raw","type":"bytes"},
+	{"name":"n","type":{"type":"long","logicalType":"decimal","precision":4}},{"name":"i","type":["null","int"]},{"name":"f","type":"float"},{"name":"d","type":["double","string"]},
+	{"name":"yes","type":"boolean"},{"name":"s","type":{"type":"string","logicalType":"date"}},{"name":"raw","type":"bytes"},
 	{"name":"price","type":{"type":"bytes","logicalType":"decimal","precision":20,"scale":2}},
 	{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}},
 	{"name":"us","type":{"type":"long","logicalType":"timestamp-micros"}},
@@ -85,7 +85,7 @@ const event = `{"type":"record","name":"Event","fields":[
 	{"name":"user","type":["null",{"type":"record","name":"User","fields":[{"name":"age","type":"int"},{"name":"tags","type":{"type":"array","items":"string"}}]}]},
 	{"name":"items","type":{"type":"array","items":{"type":"record","name":"Item","fields":[{"name":"price","type":"double"},{"name":"row","type":["null","Row"]}]}}},
 	{"name":"counts","type":{"type":"map","values":"long"}},
-	{"name":"id","type":{"type":"fixed","name":"Id","size":2}},{"name":"uid","type":{"type":"fixed","name":"U","size":16,"logicalType":"uuid"}}]}`
+	{"name":"id","type":{"type":"fixed","name":"Id","size":2,"logicalType":"uuid"}},{"name":"uid","type":{"type":"fixed","name":"U","size":16,"logicalType":"uuid"}}]}`
 
 func valueOf() map[string]any {
 	row := map[string]any{"v": 1, "next": map[string]any{"Row": map[string]any{"v": 2, "next": nil}}}
