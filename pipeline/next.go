@@ -276,7 +276,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 	plan.Chain = &schemas.Chain{
 		Number: r.chain.number, Attempt: r.chain.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0,
 		Made: r.Clock.Now().UnixMilli(), Lost: slices.Clone(r.backlog.lost), Marks: r.backlog.marks, AtLeast: r.chain.least,
-		Settings: r.settings,
+		Settings: r.job.Settings(),
 	}
 	if r.chain.window != nil {
 		plan.Chain.Lacking = plan.Chain.Lacking.With(r.chain.window.Unseen, nil)

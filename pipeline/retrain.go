@@ -218,9 +218,8 @@ type runner struct {
 	forgotten *source.Forgotten
 	learnt    []schemas.Place // versions trained on forgotten rows
 	report    *Retraining
-	reported  sync.Mutex        // held by Record
-	settings  []schemas.Setting // of the job
-	differs   string            // the settings that differ from those of the newest plan, as reported
+	reported  sync.Mutex // held by Record
+	differs   string     // the settings that differ from those of the newest plan, as reported
 
 	chain    chainState
 	proven   bool         // the examples topic has the messages processed by the chain
@@ -243,7 +242,7 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here sc
 	forgotten := source.NewForgotten()
 	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
 		backlog: newBacklog(p, forgotten, firstLabels(job)), forgotten: forgotten,
-		settings: job.Settings(), report: &Retraining{Name: job.Name, Updates: []*schemas.RetrainReport{}},
+		report: &Retraining{Name: job.Name, Updates: []*schemas.RetrainReport{}},
 		passed: map[int]bool{}, windowBytes: schemas.WindowBytes, pause: protocol.Pause}
 }
 
@@ -510,12 +509,33 @@ const firstPause = time.Second
 // compareSettings reports the keys of the job that differ from those of the newest plan of the chain, once: of several
 // processes that retrain a pipeline, each makes versions by its own configuration while it is the active one.
 func (r *runner) compareSettings(ctx context.Context) error {
-	plan, err := r.newestPlan(ctx)
-	if err != nil || plan == nil || plan.Chain == nil || len(plan.Chain.Settings) == 0 {
+	run, keys, err := Differing(ctx, r.Pipeline, r.job)
+	if err != nil {
 		return err
 	}
-	var keys []string
-	for _, pair := range [][2][]schemas.Setting{{r.settings, plan.Chain.Settings}, {plan.Chain.Settings, r.settings}} {
+	differs := strings.Join(keys, ", ")
+	if differs != "" && differs != r.differs {
+		event.Notice(r.rec, "this configuration differs from that of run %s: %s. Versions are made by the configuration of the active "+
+			"process: give all that run a pipeline the same one", run, differs)
+		ingested := []string{"examples.label", "examples.label_columns", "examples.labels", "examples.targets", "examples.weight"}
+		if slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(ingested, key) }) {
+			event.Notice(r.rec, "rows on %s keep the labels, targets and weights that they were ingested with: those that lack what this "+
+				"configuration needs are not learnt. Give the pipeline another name to ingest all rows again", r.Topics.Examples)
+		}
+	}
+	r.differs = differs
+	return nil
+}
+
+// Differing returns the keys of a job whose values differ from those of the chain: of its unfinished run, or else of the newest version for
+// subscribers.
+func Differing(ctx context.Context, p *topics.Pipeline, job topics.Job) (run string, keys []string, err error) {
+	plan, err := newestPlan(ctx, p)
+	if err != nil || plan == nil || plan.Chain == nil || len(plan.Chain.Settings) == 0 {
+		return "", nil, err
+	}
+	settings := job.Settings()
+	for _, pair := range [][2][]schemas.Setting{{settings, plan.Chain.Settings}, {plan.Chain.Settings, settings}} {
 		for _, s := range pair[0] {
 			if !slices.Contains(pair[1], s) {
 				keys = append(keys, s.Key)
@@ -523,18 +543,12 @@ func (r *runner) compareSettings(ctx context.Context) error {
 		}
 	}
 	slices.Sort(keys)
-	differs := strings.Join(slices.Compact(keys), ", ")
-	if differs != "" && differs != r.differs {
-		event.Notice(r.rec, "this configuration differs from that of run %s: %s. Versions are made by the configuration of the active "+
-			"process: give all that run a pipeline the same one", plan.Run(), differs)
-	}
-	r.differs = differs
-	return nil
+	return plan.Run(), slices.Compact(keys), nil
 }
 
 // newestPlan returns the plan of the unfinished run, or else of the newest version for subscribers; nil: there is none.
-func (r *runner) newestPlan(ctx context.Context) (*schemas.Plan, error) {
-	l, err := r.ReadLedger(ctx)
+func newestPlan(ctx context.Context, p *topics.Pipeline) (*schemas.Plan, error) {
+	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -543,7 +557,7 @@ func (r *runner) newestPlan(ctx context.Context) (*schemas.Plan, error) {
 			return plan, nil
 		}
 	}
-	m, err := r.Version(ctx, protocol.Latest)
+	m, err := p.Version(ctx, protocol.Latest)
 	if protocol.IsMissing(err) {
 		return nil, nil
 	}

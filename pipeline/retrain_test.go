@@ -989,25 +989,21 @@ func TestRunNamesSettingsThatDiffer(t *testing.T) {
 	retrainToEnd(t, log, job)
 	other := job
 	other.Retrain.Rows, other.Examples.Holdout, other.Retrain.Full.Every, other.Seed = 7, 0.5, 3, job.Seed+1
-	other.Memory, other.Retrain.AcceptLoss = 1<<28, true
+	other.Memory, other.Retrain.AcceptLoss, other.Examples.Weight = 1<<28, true, "w"
 	for i, test := range []struct {
 		job  topics.Job
 		want string
 	}{
 		{job, ""},
-		{other, ": examples.holdout, retrain.accept_loss, retrain.full.every, retrain.rows, seed. "},
+		{other, ": examples.holdout, examples.weight, retrain.accept_loss, retrain.full.every, retrain.rows, seed. "},
 		{other, ""},
-		{job, ": examples.holdout, retrain.accept_loss, retrain.full.every, retrain.rows, seed. "},
+		{job, ": examples.holdout, examples.weight, retrain.accept_loss, retrain.full.every, retrain.rows, seed. "},
 	} {
 		fill(t, log, test.job, 4+2*i, 6+2*i)
 		_, rec := retrainToEnd(t, log, test.job)
-		var said []string
-		for _, e := range eventsOf[event.Noticed](rec) {
-			if strings.Contains(e.Text, "configuration differs") {
-				said = append(said, e.Text)
-			}
-		}
-		assert.True(t, (test.want == "") == (len(said) == 0) && (test.want == "" || len(said) == 1 && strings.Contains(said[0], test.want)),
+		said := slices.DeleteFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return !strings.Contains(n.Text, "this configuration") })
+		assert.True(t, (test.want == "") == (len(said) == 0) && (test.want == "" || len(said) == 2 && strings.Contains(said[0].Text, test.want) &&
+			strings.Contains(said[1].Text, "weights that they were ingested with")),
 			"run %d: said %q, expected %q", i, said, test.want)
 	}
 }

@@ -53,6 +53,8 @@ func TestRunAloneLearnsATopic(t *testing.T) {
 		"metrics.listen=127.0.0.1:0", "--log", "text", "--log-level", "debug")
 	run.measures(`learnt_rows_total{pipeline="clicks"} 200`, `ingested_rows_total{pipeline="clicks"} 200`,
 		`quarantined_total{pipeline="clicks"} 200`, `source_lag_messages{pipeline="clicks"} 0`)
+	stdout, _ := typed(t, exitDone, "check", "-c", "clicks.yaml", "--set", "brokers="+broker.Addr()[0], "--set", "seed=2")
+	assert.True(t, strings.Contains(stdout, ": retrain.rows, seed\n"), "check does not say what differs: %s", stdout)
 }
 
 // A process that only ingests says what it can't read, and what waits. It finds a port of its own beside others.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -127,11 +129,16 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	var found *topics.Settings
-	var covered []string
+	var covered, differing []string
+	var run string
 	err := withLog(ctx, c, event.Ignore{}, func(log *kafkalog.Log) (err error) {
 		p := topics.OpenFor(log, c.Job(), nil)
 		if found, err = topics.ReadSettings(ctx, p, c.Job()); err == nil && p.Remade != nil {
 			covered, err = coveredBy(ctx, p)
+		}
+		isPlans := func(t kafkalog.Topic) bool { return t.Name == p.Topics.Plans }
+		if err == nil && slices.ContainsFunc(found.Topics, isPlans) {
+			run, differing, err = pipeline.Differing(ctx, p, c.Job())
 		}
 		return err
 	})
@@ -141,6 +148,9 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 	}
 	for _, line := range covered {
 		fmt.Fprintln(w, line)
+	}
+	if len(differing) > 0 {
+		fmt.Fprintf(w, "\nthis configuration differs from that of run %s: %s\n", run, strings.Join(differing, ", "))
 	}
 	return errors.Join(append([]error{screen.WriteDifferences(w, found.Differences)}, found.Wrong...)...)
 }
