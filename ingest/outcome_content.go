@@ -194,13 +194,16 @@ func (p predicted) Skips() bool { return len(p.Absent) == 1 && p.Absent[0] == ou
 // absentLabel returns the single label of rows without an outcome.
 func (p predicted) absentLabel() string { return strings.Join(p.Absent, ",") }
 
-// Any returns a valid content, for rows with unknown outcomes.
-func (p predicted) Any() string {
+// Any returns a valid content, for rows with unknown outcomes. classes are the possible labels; nil: any.
+func (p predicted) Any(classes []string) string {
 	switch p.Task {
 	case examples.Numbers:
 		return encode(slices.Repeat([]tabular.Cell{tabular.Integer(0)}, len(p.Columns))...)
 	case examples.SeveralLabels:
 		return encode(tabular.Items(nil))
+	}
+	if len(classes) > 0 {
+		return encode(tabular.Word(classes[0]))
 	}
 	return encode(tabular.Word(outcome.AbsentSkip))
 }

@@ -59,6 +59,7 @@ func TestOutcomesInFormats(t *testing.T) {
 		o := Defaults()
 		o.FromTopic, o.Format, o.JoinKey, o.Schema, o.Columns.Use = "rows", name, f.id, f.schema, []string{f.x}
 		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within, o.Outcome.Absent = "outcomes", f.id, f.kind, time.Hour, []string{"none"}
+		o.Classes = []string{"yes", "none"}
 		problems := o.Check()
 		assert.Need(t, len(problems) == 0, "%v", problems)
 		keys := assert.Must(NewRowKeys(o))(t)
@@ -80,6 +81,7 @@ func TestOutcomesInFormats(t *testing.T) {
 			assert.True(t, err != nil && strings.Contains(err.Error(), "examples."+what), "%s: without %s: %v", name, what, err)
 		}
 		values := assert.Must(NewValues(o))(t)
+		assert.NoError(t, assert.Must(NewValues(o))(t).Check(t.Context(), row))
 		for _, label := range []string{"yes", "none"} {
 			full, err := values.AddLabelled(t.Context(), row, encode(tabular.Word(label)))
 			assert.Need(t, !full && err == nil, "%s: %v, %v", name, full, err)

@@ -381,7 +381,7 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 		return nil
 	}
 	if v.whole.Mode == layout.LabelLater {
-		v.says.Put(rows, v.says.Any(), v.format.Width == nil)
+		v.says.Put(rows, v.says.Any(v.whole.Classes), v.format.Width == nil)
 	}
 	if len(v.Cells) == 0 {
 		if err := v.assign(len(rows[0]), rows[0]); err != nil {
