@@ -610,7 +610,8 @@ func (s simAdmin) OffsetsAt(ctx context.Context, topic string, at time.Time) (of
 	return offsets, nil
 }
 
-func (s simAdmin) Embedded() bool { return false }
+func (s simAdmin) Embedded() bool                                                 { return false }
+func (s simAdmin) Uncommitted(context.Context, string) ([]kafkalog.Bounds, error) { return nil, nil }
 
 func (s simAdmin) IsEmbedded(ctx context.Context) (bool, error) { return false, s.giveWay(ctx) }
 

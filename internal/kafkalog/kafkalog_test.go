@@ -725,9 +725,7 @@ func testAllBounds(t *testing.T, l *Log, topic string) {
 	want := []Bounds{{4, 10}, {0, 1}, {0, 0}, {0, 3}, {0, 4}, {0, 5}, {0, 6}}
 	assert.NoError(t, l.Create(ctx, Topic{Name: topic, Partitions: len(want)}))
 	for p, b := range want {
-		if b.End > 0 {
-			assert.Must(l.Append(ctx, topic, p, numberedUpTo(int(b.End), 10)...))(t)
-		}
+		assert.Must(l.Append(ctx, topic, p, numberedUpTo(int(b.End), 10)...))(t)
 	}
 	assert.NoError(t, l.DeleteBefore(ctx, topic, 0, 4))
 	open := foreign(t, l, kgo.TransactionalID(topic))
@@ -737,6 +735,7 @@ func testAllBounds(t *testing.T, l *Log, topic string) {
 	for p, b := range want {
 		assert.Equal(t, bounds(t, l, topic, p), b, "bounds of partition %d", p)
 	}
+	assert.Equal(t, assert.Must(l.Uncommitted(ctx, topic))(t)[4:6], []Bounds{{4, 4}, {5, 6}}, "the offsets of uncommitted messages")
 	assert.NoError(t, open.EndTransaction(ctx, kgo.TryAbort))
 }
 

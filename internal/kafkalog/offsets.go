@@ -50,12 +50,12 @@ func (l *Log) OffsetsAt(ctx context.Context, topic string, t time.Time) ([]int64
 		return nil, err
 	}
 	// The ends come first. Otherwise messages written between the requests would be before the end and after the time.
-	ends, err := l.offsets(ctx, what, topic, kafka.LastOffset, partitions)
+	ends, err := l.offsets(ctx, what, topic, kafka.LastOffset, readCommitted, partitions)
 	if err != nil {
 		return nil, err
 	}
 	milliseconds := max(0, t.Add(time.Millisecond-1).UnixMilli()) // rounded up; negative numbers have special meanings
-	offsets, err := l.offsets(ctx, what, topic, milliseconds, partitions)
+	offsets, err := l.offsets(ctx, what, topic, milliseconds, readCommitted, partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +80,36 @@ func (l *Log) partitions(ctx context.Context, what, topic string) ([]int, error)
 	return all, nil
 }
 
-func (l *Log) bounds(ctx context.Context, what, topic string, partitions ...int) ([]Bounds, error) {
-	// Brokers answer one query per partition in a request.
-	first, err := l.offsets(ctx, what, topic, kafka.FirstOffset, partitions)
+// Uncommitted returns the range of offsets of each partition, in order, that can't be read until a transaction ends.
+func (l *Log) Uncommitted(ctx context.Context, topic string) ([]Bounds, error) {
+	what := "find the open transactions of " + topic
+	partitions, err := l.partitions(ctx, what, topic)
 	if err != nil {
 		return nil, err
 	}
-	end, err := l.offsets(ctx, what, topic, kafka.LastOffset, partitions)
+	// The ends of all messages come first: others may be written between the requests.
+	all, err := l.offsets(ctx, what, topic, kafka.LastOffset, readUncommitted, partitions)
+	if err != nil {
+		return nil, err
+	}
+	committed, err := l.offsets(ctx, what, topic, kafka.LastOffset, readCommitted, partitions)
+	if err != nil {
+		return nil, err
+	}
+	open := make([]Bounds, len(partitions))
+	for i := range open {
+		open[i] = Bounds{committed[i], all[i]}
+	}
+	return open, nil
+}
+
+func (l *Log) bounds(ctx context.Context, what, topic string, partitions ...int) ([]Bounds, error) {
+	// Brokers answer one query per partition in a request.
+	first, err := l.offsets(ctx, what, topic, kafka.FirstOffset, readCommitted, partitions)
+	if err != nil {
+		return nil, err
+	}
+	end, err := l.offsets(ctx, what, topic, kafka.LastOffset, readCommitted, partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +120,15 @@ func (l *Log) bounds(ctx context.Context, what, topic string, partitions ...int)
 	return all, nil
 }
 
+// Isolation levels of a request for offsets: without the messages from the first open transaction on, or with them.
+const (
+	readUncommitted int8 = iota
+	readCommitted
+)
+
 // offsets returns an offset of each partition: the first at or after a timestamp in milliseconds, or -1 if there is none;
 // or that of kafka.FirstOffset or kafka.LastOffset. It sends one request to each leader. what describes the operation.
-func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, partitions []int) ([]int64, error) {
+func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, isolation int8, partitions []int) ([]int64, error) {
 	offsets := make([]int64, len(partitions))
 	err := l.retry(ctx, topic, what, func(ctx context.Context) error {
 		requests := map[int32]*kmsg.ListOffsetsRequest{} // by leader
@@ -110,7 +139,7 @@ func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, 
 			}
 			if requests[leader] == nil {
 				request := kmsg.NewPtrListOffsetsRequest()
-				request.ReplicaID, request.IsolationLevel = -1, 1
+				request.ReplicaID, request.IsolationLevel = -1, isolation
 				request.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: topic}}
 				requests[leader] = request
 			}

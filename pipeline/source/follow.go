@@ -121,11 +121,34 @@ func (f *Following) Run(ctx context.Context) error {
 			return err
 		default:
 			f.noticeWaiting()
+			if err := f.noticeUncommitted(ctx); err != nil {
+				return err
+			}
 			f.recordJoined()
 			f.Recorder.Record(f.ingested(true))
 			return f.checkUsable(ctx)
 		}
 	}
+}
+
+// noticeUncommitted reports messages that were not read, because a transaction is open.
+func (f *Following) noticeUncommitted(ctx context.Context) error {
+	for _, topic := range []string{f.Topic, f.Job.Examples.Outcome.Topic} {
+		if topic == "" || f.Admin == nil || f.Job.Examples.Archive.Alone {
+			continue
+		}
+		open, err := f.Admin.Uncommitted(ctx, topic)
+		if err != nil {
+			return err
+		}
+		for partition, b := range open {
+			if b.First < b.End {
+				event.Notice(f.Recorder, "%s[%d]@%d to %d are not read: the producer of a transaction has neither committed nor aborted it",
+					topic, partition, b.First, b.End-1)
+			}
+		}
+	}
+	return nil
 }
 
 // Following is a followed topic.

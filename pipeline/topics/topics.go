@@ -43,6 +43,8 @@ type admin interface {
 	Configure(ctx context.Context, topic string, settings map[string]string) error
 	Configs(ctx context.Context, topics ...string) (map[string]map[string]string, error)
 	OffsetsAt(ctx context.Context, topic string, at time.Time) ([]int64, error)
+	// Uncommitted returns the offsets of each partition that can't be read until a transaction ends.
+	Uncommitted(ctx context.Context, topic string) ([]kafkalog.Bounds, error)
 	Embedded() bool
 	IsEmbedded(ctx context.Context) (bool, error)
 	Members(ctx context.Context, group string) ([]string, error)
