@@ -142,6 +142,9 @@ func (j *Join) Resume(decide func(Decided) error) error {
 			in.time = max(in.time, in.until) // of deleted messages
 		}
 	}
+	if err := j.end(j.due, nil); err != nil {
+		return err
+	}
 	if j.labelled > 0 && len(j.unsettled) > 0 {
 		if err := j.apply(decide); err != nil {
 			return err
@@ -189,9 +192,12 @@ func (j *Join) waitingOf(o Outcome) *waitingOutcome {
 // joins reports whether a row has an outcome with its key. All times are those of the messages. An outcome that is farther
 // behind than the grace period comes in time if the row still waits; one for a row that is farther behind, if it is still kept.
 func (j *Join) joins(row, o *entry) bool {
-	t, latest := minus(row.place.Time, j.within+j.grace), o.place.Time
+	t, latest := j.timeOf(row), o.place.Time
 	return j.near(t, latest-o.behind) && latest <= row.place.Time && latest >= minus(t+row.behind, j.early+j.grace)
 }
+
+// timeOf returns the time of a row's message.
+func (j *Join) timeOf(row *entry) int64 { return minus(row.place.Time, j.within+j.grace) }
 
 // near reports whether the difference between the times of a row and an outcome is as configured.
 func (j *Join) near(row, outcome int64) bool {
@@ -207,14 +213,16 @@ func (j *Join) Row(m Message, decide func(Decided) error) error {
 		return err
 	}
 	past := compare(row.place, j.due) < 0
-	if row.settled = found || past; row.settled {
+	if row.settled = found || past && !j.again; row.settled {
 		if err := j.decide(row, label, !found, decide); err != nil {
 			return err
 		}
+	}
+	if row.settled || past {
 		row.value = nil
 	}
 	if past && !j.again {
-		j.decided.add(row, minus(row.place.Time, j.within+j.grace), !found)
+		j.decided.add(row, j.timeOf(row), !found)
 	} else if err := j.waiting.add(row); err != nil {
 		return err
 	}
@@ -259,12 +267,20 @@ func (j *Join) Advance(decide func(Decided) error) error {
 		return j.expire()
 	}
 	frontier := examples.JoinPlace{Time: frontier(j.outcomes)}
-	for {
-		row := j.waiting.first(frontier)
-		if row == nil {
-			break
-		}
-		if !row.settled {
+	if err := j.end(frontier, decide); err != nil {
+		return err
+	}
+	if compare(j.due, frontier) < 0 {
+		j.due = frontier
+	}
+	return j.expire()
+}
+
+// end removes the rows with deadlines before a place, of which those that are not settled have no outcome. decide is nil if an earlier
+// process has decided them.
+func (j *Join) end(before examples.JoinPlace, decide func(Decided) error) error {
+	for row := j.waiting.first(before); row != nil; row = j.waiting.first(before) {
+		if !row.settled && decide != nil {
 			if err := j.decide(row, "", true, decide); err != nil {
 				return err
 			}
@@ -272,15 +288,12 @@ func (j *Join) Advance(decide func(Decided) error) error {
 		if err := j.waiting.remove(row); err != nil {
 			return err
 		}
-		j.decided.add(row, minus(row.place.Time, j.within+j.grace), !row.settled)
+		j.decided.add(row, j.timeOf(row), !row.settled)
 		if compare(j.due, next(row.place)) < 0 {
 			j.due = next(row.place)
 		}
 	}
-	if compare(j.due, frontier) < 0 {
-		j.due = frontier
-	}
-	return j.expire()
+	return nil
 }
 
 // settled reports whether no outcome before this position can arrive, or, before Resume, whether an earlier process found this.
@@ -300,15 +313,19 @@ func (j *Join) settled(p examples.JoinPlace) bool {
 func (j *Join) apply(decide func(Decided) error) error {
 	o := j.unsettled[0]
 	entries := o.entries()
-	had := make([]bool, len(entries)) // a row has it
+	had, late := make([]bool, len(entries)), make([]bool, len(entries)) // a row has it; it comes too late for a row that waits
 	for i, e := range entries {
-		rows, err := j.matched(e)
+		rows, err := j.waiting.get(e.key)
 		if err != nil {
 			return err
 		}
-		had[i] = len(rows) > 0
 		for _, row := range rows {
+			joins := j.joins(row, e)
+			had[i] = had[i] || joins
 			switch {
+			case !joins:
+				late[i] = late[i] || !row.settled && e.place.Time > row.place.Time && j.near(j.timeOf(row), e.place.Time-e.behind)
+				continue
 			case row.settled:
 				continue
 			case j.skip > 0:
@@ -327,7 +344,7 @@ func (j *Join) apply(decide func(Decided) error) error {
 		j.applied = next(o.place)
 	}
 	for i, e := range entries {
-		if e.settled = j.count(e, had[i]); !e.settled {
+		if e.settled = j.count(e, had[i], late[i]); !e.settled {
 			j.alone = Message{Partition: o.place.Partition, Offset: o.place.Offset, Time: o.place.Time - o.behind, Bytes: o.bytes, Key: e.key}
 		}
 		if err := j.keep(e); err != nil {
@@ -337,27 +354,21 @@ func (j *Join) apply(decide func(Decided) error) error {
 	return nil
 }
 
-// count counts an outcome, and reports whether it belongs to a row, which may have been decided before.
-func (j *Join) count(o *entry, had bool) bool {
+// count counts an outcome, and reports whether it belongs to a row, which may have been decided before. late means that it does, but
+// that the row has it not.
+func (j *Join) count(o *entry, had, late bool) bool {
 	j.counts.Outcomes++
-	if !had {
-		var absent bool
-		if had, absent = j.decided.has(o.key, func(row int64) bool { return j.near(row, o.place.Time-o.behind) }); absent {
-			j.counts.Late++
-			j.counts.Disorder = max(j.counts.Disorder, o.behind)
-			return true
-		}
+	if !had && !late {
+		had, late = j.decided.has(o.key, func(row int64) bool { return j.near(row, o.place.Time-o.behind) })
 	}
-	if had {
+	switch {
+	case had && !late:
 		j.counts.Matched++
+	case late:
+		j.counts.Late++
+		j.counts.Disorder = max(j.counts.Disorder, o.behind)
 	}
-	return had
-}
-
-// matched returns the rows of an outcome, in order. Settled ones have been decided.
-func (j *Join) matched(o *entry) ([]*entry, error) {
-	rows, err := j.waiting.get(o.key)
-	return slices.DeleteFunc(rows, func(row *entry) bool { return !j.joins(row, o) }), err
+	return had || late
 }
 
 // match returns the outcome of a row among the kept ones.

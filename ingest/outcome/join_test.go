@@ -328,26 +328,16 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 		}
 		waits += p.join.Waiting()
 		want, counts := w.naive()
-		if !maps.Equal(got, want) {
-			for row := range w.rows {
-				for _, m := range w.rows[row] {
-					v := string(m.Value)
-					assert.True(t, got[v] == want[v], "%s is %q, expected %q", v, got[v], want[v])
-				}
-			}
-			t.Fatalf("seed %d: %d rows are decided, expected %d", seed, len(got), len(want))
-		}
+		assert.Need(t, maps.Equal(got, want), "seed %d: rows are decided as %v, expected %v", seed, got, want)
 		has := p.join.Counts()
-		if restarts == 0 {
-			late, of = late+has.Late, of+counts.Late
-		}
-		// Only the newest decided rows of a key are known, and none after a restart.
+		late, of = late+has.Late, of+counts.Late
+		// Only the newest decided rows of a key are known, and after a restart those that are read again.
 		known := restarts > 0 || has.Matched <= counts.Matched && has.Late <= counts.Late && has.Disorder <= counts.Disorder
 		counts.Matched, counts.Late, counts.Disorder = has.Matched, has.Late, has.Disorder
 		assert.True(t, known && has == counts, "seed %d: %d restarts, counts %+v, expected %+v", seed, restarts, has, counts)
 	}
-	// Which decided rows of a key are forgotten depends on a random hash: about 105 of 129 late outcomes are known as such.
-	assert.True(t, labels >= 1000 && absent >= 1000 && waits >= 500 && late >= 90,
+	// Which decided rows of a key are forgotten depends on a random hash: about 188 of 247 late outcomes are known as such.
+	assert.True(t, labels >= 1000 && absent >= 1000 && waits >= 500 && late >= 170,
 		"%d rows with outcomes, %d without, %d that wait, %d of %d late outcomes: expected more of each", labels, absent, waits, late, of)
 }
 

@@ -79,7 +79,7 @@ func (r *joinedReader) together(joins []joinOfPartition) (examples.JoinCounts, e
 			}
 			if _, c := r.between(longer); !c.Behind(furthest) {
 				c = c.Scaled(furthest)
-				j.counts.Outcomes, j.counts.Matched, j.counts.Late = c.Outcomes, c.Matched, c.Late
+				j.counts.Outcomes, j.counts.Matched, j.counts.Late, j.counts.Disorder = c.Outcomes, c.Matched, c.Late, c.Disorder
 			}
 		}
 		if j.bounds.To > 0 { // otherwise it has no rows
