@@ -161,9 +161,9 @@ func (v *Values) compare(ctx context.Context, m, archived TopicMessage) error {
 // sameKey reports whether the key of a message may be that of a copy in another encoding: sinks write the values of keys, or their bytes in
 // base64.
 func sameKey(key, archived string) bool {
-	text := outcome.TextOf(key)
-	known := !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
-	return text == outcome.TextOf(archived) || !known || archived == base64.StdEncoding.EncodeToString([]byte(key))
+	texts := outcome.Texts(key)
+	known := !strings.ContainsFunc(texts[0], func(r rune) bool { return !unicode.IsPrint(r) })
+	return slices.Contains(texts, outcome.TextOf(archived)) || !known || archived == base64.StdEncoding.EncodeToString([]byte(key))
 }
 
 // columnName returns the name of a column that is read, or its number.

@@ -259,7 +259,7 @@ func TestValuesOfOtherForms(t *testing.T) {
 		o.Columns.Use = []string{"x"}
 		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within = "outcomes", "id", "label", time.Hour
 	})
-	outcomes := assert.Must(NewOutcomes(o))(t)
+	outcomes := assert.Must(NewOutcomes(o, nil))(t)
 	for value, want := range map[string]string{
 		string(gzipped(t, object)): "compressed with gzip: " + unzipped,
 		inUTF16(object):            "text in UTF-16: let the producer write UTF-8",

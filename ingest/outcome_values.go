@@ -72,12 +72,13 @@ func (v opened) keyOf(row []tabular.Cell, path, name string) (string, error) {
 // RowKeys returns the join keys of rows. Create it with [NewRowKeys].
 type RowKeys struct {
 	opened
-	path string // "": the message key
+	path    string // "": the message key
+	schemas []int  // of message keys
 }
 
-// NewRowKeys returns RowKeys for options that pass Check and have an Outcome.
-func NewRowKeys(o Options) (*RowKeys, error) {
-	k := &RowKeys{path: o.JoinKey}
+// NewRowKeys returns RowKeys for options that pass Check and have an Outcome. The schemas are those of [outcome.SchemasOf].
+func NewRowKeys(o Options, schemas []int) (*RowKeys, error) {
+	k := &RowKeys{path: o.JoinKey, schemas: schemas}
 	var err error
 	if o.JoinKey != "" {
 		k.opened, err = o.ofKeys().openTopic()
@@ -94,7 +95,7 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 		return "", false, errors.New("the message has no key to join its outcome by: set examples.key to the path of a key in its " +
 			"value")
 	case k.path == "":
-		key, err = outcome.ReadKey(m.Key, outcome.KeyAuto)
+		key, err = outcome.ReadKey(m.Key, outcome.KeyAuto, k.schemas)
 		return key, err == nil, err
 	}
 	defer func() { err = k.explain(ctx, err, m) }()
@@ -121,12 +122,13 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 type Outcomes struct {
 	opened
 	key, format string
+	schemas     []int // of message keys
 	says        predicted
 }
 
-// NewOutcomes returns a decoder for options that pass Check and have an Outcome.
-func NewOutcomes(o Options) (*Outcomes, error) {
-	x := &Outcomes{key: o.Outcome.Key, format: o.Outcome.KeyFormat, says: o.later()}
+// NewOutcomes returns a decoder for options that pass Check and have an Outcome. The schemas are as for [NewRowKeys].
+func NewOutcomes(o Options, schemas []int) (*Outcomes, error) {
+	x := &Outcomes{key: o.Outcome.Key, format: o.Outcome.KeyFormat, schemas: schemas, says: o.later()}
 	var err error
 	x.opened, err = o.ofOutcomes().openTopic()
 	x.under = "examples.outcome"
@@ -148,7 +150,7 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 		l := outcome.Labelled{}
 		if x.key != "" {
 			l.Key, err = x.keyOf(row, x.key, "examples.outcome.key")
-		} else if l.Key, err = outcome.ReadKey(m.Key, x.format); l.Key == "" && err == nil {
+		} else if l.Key, err = outcome.ReadKey(m.Key, x.format, x.schemas); l.Key == "" && err == nil {
 			err = errors.New("the outcome has no key to join its row by: set examples.outcome.key to the path of a key in its value")
 		}
 		if err != nil {

@@ -62,7 +62,7 @@ func TestOutcomesInFormats(t *testing.T) {
 		o.Classes = []string{"yes", "none"}
 		problems := o.Check()
 		assert.Need(t, len(problems) == 0, "%v", problems)
-		keys := assert.Must(NewRowKeys(o))(t)
+		keys := assert.Must(NewRowKeys(o, nil))(t)
 		row := TopicMessage{Key: "other", Value: f.encode("a", "", 2)}
 		key, ok, err := keys.Of(t.Context(), row)
 		assert.True(t, key == "a" && ok && err == nil, "%s: the key of a row is %q, %v, %v", name, key, ok, err)
@@ -70,7 +70,7 @@ func TestOutcomesInFormats(t *testing.T) {
 		assert.True(t, !ok && err == nil, "%s: a tombstone has rows: %v, %v", name, ok, err)
 		_, _, err = keys.Of(t.Context(), TopicMessage{Value: f.encode("", "", 1)})
 		assert.True(t, err != nil && strings.Contains(err.Error(), "examples.key"), "%s: a row without a key: %v", name, err)
-		outcomes := assert.Must(NewOutcomes(o))(t)
+		outcomes := assert.Must(NewOutcomes(o, nil))(t)
 		labels, err := outcomes.Read(t.Context(), TopicMessage{Value: f.encode("a", "yes", 0)})
 		assert.True(t, err == nil && len(labels) == 1 && labels[0].Key == "a" && content(labels[0].Label) == "yes",
 			"%s: an outcome is %v, %v", name, labels, err)
@@ -108,7 +108,7 @@ func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
 				}
 				problems := o.Check()
 				assert.Need(t, len(problems) == 0, "%v", problems)
-				said, err := assert.Must(NewOutcomes(o))(t).Read(t.Context(), TopicMessage{Value: g.encode("a", "yes;no", 0.1)})
+				said, err := assert.Must(NewOutcomes(o, nil))(t).Read(t.Context(), TopicMessage{Value: g.encode("a", "yes;no", 0.1)})
 				assert.Need(t, err == nil && len(said) == 1 && said[0].Key == "a", "%s: an outcome is %v, %v", outcomes, said, err)
 				absent, ok := o.WhenAbsent()
 				assert.Need(t, ok, "rows without an outcome are no examples")

@@ -134,7 +134,9 @@ type Division struct {
 	Attempt    int    `json:"attempt"`          // attempt to read the topic: see [Origin]
 	Partitions int    `json:"partitions"`       // number of partitions of the examples
 	Joined     bool   `json:"joined,omitempty"` // rows have their outcomes in the same partition
-	Writer     string `json:"writer"`           // unique for each division
+	// Schemas are the IDs in message keys that are those of a schema registry, if rows are joined with outcomes.
+	Schemas []int  `json:"schemas,omitempty"`
+	Writer  string `json:"writer"` // unique for each division
 }
 
 // Message encodes the division for the plans topic.

@@ -2,6 +2,7 @@ package outcome
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -363,7 +364,6 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 		assert.NoError(t, j.Row(Message{Offset: int64(i), Time: int64(i), Key: fmt.Sprint("key ", i), Value: make([]byte, 400)}, nil))
 	}
 	held := heap() - before
-	t.Logf("%d bytes of the heap", held)
 	assert.True(t, held <= limit && j.Waiting() == rows,
 		"%d rows of 400 bytes take %d bytes of memory, expected at most %d", j.Waiting(), held, limit)
 	decided := 0
@@ -389,7 +389,7 @@ func TestReadKey(t *testing.T) {
 		KeyAuto: {
 			"1001": "1001", `"1001"`: "1001", `{"id":1001}`: "1001", `{"id":"1001"}`: "1001", "\x00\x00\x00\x00\x00\x00\x03\xe9": "1001",
 			"\x00\x00\x03\xe9": "1001", "\x00\x00\x00\x00\x07\x081001": "1001", "\x00\x00\x00\x00\x07\xd2\x0f": "1001",
-			"\x00\x00\x00\x00\x07\"1001\"": "1001", "\xff\xff\xff\xff\xff\xff\xff\xff": "-1",
+			"\x00\x00\x00\x00\x07\"1001\"": "1001", "\x00\x00\x00\x00\x07\"0123456789abcdef\"": "0123456789abcdef", "\xff\xff\xff\xff\xff\xff\xff\xff": "-1",
 			"abc": "abc", "12345678": "12345678", "5e-7 a": "5e-7 a", "{a}": "{a}", `"`: `"`, " ": " ", "größe": "größe", `{"b": 2, "a": 1}`: `{"a":1,"b":2}`,
 			"\x19\x3c\x00\x12\x00\x00\xff\x01": "1818328426860314369",
 		},
@@ -399,8 +399,17 @@ func TestReadKey(t *testing.T) {
 		KeyAvro: {"\x00\x00\x00\x00\x07\xf5\xe1\x00": ""},
 	} {
 		for key, want := range keys {
-			got, err := ReadKey(key, format)
+			got, err := ReadKey(key, format, nil)
 			assert.True(t, got == want && (err != nil) == (want == ""), "%s: %q is read as %q, expected %q: %v", format, key, got, want, err)
 		}
+	}
+	var integers, avro []string // of 8 bytes, which may all be Avro
+	for i := range int64(64) {
+		integers = append(integers, string(binary.BigEndian.AppendUint64(nil, uint64(0x1_8180_00+i))))
+		avro = append(avro, string(binary.AppendVarint([]byte{0, 0, 0, 0, 1}, 100_000+i)))
+	}
+	for want, keys := range map[string][]string{"25264128": integers, "100000": avro, "100001": {avro[1], "\x00\x00\x00\x00\x01\x07"}} {
+		got, err := ReadKey(keys[0], KeyAuto, SchemasOf(keys))
+		assert.True(t, got == want && err == nil, "%x is read as %q, expected %q: %v", keys[0], got, want, err)
 	}
 }

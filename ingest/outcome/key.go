@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -20,14 +21,15 @@ const (
 	KeyAvro = "avro" // a string or an integer after the prefix of a schema registry, or a record with one such field
 )
 
-// ReadKey returns the text of a message key.
-func ReadKey(key, format string) (string, error) {
+// ReadKey returns the text of a message key. Keys of 8 bytes with the ID of one of the schemas are Avro: see [SchemasOf].
+func ReadKey(key, format string, schemas []int) (string, error) {
 	readers := map[string]func(string) (string, bool){KeyJSON: jsonKey, KeyLong: longKey, KeyAvro: registryKey}
 	switch format {
 	case KeyText:
 		return key, nil
 	case KeyAuto, "":
-		return TextOf(key), nil
+		text, _ := detect(key, schemas)
+		return text, nil
 	}
 	text, ok := readers[format](key)
 	if !ok {
@@ -38,13 +40,22 @@ func ReadKey(key, format string) (string, error) {
 
 // TextOf returns the text of a key in the encoding that KeyAuto recognizes: the key itself if it recognizes none.
 func TextOf(key string) string {
-	text, _ := detect(key)
+	text, _ := detect(key, nil)
 	return text
 }
 
+// Texts returns the texts that a key may have: TextOf, and that of Avro, as which it also reads integers of 8 bytes.
+func Texts(key string) []string {
+	texts := []string{TextOf(key)}
+	if text, ok := registryKey(key); ok {
+		texts = append(texts, text)
+	}
+	return texts
+}
+
 // KeyEncoding returns the encoding of a key that KeyAuto recognizes: keys of the same value and the same encoding have the same bytes.
-func KeyEncoding(key string) string {
-	switch _, format := detect(key); {
+func KeyEncoding(key string, schemas []int) string {
+	switch _, format := detect(key, schemas); {
 	case format == KeyLong:
 		return fmt.Sprint(format, len(key))
 	case format == KeyJSON:
@@ -59,8 +70,49 @@ func KeyEncoding(key string) string {
 	return KeyText
 }
 
+// minFirst is the minimum number of different first bytes after the ID of a schema from which SchemasOf concludes.
+const minFirst = 8
+
+// SchemasOf returns the IDs of the schemas that the keys of a topic have, in order. A key of 8 bytes may be Avro, or an integer whose upper
+// bytes look like the ID of a schema. It is Avro if a key of another length has the same ID, or if many have it, all may be Avro, and the
+// first byte after the ID, with the lowest bits of a number in Avro, differs more often than the last, with those of an integer.
+func SchemasOf(keys []string) (ids []int) {
+	type found struct {
+		certain, long bool
+		first, last   map[byte]bool
+	}
+	all := map[int]*found{}
+	for _, key := range keys {
+		id, ok := schemaOf(key)
+		if !ok {
+			continue
+		}
+		f := all[id]
+		if f == nil {
+			f = &found{first: map[byte]bool{}, last: map[byte]bool{}}
+			all[id] = f
+		}
+		_, avro := registryKey(key)
+		switch {
+		case len(key) != 8:
+			f.certain = f.certain || avro
+		case avro:
+			f.first[key[registryPrefix]], f.last[key[len(key)-1]] = true, true
+		default:
+			f.long = true
+		}
+	}
+	for id, f := range all {
+		if !f.long && (f.certain || len(f.first) >= minFirst && len(f.first) > len(f.last)) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // detect returns the text of a key, and its format. A key of no other format is its own text.
-func detect(key string) (text, format string) {
+func detect(key string, schemas []int) (text, format string) {
 	if key == "" {
 		return key, KeyText
 	}
@@ -68,9 +120,11 @@ func detect(key string) (text, format string) {
 	if first := key[0]; first != '"' && first != '{' && printable { // most keys
 		return key, KeyText
 	}
-	// An integer of 8 bytes may look like Avro, but Avro of 8 bytes is rarely an integer.
-	if text, ok := registryKey(key); ok && (len(key) != 8 || isText(text) && !isNumber(text)) {
-		return text, KeyAvro
+	if text, ok := registryKey(key); ok {
+		// An integer of 8 bytes may look like Avro.
+		if id, _ := schemaOf(key); len(key) != 8 || isText(text) && !isNumber(text) || slices.Contains(schemas, id) {
+			return text, KeyAvro
+		}
 	}
 	if text, ok := jsonKey(key); ok {
 		return text, KeyJSON
@@ -142,16 +196,26 @@ func longKey(key string) (string, bool) {
 
 const registryPrefix = 5 // bytes
 
-// registryKey reads a key after the prefix of a schema registry: a zero and the ID of a schema. Avro's strings and integers need no
-// schema: the length of a string says where it ends.
+// schemaOf returns the ID of a schema in the prefix of a schema registry: a zero and the ID.
+func schemaOf(key string) (id int, ok bool) {
+	if len(key) <= registryPrefix || key[0] != 0 {
+		return 0, false
+	}
+	id = int(binary.BigEndian.Uint32([]byte(key[1:registryPrefix])))
+	return id, id != 0
+}
+
+// registryKey reads a key after the prefix of a schema registry. Avro's strings and integers need no schema: the length of a string says
+// where it ends. A text in JSON of 18 bytes may look like a string of Avro, but then the string has a quote at its end.
 func registryKey(key string) (string, bool) {
-	if len(key) <= registryPrefix || key[0] != 0 || binary.BigEndian.Uint32([]byte(key[1:registryPrefix])) == 0 {
+	if _, ok := schemaOf(key); !ok {
 		return "", false
 	}
 	body := key[registryPrefix:]
 	n, read := binary.Varint([]byte(body)) // zigzag, as Avro's
+	quoted := body[0] == '"' && body[len(body)-1] == '"'
 	switch {
-	case read > 0 && n > 0 && int64(len(body)-read) == n && utf8.ValidString(body[read:]):
+	case !quoted && read > 0 && n > 0 && int64(len(body)-read) == n && utf8.ValidString(body[read:]):
 		return body[read:], true
 	case read == len(body) && (read == 1 || body[read-1] != 0):
 		return strconv.FormatInt(n, 10), true

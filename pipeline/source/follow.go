@@ -176,6 +176,7 @@ type Following struct {
 	feeds       []*Feed
 	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
 	byPartition bool            // rows have their outcomes in the same partition
+	schemas     []int           // of message keys: see [outcome.SchemasOf]
 }
 
 // first reports whether this is the first call for a notice that is given once.
@@ -246,7 +247,7 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		f.Partitions, f.byPartition = division.Partitions, division.Joined
+		f.Partitions, f.byPartition, f.schemas = division.Partitions, division.Joined, division.Schemas
 	}
 	if f.Partitions > len(examples) {
 		switch all, err := f.Log.Partitions(ctx, f.Topics.Examples); {
@@ -307,7 +308,7 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 }
 
 // decideDivision returns the division of an attempt without rows: the one that the first process has recorded on the plans topic. If
-// there is none, this process records the current number of partitions, and whether rows are joined by partition.
+// there is none, this process records the current number of partitions, and how rows are joined.
 func (f *Following) decideDivision(ctx context.Context, attempt, all int) (*schemas.Division, error) {
 	l, err := f.ReadLedger(ctx)
 	if err != nil {
@@ -316,7 +317,8 @@ func (f *Following) decideDivision(ctx context.Context, attempt, all int) (*sche
 	if recorded := l.Division(f.Topic, attempt); recorded != nil {
 		return recorded, nil
 	}
-	division := &schemas.Division{Topic: f.Topic, Attempt: attempt, Partitions: all, Joined: f.byPartition, Writer: f.Fresh()}
+	division := &schemas.Division{Topic: f.Topic, Attempt: attempt, Partitions: all, Joined: f.byPartition, Schemas: f.schemas,
+		Writer: f.Fresh()}
 	if _, err := f.Log.Append(ctx, f.Topics.Plans, 0, division.Message()); err != nil {
 		return nil, fmt.Errorf("record the number of partitions of %s: %w", f.Topic, err)
 	}

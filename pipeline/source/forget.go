@@ -296,11 +296,11 @@ func (f *found) checksumsOf(rows coverage.Forgotten) (checksums []string) {
 
 // wants reports whether rows with a key are selected, and records that there are some. Keys are compared by their texts: an archive may
 // have them in another encoding than the topic.
-func (f *found) wants(key string) bool {
-	key = outcome.TextOf(key)
-	_, wanted := f.there[key]
-	if wanted = wanted && key != ""; wanted {
-		f.there[key] = true
+func (f *found) wants(key string) (wanted bool) {
+	for _, text := range outcome.Texts(key) {
+		if _, there := f.there[text]; there && text != "" {
+			f.there[text], wanted = true, true
+		}
 	}
 	return wanted
 }

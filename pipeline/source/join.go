@@ -44,43 +44,55 @@ func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgr
 	}
 	f.byPartition = f.Job.Examples.JoinsByPartition(len(f.Bounds), len(f.outcomes))
 	for i := range states {
-		if j := states[i].Joined; f.byPartition && j != nil && len(j.Joins) > 0 {
-			f.byPartition = j.Joins[0].Partition >= 0 // as when the join began
+		if j := states[i].Joined; j != nil && len(j.Joins) > 0 { // as when the join began
+			f.byPartition, f.schemas = f.byPartition && j.Joins[0].Partition >= 0, j.Schemas
 			return nil
 		}
 	}
-	if f.byPartition {
-		f.byPartition, err = f.sameEncoding(ctx)
-	}
-	return err
+	return f.sampleKeys(ctx)
 }
 
 // sampledKeys is the number of messages of a partition whose keys are compared with those of the other topic.
 const sampledKeys = 64
 
-// sameEncoding reports whether both topics have keys, all in one encoding: equal keys in different encodings are in different
-// partitions. The encoding of a topic without keys is unknown: every row is then joined with all outcomes.
-func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
-	if f.Job.Examples.Outcome.KeyFormat != outcome.KeyAuto {
-		return false, nil
+// sampleKeys finds the schemas of the message keys, and whether rows can have their outcomes in the same partition: both topics must
+// have keys, all in one encoding, and equal keys in the same partition. The encoding of a topic without keys is unknown: every row is
+// then joined with all outcomes.
+func (f *Following) sampleKeys(ctx context.Context) error {
+	type sampled struct {
+		key       string
+		partition int
 	}
-	encodings, keyed := map[string]bool{}, map[string]bool{}
-	for _, input := range []struct {
+	var both [2][]sampled
+	var keys []string
+	for i, input := range []struct {
 		topic string
 		spans []coverage.Span
 	}{{f.Topic, f.Bounds}, {f.Job.Examples.Outcome.Topic, f.outcomes}} {
 		for _, s := range input.spans {
 			for m, err := range f.Remaining(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys)) {
 				if err != nil {
-					return false, err
+					return err
 				}
 				if m.Key != "" && len(m.Value) > 0 {
-					encodings[outcome.KeyEncoding(m.Key)], keyed[input.topic] = true, true
+					both[i], keys = append(both[i], sampled{m.Key, s.Partition}), append(keys, m.Key)
 				}
 			}
 		}
 	}
-	return len(encodings) == 1 && len(keyed) == 2, nil
+	f.schemas = outcome.SchemasOf(keys)
+	encodings, partitionOf := map[string]bool{}, map[string]int{}
+	for _, k := range both[0] {
+		partitionOf[k.key] = k.partition
+	}
+	for _, k := range slices.Concat(both[0], both[1]) {
+		encodings[outcome.KeyEncoding(k.key, f.schemas)] = true
+		partition, known := partitionOf[k.key]
+		f.byPartition = f.byPartition && (!known || partition == k.partition)
+	}
+	f.byPartition = f.byPartition && f.Job.Examples.Outcome.KeyFormat == outcome.KeyAuto && len(encodings) == 1 &&
+		len(both[0]) > 0 && len(both[1]) > 0
+	return nil
 }
 
 // beginJoining initializes the waiting rows of a feed. last is the state that it continues from, which may be of an
@@ -98,10 +110,10 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 	f.joining = &joining{}
 	absent, ok := o.WhenAbsent()
 	f.joining.absent, f.joining.skips = absent, !ok
-	if f.joining.keys, err = ingest.NewRowKeys(o); err != nil {
+	if f.joining.keys, err = ingest.NewRowKeys(o, f.schemas); err != nil {
 		return err
 	}
-	if f.joining.outcomes, err = ingest.NewOutcomes(o); err != nil {
+	if f.joining.outcomes, err = ingest.NewOutcomes(o, f.schemas); err != nil {
 		return err
 	}
 	if len(last.Positions) > 0 && last.Joined == nil || last.Joined != nil && last.Joined.Rule != o.JoinRule(f.byPartition) {
@@ -313,7 +325,8 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 
 // joinedNow returns the current positions of the join.
 func (f *Feed) joinedNow() *examples.Joined {
-	now := &examples.Joined{Rule: f.Job.Examples.JoinRule(f.byPartition), Limit: f.Job.Examples.Outcome.Unmatched}
+	now := &examples.Joined{Rule: f.Job.Examples.JoinRule(f.byPartition), Limit: f.Job.Examples.Outcome.Unmatched,
+		Schemas: f.schemas}
 	for _, join := range f.joining.joins {
 		now.Joins = append(now.Joins, join.Cursor())
 	}

@@ -22,6 +22,8 @@ type Joined struct {
 	Joins    []JoinCursor `json:"joins"`
 	// Limit is the fraction of outcomes without a row beyond which no version is offered.
 	Limit float64 `json:"limit,omitempty"`
+	// Schemas are the IDs in message keys that are those of a schema registry.
+	Schemas []int `json:"schemas,omitempty"`
 	// RowKey and OutcomeKey describe the last keys read, as bytes and as read, if most outcomes have no row.
 	RowKey     string `json:"row_key,omitempty"`
 	OutcomeKey string `json:"outcome_key,omitempty"`
