@@ -31,6 +31,15 @@ type joining struct {
 	skips    bool            // rows without an outcome are skipped
 	again    bool            // messages before the state are read again
 	passed   time.Time       // last check for silent partitions
+	// written are the positions of rows that are examples, from those on that are read again, if some of their outcomes are deleted. Nil:
+	// none are, and the outcomes that are read again show which rows no longer wait.
+	written map[topicPlace]bool
+}
+
+// topicPlace is the place of a message on a topic.
+type topicPlace struct {
+	partition int
+	offset    int64
 }
 
 // beginJoins reads the offset ranges of the outcomes topic, and decides how rows find their outcomes, unless that is recorded.
@@ -140,8 +149,10 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 		f.state.Joined = nil
 		return nil
 	}
+	lost := false
 	for i := range joined.Outcomes {
 		in := &joined.Outcomes[i]
+		lost = lost || in.From < min(f.outcomes[in.Partition].From, in.Next)
 		read := schemas.TopicPosition{Partition: in.Partition, Next: in.Next, Last: in.Last}
 		read, changed, err := f.proven(ctx, o.Outcome.Topic, f.outcomes, read)
 		switch {
@@ -152,11 +163,40 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 		case changed != nil:
 			event.Notice(f.Recorder, "%s[%d] has changed: %s. Reading continues at offset %d", changed.Topic, changed.Partition, changed.Why,
 				read.Next)
-			in.Next, in.Last, in.From, in.Since = read.Next, read.Last, read.Next, in.Time
+			in.Next, in.Last, in.From, in.Since, lost = read.Next, read.Last, read.Next, in.Time, true
 		}
 	}
 	f.state.Joined = &joined
-	return nil
+	if lost {
+		f.joining.written, err = f.writtenRows(ctx, joined.Rows)
+	}
+	return err
+}
+
+// writtenRows returns the positions of the rows that are examples, from those on that are read again.
+func (f *Feed) writtenRows(ctx context.Context, again []examples.JoinInput) (map[topicPlace]bool, error) {
+	from, written := map[int]int64{}, map[topicPlace]bool{}
+	for _, in := range again {
+		from[in.Partition] = in.From
+	}
+	for m, err := range f.Remaining(ctx, f.Topics.Examples, f.partition, 0, f.end) {
+		if err != nil {
+			return nil, err
+		}
+		if origin, ok := schemas.OriginOf(m.Message); !ok || origin.Source != schemas.TopicSource(f.Topic) {
+			continue
+		}
+		origins, err := examples.RowOriginsOf(m.Message)
+		if err != nil {
+			return nil, err
+		}
+		for _, of := range origins {
+			for offset := max(of.Offset, from[of.Partition]); offset < of.Offset+int64(of.Messages); offset++ {
+				written[topicPlace{of.Partition, offset}] = true
+			}
+		}
+	}
+	return written, nil
 }
 
 // startJoins creates empty joins at the start positions of the inputs.
@@ -177,6 +217,9 @@ func (f *Feed) startJoins(from *examples.Joined) {
 				if c.Partition == pair {
 					cursor = c
 				}
+			}
+			if f.joining.written != nil {
+				cursor.Labelled = 0 // these rows are written
 			}
 			joins[pair] = outcome.New(f.Job.Examples.Outcome, number, all, cursor)
 			f.joining.joins = append(f.joining.joins, joins[pair])
@@ -234,6 +277,10 @@ var errNoTime = errors.New("neither the message nor an earlier one in its partit
 // joinMessage processes a row or an outcome.
 func (f *Feed) joinMessage(ctx context.Context, in *input, m protocol.Message) error {
 	j, at := f.joining, outcome.TimeOf(m.Time)
+	if in.rows && j.again && j.written[topicPlace{in.Partition, m.Offset}] {
+		in.join.See(in.Partition, m.Offset, at)
+		return nil
+	}
 	value, err := f.valueOf(ctx, in.Partition, m)
 	if err != nil {
 		return err
@@ -481,7 +528,8 @@ func (f *Feed) readHead(r *partitionReader) (bool, error) {
 		first, deleted := protocol.Deleted(err)
 		switch {
 		case deleted:
-			if first = min(first, r.to); first > r.next && r.next > 0 {
+			again := !r.rows && f.joining.again // outcomes that were read before
+			if first = min(first, r.to); first > r.next && r.next > 0 && !again {
 				f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.Partition, From: r.next, To: first})
 			}
 			r.next = max(r.next, first)
