@@ -98,14 +98,12 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 			return replay.ResolvePlanned(ctx, p, dispatch.NewProcess(blas), job, plan, rows, rec)
 		}
 	}
-	if err := r.run(ctx, untilEnd); err != nil {
-		return r.report, err
-	}
+	err = r.run(ctx, untilEnd)
 	r.report.Seconds = p.Clock.Since(began).Seconds()
 	if r.report.Seconds > 0 {
 		r.report.RowsPerSecond = float64(r.report.Rows) / r.report.Seconds
 	}
-	return r.report, nil
+	return r.report, err
 }
 
 // checkWords returns an error if the words of the chain's rows have other columns than those of the job, before any files

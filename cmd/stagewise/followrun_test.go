@@ -50,11 +50,13 @@ func TestRunAloneLearnsATopic(t *testing.T) {
 	broker := startBroker(t)
 	eventsOnTopic(t, broker, 200)
 	run := startCommand(t, "run", "-c", "clicks.yaml", "--set", "brokers="+broker.Addr()[0], "--set", "retrain.rows=100", "--set",
-		"metrics.listen=127.0.0.1:0", "--log", "text", "--log-level", "debug")
+		"metrics.listen=127.0.0.1:0", "--log", "text", "--log-level", "debug", "--report", "run.json")
 	run.measures(`learnt_rows_total{pipeline="clicks"} 200`, `ingested_rows_total{pipeline="clicks"} 200`,
 		`quarantined_total{pipeline="clicks"} 200`, `source_lag_messages{pipeline="clicks"} 0`)
 	stdout, _ := typed(t, exitDone, "check", "-c", "clicks.yaml", "--set", "brokers="+broker.Addr()[0], "--set", "seed=2")
 	assert.True(t, strings.Contains(stdout, ": retrain.rows, seed\n"), "check does not say what differs: %s", stdout)
+	run.stop()
+	assert.True(t, strings.Contains(string(assert.Must(os.ReadFile("run.json"))(t)), `"rows": 200`), "run.json is not the report of a run that is stopped")
 }
 
 // A process that only ingests says what it can't read, and what waits. It finds a port of its own beside others.

@@ -150,13 +150,21 @@ func newRun() *cobra.Command {
 				return err
 			}
 			result, err := pipeline.Retrain(cmd.Context(), log, blas, c.Job(), until == untilEnd, recorder)
+			written := func() error {
+				return screen.WriteJSON(report, cmd.OutOrStdout(), screen.Retraining{Retraining: result, Configuration: c})
+			}
+			if err != nil && cmd.Context().Err() != nil && result != nil && until == "" { // as a run without an end ends
+				if err := written(); err != nil {
+					event.Notice(recorder, "%v", err)
+				}
+			}
 			if finish(); err != nil {
 				return err
 			}
 			if show.onScreen() {
 				screen.ConcludeChain(cmd.ErrOrStderr(), result)
 			}
-			return screen.WriteJSON(report, cmd.OutOrStdout(), screen.Retraining{Retraining: result, Configuration: c})
+			return written()
 		})
 	})
 	choose(cmd, &until, "until", "`end`: stop at the current end of the examples topic and of examples.from_topic", untilEnd)
