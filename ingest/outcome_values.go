@@ -179,7 +179,9 @@ func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (
 func (v *Values) Check(ctx context.Context, m TopicMessage) error {
 	add := v.Add
 	if v.whole.Mode == layout.LabelLater {
-		add = func(ctx context.Context, m TopicMessage) (bool, error) { return v.AddLabelled(ctx, m, v.says.Any(v.whole.Classes)) }
+		add = func(ctx context.Context, m TopicMessage) (bool, error) {
+			return v.AddLabelled(ctx, m, v.says.Any(v.whole.Classes))
+		}
 	}
 	_, err := add(ctx, m)
 	return err

@@ -149,7 +149,8 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// jsonKey reads a string, a number, or an object: one with a single member as its value, others as JSON with sorted members.
+// jsonKey reads a string, a number, or an object: one with a single member as its value, others as JSON with sorted members. An object with
+// a schema and a payload is its payload.
 func jsonKey(key string) (string, bool) {
 	d := json.NewDecoder(bytes.NewReader([]byte(key)))
 	d.UseNumber()
@@ -157,7 +158,13 @@ func jsonKey(key string) (string, bool) {
 	if d.Decode(&v) != nil || d.More() {
 		return "", false
 	}
-	if object, ok := v.(map[string]any); ok && len(object) == 1 {
+	object, _ := v.(map[string]any)
+	_, described := object["schema"]
+	if payload, ok := object["payload"]; ok && described && len(object) == 2 { // as Kafka Connect writes it
+		v = payload
+		object, _ = v.(map[string]any)
+	}
+	if len(object) == 1 {
 		for _, v = range object {
 		}
 	}
