@@ -1,6 +1,7 @@
 package typed
 
 import (
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -126,21 +127,36 @@ func protobufCell(of protoreflect.Value, field protoreflect.FieldDescriptor) tab
 	return tabular.ObjectOf(nil)
 }
 
-// wellKnown returns a message of a well-known type as one value.
+// wellKnown returns a message of a well-known type as one value. A schema may have other messages with these names.
 func wellKnown(m protoreflect.Message) tabular.Cell {
-	get := func(name protoreflect.Name) protoreflect.Value { return m.Get(m.Descriptor().Fields().ByName(name)) }
+	fields := m.Descriptor().Fields()
+	has := func(name protoreflect.Name, kinds ...protoreflect.Kind) bool {
+		f := fields.ByName(name)
+		return f != nil && f.Cardinality() != protoreflect.Repeated && slices.Contains(kinds, f.Kind())
+	}
+	get := func(name protoreflect.Name) protoreflect.Value { return m.Get(fields.ByName(name)) }
+	isTime := has("seconds", protoreflect.Int64Kind) && has("nanos", protoreflect.Int32Kind)
 	seconds := func() float64 { return float64(get("seconds").Int()) + float64(get("nanos").Int())/1e9 }
 	switch m.Descriptor().FullName() {
 	case "google.protobuf.Timestamp":
-		return tabular.Instant(seconds())
+		if isTime {
+			return tabular.Instant(seconds())
+		}
 	case "google.protobuf.Duration":
-		return tabular.Float(seconds())
+		if isTime {
+			return tabular.Float(seconds())
+		}
 	case "google.protobuf.DoubleValue", "google.protobuf.FloatValue", "google.protobuf.Int64Value", "google.protobuf.UInt64Value",
 		"google.protobuf.Int32Value", "google.protobuf.UInt32Value", "google.protobuf.BoolValue", "google.protobuf.StringValue",
 		"google.protobuf.BytesValue":
-		return protobufCell(get("value"), nil)
+		if has("value", protoreflect.DoubleKind, protoreflect.FloatKind, protoreflect.Int64Kind, protoreflect.Uint64Kind,
+			protoreflect.Int32Kind, protoreflect.Uint32Kind, protoreflect.BoolKind, protoreflect.StringKind, protoreflect.BytesKind) {
+			return protobufCell(get("value"), nil)
+		}
 	case "confluent.type.Decimal":
-		return tabular.Decimal(get("value").Bytes(), int(get("scale").Int()))
+		if has("value", protoreflect.BytesKind) && has("scale", protoreflect.Int32Kind) {
+			return tabular.Decimal(get("value").Bytes(), int(get("scale").Int()))
+		}
 	}
 	return tabular.ObjectOf(nil)
 }

@@ -107,8 +107,7 @@ func TestAvro(t *testing.T) {
 	content := assert.Must(avro.MustParse(schema).Encode(valueOf()))(t)
 	r := avroReader(t, "", "kind", "n", "i", "f", "d", "yes", "s", "raw", "price", "at", "us", "ns", "day", "user.age", "user.tags", "user.tags.1",
 		"items.1.price", "items.7.price", "items.1.row.next.v", "counts.b", "id", "uid", "before.next.v", "user", "items", "nowhere.at.all")
-	rows, err := r.Read(t.Context(), format.Payload{Value: content, Schema: &format.Schema{Name: "schema 1", Type: "AVRO", Text: event}})
-	assert.NoError(t, err)
+	rows := assert.Must(r.Read(t.Context(), format.Payload{Value: content, Schema: &format.Schema{Name: "schema 1", Type: "AVRO", Text: event}}))(t)
 	want := `[["b" -5 null 0.5 2.25 true "text" "ab" -123.45 1.5 -2.5 3.000000001 172800 30 ["x" "y"] "y" 2.5 null 2 4 "ok" "01000000-0000-0000-0000-0000000000ff" 2 an object [an object an object] null]]`
 	assert.Equal(t, fmt.Sprint(texts(rows)), want, "got")
 	for n := range content {
@@ -116,7 +115,7 @@ func TestAvro(t *testing.T) {
 		assert.True(t, err != nil, "the first %d bytes are read", n)
 	}
 	more := append(content[:len(content):len(content)], 0)
-	_, err = r.Read(t.Context(), format.Payload{Value: more, Schema: &format.Schema{Name: "schema 1", Text: event}})
+	_, err := r.Read(t.Context(), format.Payload{Value: more, Schema: &format.Schema{Name: "schema 1", Text: event}})
 	assert.Equal(t, fmt.Sprint(err), "1 bytes behind the value: is it written with schema 1?", "")
 }
 
@@ -172,9 +171,8 @@ func TestAvroReferences(t *testing.T) {
 		{Name: "shop.Kind", Text: `{"type":"enum","name":"Kind","namespace":"shop","symbols":["a","b"]}`},
 		{Name: "shop.Point", Text: `{"type":"record","name":"Point","namespace":"shop","fields":[{"name":"x","type":"int"}]}`},
 		{Name: "shop.Place", Text: `{"type":"record","name":"Place","namespace":"shop","fields":[{"name":"point","type":"Point"}]}`}}}
-	rows, err := avroReader(t, "", "label", "at.point.x").Read(t.Context(), format.Payload{Value: []byte{2, 14}, Schema: s})
-	got := fmt.Sprint(texts(rows))
-	assert.True(t, err == nil && got == `[["b" 7]]`, "%s, %v", got, err)
+	rows := assert.Must(avroReader(t, "", "label", "at.point.x").Read(t.Context(), format.Payload{Value: []byte{2, 14}, Schema: s}))(t)
+	assert.Equal(t, fmt.Sprint(texts(rows)), `[["b" 7]]`, "")
 }
 
 // Items that take no bytes are limited in a value, not in a list.
@@ -259,10 +257,13 @@ func TestProtobuf(t *testing.T) {
 		"at":"1970-01-01T00:00:01.500Z","took":"-1.5s","wrapped":0,"items":[{"again":{"userId":4}},{"price":2.5}],"counts":{"a":"1","b":"2"},
 		"byId":{"7":{"price":7}},"tags":["x","y"],"right":{"price":3},"price":{"value":"//8=","scale":2},"packed":[1,-1],"userId":9}`: `[["WIDE" -1 -2 3 18446744073709551615 0.5 true "ab" 0 1.5 -1.5 0 2.5 4 2 7 ["x" "y"] null 3 -0.01 [1 -1] 9 [an object an object] an object null]]`,
 	} {
-		rows, err := r.Read(t.Context(), format.Payload{Value: encoded(t, events, "shop.Event", text)})
-		got := fmt.Sprint(texts(rows))
-		assert.True(t, err == nil && got == want, "%s: %v\n%s, expected\n%s", text, err, got, want)
+		rows := assert.Must(r.Read(t.Context(), format.Payload{Value: encoded(t, events, "shop.Event", text)}))(t)
+		assert.Equal(t, fmt.Sprint(texts(rows)), want, "%s", text)
 	}
+	const own = `syntax = "proto3"; package google.protobuf; message Timestamp { string x = 1; } message E { string label = 1; Timestamp at = 2; }`
+	r = assert.Must(protobufReader(t, own, "E", "", "label", "at", "at.x"))(t)
+	rows := assert.Must(r.Read(t.Context(), format.Payload{Value: []byte("\n\x01a\x12\x03\n\x01q")}))(t)
+	assert.Equal(t, fmt.Sprint(texts(rows)), `[["a" an object "q"]]`, "a message of another schema with a well-known name")
 }
 
 // Rows at a path include the values beside them, unless their schema has the column.
@@ -272,9 +273,8 @@ func TestProtobufRowsWithin(t *testing.T) {
 		`{"label":"no","kind":"TALL","items":[{"price":1,"label":"a"},{"price":2}]}`: `[["a" 1 "TALL"] ["" 2 "TALL"]]`,
 		`{"kind":"TALL"}`: `[]`,
 	} {
-		rows, err := r.Read(t.Context(), format.Payload{Value: encoded(t, events, "Event", text)})
-		got := fmt.Sprint(texts(rows))
-		assert.True(t, err == nil && got == want, "%s: %v, %s, expected %s", text, err, got, want)
+		rows := assert.Must(r.Read(t.Context(), format.Payload{Value: encoded(t, events, "Event", text)}))(t)
+		assert.Equal(t, fmt.Sprint(texts(rows)), want, "%s", text)
 	}
 }
 
