@@ -313,8 +313,8 @@ func (l *leaf) open() (ok bool, err error) {
 			if err := checkCodec(chunk.Codec); err != nil {
 				return false, err
 			}
-			if l.isBoolean() {
-				l.pages = newBooleans(l.file, l.column, chunk)
+			if decodes(chunk) {
+				l.pages = newPages(l.file, l.column, chunk)
 			} else {
 				l.pages = l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()].Pages()
 			}
@@ -326,6 +326,9 @@ func (l *leaf) open() (ok bool, err error) {
 			err = l.close()
 		case err == nil:
 			l.page, l.values, l.stored, l.nulls = page, page.Values(), 0, 0
+			if _, ok := page.(*decoded); ok {
+				l.stored = -1
+			}
 		}
 		if err != nil {
 			return false, err
@@ -333,9 +336,6 @@ func (l *leaf) open() (ok bool, err error) {
 	}
 	return true, nil
 }
-
-// isBoolean reports whether the values are booleans.
-func (l *leaf) isBoolean() bool { return l.column.Type().Kind() == parquet.Boolean }
 
 // peek returns the next value; nil after the last. It is valid until the next call.
 func (l *leaf) peek() (*parquet.Value, error) {
@@ -360,7 +360,7 @@ func (l *leaf) peek() (*parquet.Value, error) {
 // appendStored appends numbers of a page in their stored form, for at most n rows, and returns the number of rows; 0 if there are none.
 // present is the definition level from which there is a value.
 func (l *leaf) appendStored(to array.Builder, n, present int) (rows int, err error) {
-	if l.at < len(l.ahead) || l.isBoolean() {
+	if l.at < len(l.ahead) {
 		return 0, nil
 	}
 	if ok, err := l.open(); !ok || l.stored < 0 {

@@ -7,16 +7,19 @@ import (
 	"hash/crc32"
 	"io"
 	"math/bits"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// booleans reads the pages of a column chunk of booleans. The library returns wrong values for those with the encoding RLE, which writers
-// of data pages v2 use: it takes the lengths of runs as multiples of 8.
-type booleans struct {
+// pages reads the pages of a column chunk for which the library returns wrong values without an error, both in files with data pages v2:
+//   - of booleans with the encoding RLE it takes the lengths of runs as multiples of 8;
+//   - of int32 with the encoding DELTA_BINARY_PACKED it cuts differences of more than 32 bits, as DuckDB writes them.
+type pages struct {
 	parquet.Pages // nil: pages are read in order
 	column        *parquet.Column
 	from          *bufio.Reader
@@ -24,51 +27,58 @@ type booleans struct {
 	size          int64 // of the chunk
 }
 
-func newBooleans(file io.ReaderAt, column *parquet.Column, chunk *format.ColumnMetaData) *booleans {
-	b := &booleans{column: column, size: chunk.TotalCompressedSize}
-	b.from = bufio.NewReader(io.NewSectionReader(file, chunk.DataPageOffset, b.size))
-	b.headers = thrift.NewDecoder(new(thrift.CompactProtocol).NewReader(b.from))
-	return b
+// decodes reports whether the library does not decode a chunk.
+func decodes(chunk *format.ColumnMetaData) bool {
+	isDelta := slices.Contains(chunk.Encoding, format.DeltaBinaryPacked) && chunk.DictionaryPageOffset == 0
+	return chunk.Type == format.Boolean || chunk.Type == format.Int32 && isDelta
+}
+
+func newPages(file io.ReaderAt, column *parquet.Column, chunk *format.ColumnMetaData) *pages {
+	p := &pages{column: column, size: chunk.TotalCompressedSize}
+	p.from = bufio.NewReader(io.NewSectionReader(file, chunk.DataPageOffset, p.size))
+	p.headers = thrift.NewDecoder(new(thrift.CompactProtocol).NewReader(p.from))
+	return p
 }
 
 // Close implements io.Closer.
-func (b *booleans) Close() error { return nil }
+func (p *pages) Close() error { return nil }
 
 // ReadPage implements parquet.PageReader.
-func (b *booleans) ReadPage() (parquet.Page, error) {
+func (p *pages) ReadPage() (parquet.Page, error) {
 	var header format.PageHeader
-	if err := b.headers.Decode(&header); err != nil {
+	if err := p.headers.Decode(&header); err != nil {
 		return nil, err
 	}
-	if size := header.CompressedPageSize; size < 0 || int64(size) > b.size {
+	if size := header.CompressedPageSize; size < 0 || int64(size) > p.size {
 		return nil, errOtherValues
 	}
 	content := make([]byte, header.CompressedPageSize)
-	if _, err := io.ReadFull(b.from, content); err != nil {
+	if _, err := io.ReadFull(p.from, content); err != nil {
 		return nil, err
 	}
 	if header.CRC != 0 && uint32(header.CRC) != crc32.ChecksumIEEE(content) {
 		return nil, fmt.Errorf("a page has another checksum: %w", parquet.ErrCorrupted)
 	}
-	p := &booleanPage{column: b.column}
+	d := &decoded{column: p.column, kind: p.column.Type().Kind()}
 	if header.Type == format.DataPageV2 {
-		return p, p.readV2(header.DataPageHeaderV2.V, content)
+		return d, d.readV2(header.DataPageHeaderV2.V, content)
 	}
-	return p, p.readV1(header.DataPageHeader.V, content)
+	return d, d.readV1(header.DataPageHeader.V, content)
 }
 
-// booleanPage has the values of a page.
-type booleanPage struct {
+// decoded has the values of a page.
+type decoded struct {
 	parquet.Page // nil: its values are read one by one
 	column       *parquet.Column
+	kind         parquet.Kind
 	left         int    // number of values that were not read yet, with nulls
 	repetition   []byte // levels of these values; nil: all are 0
 	definition   []byte
-	values       []byte // 0 or 1, without nulls
+	values       []int32 // without nulls; booleans are 0 or 1
 }
 
 // readV1 decodes a data page v1: levels with their size before them and values are compressed together.
-func (p *booleanPage) readV1(header format.DataPageHeader, content []byte) (err error) {
+func (p *decoded) readV1(header format.DataPageHeader, content []byte) (err error) {
 	if content, err = p.column.Compression().Decode(nil, content); err != nil {
 		return err
 	}
@@ -90,7 +100,7 @@ func (p *booleanPage) readV1(header format.DataPageHeader, content []byte) (err 
 }
 
 // readV2 decodes a data page v2: the values alone are compressed.
-func (p *booleanPage) readV2(header format.DataPageHeaderV2, content []byte) error {
+func (p *decoded) readV2(header format.DataPageHeaderV2, content []byte) error {
 	repetition, content, err := cut(content, int64(header.RepetitionLevelsByteLength))
 	if err != nil {
 		return err
@@ -114,7 +124,7 @@ func cut(content []byte, n int64) (first, others []byte, err error) {
 }
 
 // decode decodes the levels and the values.
-func (p *booleanPage) decode(count int, repetition, definition, values []byte, encoding format.Encoding) (err error) {
+func (p *decoded) decode(count int, repetition, definition, values []byte, encoding format.Encoding) (err error) {
 	p.left = count
 	if p.repetition, err = runs(repetition, p.column.MaxRepetitionLevel(), count); err != nil {
 		return err
@@ -127,21 +137,42 @@ func (p *booleanPage) decode(count int, repetition, definition, values []byte, e
 			count--
 		}
 	}
-	switch {
-	case count == 0:
-	case encoding == format.Plain && (count+7)/8 <= len(values):
-		p.values = make([]byte, count)
-		for i := range p.values {
-			p.values[i] = values[i/8] >> (i % 8) & 1
-		}
-	case encoding == format.RLE:
-		if _, values, err = cut(values, 4); err == nil { // their size
-			p.values, err = runs(values, 1, count)
-		}
-	default:
-		err = fmt.Errorf("booleans with the encoding %s: %w", encoding, errOtherValues)
+	if count > 0 {
+		p.values, err = p.numbers(values, encoding, count)
 	}
 	return err
+}
+
+// numbers decodes values that are not null.
+func (p *decoded) numbers(encoded []byte, encoding format.Encoding, count int) (all []int32, err error) {
+	switch {
+	case encoding == format.Plain && p.kind == parquet.Boolean && (count+7)/8 <= len(encoded):
+		for i := range count {
+			all = append(all, int32(encoded[i/8]>>(i%8)&1))
+		}
+	case encoding == format.Plain && p.kind == parquet.Int32 && 4*count <= len(encoded):
+		for i := range count {
+			all = append(all, int32(binary.LittleEndian.Uint32(encoded[4*i:])))
+		}
+	case encoding == format.RLE && p.kind == parquet.Boolean:
+		if _, encoded, err = cut(encoded, 4); err == nil { // their size
+			encoded, err = runs(encoded, 1, count)
+		}
+		for _, v := range encoded {
+			all = append(all, int32(v))
+		}
+	case encoding == format.DeltaBinaryPacked && p.kind == parquet.Int32:
+		var wide []int64
+		if wide, err = new(delta.BinaryPackedEncoding).DecodeInt64(nil, encoded); err == nil && len(wide) < count {
+			err = errOtherValues
+		}
+		for _, v := range wide {
+			all = append(all, int32(v)) // some writers compute differences in 32 bits
+		}
+	default:
+		err = fmt.Errorf("values with the encoding %s: %w", encoding, errOtherValues)
+	}
+	return all, err
 }
 
 // runs decodes levels or values up to most with the encoding RLE; nil if most is 0.
@@ -160,17 +191,17 @@ func runs(encoded []byte, most, count int) ([]byte, error) {
 }
 
 // Values implements parquet.Page.
-func (p *booleanPage) Values() parquet.ValueReader { return p }
+func (p *decoded) Values() parquet.ValueReader { return p }
 
 // ReadValues implements parquet.ValueReader.
-func (p *booleanPage) ReadValues(to []parquet.Value) (int, error) {
-	first := func(all *[]byte, otherwise int) int {
+func (p *decoded) ReadValues(to []parquet.Value) (int, error) {
+	level := func(all *[]byte, otherwise int) int {
 		if len(*all) == 0 {
 			return otherwise
 		}
-		level := (*all)[0]
+		first := (*all)[0]
 		*all = (*all)[1:]
-		return int(level)
+		return int(first)
 	}
 	to = to[:min(len(to), p.left)]
 	if p.left -= len(to); len(to) == 0 {
@@ -178,9 +209,12 @@ func (p *booleanPage) ReadValues(to []parquet.Value) (int, error) {
 	}
 	most := p.column.MaxDefinitionLevel()
 	for i := range to {
-		v, repetition, definition := parquet.NullValue(), first(&p.repetition, 0), first(&p.definition, most)
+		v, repetition, definition := parquet.NullValue(), level(&p.repetition, 0), level(&p.definition, most)
 		if definition == most {
-			v = parquet.BooleanValue(first(&p.values, 0) == 1)
+			if v = parquet.Int32Value(p.values[0]); p.kind == parquet.Boolean {
+				v = parquet.BooleanValue(p.values[0] == 1)
+			}
+			p.values = p.values[1:]
 		}
 		to[i] = v.Level(repetition, definition, p.column.Index())
 	}
