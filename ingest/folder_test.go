@@ -201,8 +201,8 @@ func TestLinkedClasses(t *testing.T) {
 	assert.Equal(t, f.text(err), "pets/dog/e.png: no such file or directory", "a link to nowhere")
 }
 
-// Of pyarrow 26: numbers with column_encoding BYTE_STREAM_SPLIT, durations[ns] in seconds, booleans and UUIDs in data pages v2 are read; and
-// of DuckDB 2.0 whole numbers in deltas of more than 32 bits (deltas.parquet).
+// Of pyarrow 26: numbers with column_encoding BYTE_STREAM_SPLIT, durations[ns] in seconds, booleans and UUIDs in data pages v2 are read. Of
+// DuckDB 2.0: whole numbers in deltas of more than 32 bits (deltas.parquet).
 func TestParquetOfOtherWriters(t *testing.T) {
 	for file, want := range map[string]string{"split.parquet": "[1.5 2.5 3.5]", "durations.parquet": "[1.5 0 2.5 1 3.5 2]",
 		"booleans.parquet": "[1 1 1 1 1 1 1 1 1 1 1 NaN 0 0 0 0 0 0 0 0 0 1 0]",
