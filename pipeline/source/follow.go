@@ -115,7 +115,8 @@ func (f *Following) Run(ctx context.Context) error {
 		}
 		err = f.Together(ctx, feeds)
 		switch {
-		case f.decided() && errors.As(err, new(*ChangedTopicError)), errors.Is(err, errNoLongerFirst), errors.Is(err, errGrown):
+		case f.decided() && errors.As(err, new(*ChangedTopicError)), errors.Is(err, errNoLongerFirst), errors.Is(err, errGrown),
+			errors.Is(err, errKeys):
 			event.Notice(f.Recorder, "%v", err)
 		case err != nil:
 			return err
@@ -177,6 +178,7 @@ type Following struct {
 	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
 	byPartition bool            // rows have their outcomes in the same partition
 	schemas     []int           // of message keys: see [outcome.SchemasOf]
+	young       bool            // there were too few keys to know
 }
 
 // first reports whether this is the first call for a notice that is given once.
@@ -247,7 +249,10 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		f.Partitions, f.byPartition, f.schemas = division.Partitions, division.Joined, division.Schemas
+		f.Partitions, f.byPartition = division.Partitions, division.Joined
+		if len(division.Schemas) > 0 {
+			f.schemas = division.Schemas
+		}
 	}
 	if f.Partitions > len(examples) {
 		switch all, err := f.Log.Partitions(ctx, f.Topics.Examples); {
@@ -391,6 +396,9 @@ const lookBack = 16
 // errGrown means that partitions were added to the topic.
 var errGrown = errors.New("partitions were added to the followed topic: reading them too")
 
+// errKeys means that the keys of rows or outcomes have to be read in another way.
+var errKeys = errors.New("message keys have schemas of a registry: reading them so")
+
 // watchEvery is the interval at which the lag of the topic is measured.
 const watchEvery = 5 * time.Second
 
@@ -418,6 +426,14 @@ func (f *Following) watch(ctx context.Context) error {
 			}
 			if partitions > len(f.outcomes) {
 				return errGrown
+			}
+			if f.young && len(f.schemas) == 0 {
+				switch ids, _, err := f.sampleKeys(ctx); {
+				case err != nil:
+					return err
+				case len(ids) > 0:
+					return errKeys
+				}
 			}
 		}
 		select {

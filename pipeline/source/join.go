@@ -54,11 +54,17 @@ func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgr
 	f.byPartition = f.Job.Examples.JoinsByPartition(len(f.Bounds), len(f.outcomes))
 	for i := range states {
 		if j := states[i].Joined; j != nil && len(j.Joins) > 0 { // as when the join began
-			f.byPartition, f.schemas = f.byPartition && j.Joins[0].Partition >= 0, j.Schemas
-			return nil
+			f.byPartition = f.byPartition && j.Joins[0].Partition >= 0
+			if f.schemas = j.Schemas; len(f.schemas) == 0 { // or before there were keys that show them
+				f.schemas, _, err = f.sampleKeys(ctx)
+			}
+			return err
 		}
 	}
-	return f.sampleKeys(ctx)
+	var together bool
+	f.schemas, together, err = f.sampleKeys(ctx)
+	f.byPartition = f.byPartition && together
+	return err
 }
 
 // sampledKeys is the number of messages of a partition whose keys are compared with those of the other topic.
@@ -67,21 +73,22 @@ const sampledKeys = 64
 // sampleKeys finds the schemas of the message keys, and whether rows can have their outcomes in the same partition: both topics must
 // have keys, all in one encoding, and equal keys in the same partition. The encoding of a topic without keys is unknown: every row is
 // then joined with all outcomes.
-func (f *Following) sampleKeys(ctx context.Context) error {
+func (f *Following) sampleKeys(ctx context.Context) (ids []int, together bool, err error) {
 	type sampled struct {
 		key       string
 		partition int
 	}
 	var both [2][]sampled
 	var keys []string
-	for i, input := range []struct {
-		topic string
-		spans []coverage.Span
-	}{{f.Topic, f.Bounds}, {f.Job.Examples.Outcome.Topic, f.outcomes}} {
-		for _, s := range input.spans {
-			for m, err := range f.Remaining(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys)) {
+	for i, topic := range []string{f.Topic, f.Job.Examples.Outcome.Topic} {
+		spans, err := f.Log.Spans(ctx, topic)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, s := range spans {
+			for m, err := range f.Remaining(ctx, topic, s.Partition, s.From, min(s.To, s.From+sampledKeys)) {
 				if err != nil {
-					return err
+					return nil, false, err
 				}
 				if m.Key != "" && len(m.Value) > 0 {
 					both[i], keys = append(both[i], sampled{m.Key, s.Partition}), append(keys, m.Key)
@@ -89,19 +96,18 @@ func (f *Following) sampleKeys(ctx context.Context) error {
 			}
 		}
 	}
-	f.schemas = outcome.SchemasOf(keys)
+	ids, f.young = outcome.SchemasOf(keys), min(len(both[0]), len(both[1])) < sampledKeys
 	encodings, partitionOf := map[string]bool{}, map[string]int{}
 	for _, k := range both[0] {
 		partitionOf[k.key] = k.partition
 	}
+	together = f.Job.Examples.Outcome.KeyFormat == outcome.KeyAuto && len(both[0]) > 0 && len(both[1]) > 0
 	for _, k := range slices.Concat(both[0], both[1]) {
-		encodings[outcome.KeyEncoding(k.key, f.schemas)] = true
+		encodings[outcome.KeyEncoding(k.key, ids)] = true
 		partition, known := partitionOf[k.key]
-		f.byPartition = f.byPartition && (!known || partition == k.partition)
+		together = together && (!known || partition == k.partition)
 	}
-	f.byPartition = f.byPartition && f.Job.Examples.Outcome.KeyFormat == outcome.KeyAuto && len(encodings) == 1 &&
-		len(both[0]) > 0 && len(both[1]) > 0
-	return nil
+	return ids, together && len(encodings) == 1, nil
 }
 
 // beginJoining initializes the waiting rows of a feed. last is the state that it continues from, which may be of an
