@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/rle"
@@ -219,4 +220,33 @@ func (p *decoded) ReadValues(to []parquet.Value) (int, error) {
 		to[i] = v.Level(repetition, definition, p.column.Index())
 	}
 	return len(to), nil
+}
+
+// appendTo appends the values of at most n rows, each of which has one value, and returns the number of rows; 0 if the values are not
+// appended as they are stored.
+func (p *decoded) appendTo(to array.Builder, n int) int {
+	var put func(v int32)
+	switch to := to.(type) {
+	case *array.BooleanBuilder:
+		put = func(v int32) { to.Append(v == 1) }
+	case *array.Int32Builder:
+		put = to.Append
+	default:
+		return 0
+	}
+	n = min(n, p.left)
+	p.left -= n
+	most := byte(p.column.MaxDefinitionLevel())
+	for i := range n {
+		if p.definition != nil && p.definition[i] < most {
+			to.AppendNull()
+			continue
+		}
+		put(p.values[0])
+		p.values = p.values[1:]
+	}
+	if p.definition != nil {
+		p.definition = p.definition[n:]
+	}
+	return n
 }

@@ -326,9 +326,6 @@ func (l *leaf) open() (ok bool, err error) {
 			err = l.close()
 		case err == nil:
 			l.page, l.values, l.stored, l.nulls = page, page.Values(), 0, 0
-			if _, ok := page.(*decoded); ok {
-				l.stored = -1
-			}
 		}
 		if err != nil {
 			return false, err
@@ -365,6 +362,12 @@ func (l *leaf) appendStored(to array.Builder, n, present int) (rows int, err err
 	}
 	if ok, err := l.open(); !ok || l.stored < 0 {
 		return 0, err
+	}
+	if page, ok := l.page.(*decoded); ok {
+		if rows = page.appendTo(to, n); page.left == 0 {
+			l.release()
+		}
+		return rows, nil
 	}
 	data, from := l.page.Data(), l.stored-l.nulls
 	n = min(n, int(l.page.NumValues())-l.stored)
