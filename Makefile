@@ -54,8 +54,8 @@ test: ## before a merge: format, vet, lint, unit, race, simulation, what Python 
 # What make test does at the same time: some steps wait for brokers and browsers, and others compute. The steps that need Python's packages follow
 # one another, since the first of them installs what the next uses.
 test-units: ; @scripts/test.sh lint unit simulate
-test-race: ; @scripts/test.sh race chaos
-test-flows: ; @scripts/test.sh page kafka python table loop package
+test-race: ; @scripts/test.sh race chaos table loop package
+test-flows: ; @scripts/test.sh page kafka python
 
 nightly: ## what is too long for test: MNIST's accuracy, arm64, 50,000 simulated schedules, clusters, 50 runs and 50 chains under faults, fuzzing
 	@SCHEDULES=50000 RUNS=50 FUZZTIME=2m scripts/test.sh mnist arm64 simulate cluster chaos fuzz

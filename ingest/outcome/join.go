@@ -354,8 +354,8 @@ func (j *Join) apply(decide func(Decided) error) error {
 	return nil
 }
 
-// count counts an outcome, and reports whether it belongs to a row, which may have been decided before. late means that it does, but
-// that the row has it not.
+// count counts an outcome, and reports whether it belongs to a row, which may have been decided before. had means that a row has it as its
+// outcome, and late that it arrived too late for one.
 func (j *Join) count(o *entry, had, late bool) bool {
 	j.counts.Outcomes++
 	if !had && !late {

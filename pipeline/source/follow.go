@@ -178,7 +178,7 @@ type Following struct {
 	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
 	byPartition bool            // rows have their outcomes in the same partition
 	schemas     []int           // of message keys: see [outcome.SchemasOf]
-	young       bool            // there were too few keys to know
+	young       bool            // too few keys were sampled to know the schemas
 }
 
 // first reports whether this is the first call for a notice that is given once.

@@ -21,7 +21,7 @@ import (
 //   - of booleans with the encoding RLE it takes the lengths of runs as multiples of 8;
 //   - of int32 with the encoding DELTA_BINARY_PACKED it cuts differences of more than 32 bits, as DuckDB writes them.
 type pages struct {
-	parquet.Pages // nil: pages are read in order
+	parquet.Pages // nil: its other methods are not called
 	column        *parquet.Column
 	from          *bufio.Reader
 	headers       *thrift.Decoder
@@ -69,7 +69,7 @@ func (p *pages) ReadPage() (parquet.Page, error) {
 
 // decoded has the values of a page.
 type decoded struct {
-	parquet.Page // nil: its values are read one by one
+	parquet.Page // nil: its other methods are not called
 	column       *parquet.Column
 	kind         parquet.Kind
 	left         int    // number of values that were not read yet, with nulls
