@@ -5,7 +5,6 @@ package client
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,20 +21,22 @@ func TestKafkaOffersSoon(t *testing.T) {
 	p := largeVersions(newPublisherOf(t, kafkalog.Options{Brokers: o.Brokers}, o.Name))
 	defer func() { assert.NoError(t, p.delete()) }()
 	f := follow(t, o)
-	var took []time.Duration
+	late := 0 // versions that are offered after more than 200 ms, and after three times what their writing took: others may use the machine
 	for range 21 {
+		before := time.Now()
 		place := p.write()
 		changed := f.Changed()
 		began := time.Now()
 		p.end(place)
 		<-changed
-		took = append(took, time.Since(began))
+		took, wrote := time.Since(began), began.Sub(before)
+		t.Logf("a version is written in %v, and offered after %v", wrote, took)
+		if took > max(200*time.Millisecond, 3*wrote) {
+			late++
+		}
 		assert.Need(t, version(f) == place.Version, "version %d is offered, expected %d", version(f), place.Version)
 	}
-	slices.Sort(took)
-	median := took[len(took)/2]
-	t.Logf("a version is offered after %v (median), %v at most", median, took[len(took)-1])
-	assert.True(t, median <= 200*time.Millisecond, "a version is offered after %v, expected at most 200ms", median)
+	assert.True(t, late <= 10, "%d of 21 versions are offered late", late)
 }
 
 // largeVersions makes the versions of a publisher ten blocks of 1024 features of 50 inputs, with ten classes.
