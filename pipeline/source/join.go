@@ -80,13 +80,18 @@ func (f *Following) sampleKeys(ctx context.Context) (ids []int, together bool, e
 	}
 	var both [2][]sampled
 	var keys []string
-	for i, topic := range []string{f.Topic, f.Job.Examples.Outcome.Topic} {
-		spans, err := f.Log.Spans(ctx, topic)
+	f.young = false
+	for i, of := range []struct{ topic, key string }{
+		{f.Topic, f.Job.Examples.JoinKey}, {f.Job.Examples.Outcome.Topic, f.Job.Examples.Outcome.Key}} {
+		if of.key != "" {
+			continue // keys are in the values
+		}
+		spans, err := f.Log.Spans(ctx, of.topic)
 		if err != nil {
 			return nil, false, err
 		}
 		for _, s := range spans {
-			for m, err := range f.Remaining(ctx, topic, s.Partition, s.From, min(s.To, s.From+sampledKeys)) {
+			for m, err := range f.Remaining(ctx, of.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys)) {
 				if err != nil {
 					return nil, false, err
 				}
@@ -95,8 +100,9 @@ func (f *Following) sampleKeys(ctx context.Context) (ids []int, together bool, e
 				}
 			}
 		}
+		f.young = f.young || len(both[i]) < sampledKeys
 	}
-	ids, f.young = outcome.SchemasOf(keys), min(len(both[0]), len(both[1])) < sampledKeys
+	ids = outcome.SchemasOf(keys)
 	encodings, partitionOf := map[string]bool{}, map[string]int{}
 	for _, k := range both[0] {
 		partitionOf[k.key] = k.partition
@@ -179,17 +185,21 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 	return err
 }
 
-// writtenRows returns the positions of the rows that are examples, from those on that are read again.
+// writtenRows returns the positions of the rows that are examples, from those on that are read again: of messages that count, and of this
+// attempt, as the topic may have had other rows at these offsets before.
 func (f *Feed) writtenRows(ctx context.Context, again []examples.JoinInput) (map[topicPlace]bool, error) {
 	from, written := map[int]int64{}, map[topicPlace]bool{}
 	for _, in := range again {
 		from[in.Partition] = in.From
 	}
+	counting := protocol.NewCounting(&schemas.Plan{Foreign: true}).Replay(coverage.Span{Partition: f.partition})
+	source, attempt := schemas.TopicSource(f.Topic), strconv.Itoa(f.state.Attempt)
 	for m, err := range f.Remaining(ctx, f.Topics.Examples, f.partition, 0, f.end) {
 		if err != nil {
 			return nil, err
 		}
-		if origin, ok := schemas.OriginOf(m.Message); !ok || origin.Source != schemas.TopicSource(f.Topic) {
+		counts := counting.Accept(m.Message) == ""
+		if origin, ok := schemas.OriginOf(m.Message); !counts || !ok || origin.Source != source || origin.Attempt != attempt {
 			continue
 		}
 		origins, err := examples.RowOriginsOf(m.Message)
