@@ -327,7 +327,7 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 	return sc
 }
 
-// newScenario returns a scenario. It runs its job without faults to get the reference.
+// newScenario returns a scenario with a reference: see withReference.
 func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
 	t.Helper()
 	return emptyScenario(t, examples, bytes, list...).withReference()
