@@ -475,7 +475,7 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	rec := &eventRecorder{}
 	report, _ = trainRecorded(t, log, job, rec)
 	assert.Equal(t, report.PassedOver[coverage.ForgottenRow], 40, "rows passed over as forgotten")
-	assert.True(t, noticed(rec, "[0]@1–2") && noticed(rec, "[0]@3–4") && !noticed(rec, "[0]@2"),
+	assert.True(t, said(rec, "[0]@1–2") && said(rec, "[0]@3–4") && !said(rec, "[0]@2"),
 		"notices %q, expected the offsets 1, 3 and 5", eventsOf[event.Noticed](rec))
 	old := schemas.Forget{Rows: rowsNamed(t, job, "test.examples/0/4/0-4")}
 	assert.Must(topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)

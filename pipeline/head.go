@@ -273,14 +273,7 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) {
 		for i := range chain.Increments {
 			c := &chain.Increments[i]
 			w.Increments = append(w.Increments, uncounted(c.Number, c.Weight, c.Spans()))
-			w.Increments[i].Increment.Joined = c.Joined
-		}
-		for i := range w.Increments {
-			for _, t := range chain.Times {
-				if t.Number == w.Increments[i].Increment.Number {
-					w.Increments[i].Until = t.Until
-				}
-			}
+			w.Increments[i].Increment.Joined, w.Increments[i].Until = c.Joined, chain.UntilOf(c.Number)
 		}
 		if len(chain.Increments) == 0 {
 			w.Increments = append(w.Increments, uncounted(chain.Number, 1, plan.Spans))

@@ -372,7 +372,7 @@ func TestKafkaACLs(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
 		assert.Equal(t, report.Rows, want.Rows, "rows")
-		assert.Equal(t, noticed(recorder, "is not checked"), !retention, "a notice that the retention is not checked")
+		assert.Equal(t, said(recorder, "is not checked"), !retention, "a notice that the retention is not checked")
 	}
 
 	chain := chainJob(t, "softmax")

@@ -464,14 +464,14 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment *cut) (*s
 	}
 	r.adds(plan, increment)
 	o, window := r.job.Retrain, r.chain.window.Without(increment.spans)
-	if !topics.Updatable(plan.Stages) || plan.Holdout != r.chain.head.Plan.Holdout ||
+	full := !topics.Updatable(plan.Stages) || plan.Holdout != r.chain.head.Plan.Holdout ||
 		plan.Threshold != r.chain.head.Plan.Threshold || !plan.Arithmetic.Admits(r.chain.head.Plan.Arithmetic) ||
 		dispatch.CheckFeatures(plan, r.chain.head.Plan) != nil || len(plan.Stages) != len(r.chain.head.Plan.Stages) || len(r.only) > 0 ||
-		len(plan.Classes) > 0 && !slices.Equal(plan.Classes, r.chain.head.Labels) {
-		return r.fullWith(plan, s, window)
+		len(plan.Classes) > 0 && !slices.Equal(plan.Classes, r.chain.head.Labels)
+	if !full {
+		plan.Warm, plan.Group = plan.Chain.Parent, r.chain.head.Plan.Group // its sums continue those of the parent's shares
 	}
-	plan.Warm, plan.Group = plan.Chain.Parent, r.chain.head.Plan.Group // its sums continue those of the parent's shares
-	if r.chain.restarts(r.job.Retrain) {
+	if !full && r.chain.restarts(r.job.Retrain) {
 		plan.Chain.AtLeast = 0
 		if window.Sparse { // the weights follow the remaining rows in a full run
 			before := func(c schemas.WindowIncrement) bool { return c.Increment.Number < window.Changed }
@@ -499,6 +499,13 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment *cut) (*s
 	window.Increments = stays
 	for i := range plan.Chain.Update.Leave { // these rows leave as intended; after a loss, the chain must learn as many rows as it has lost
 		plan.Chain.AtLeast = max(plan.Chain.AtLeast-plan.Chain.Update.Leave[i].Learnt(), 0)
+	}
+	if full {
+		for i := range stays {
+			stays[i].Increment = decayed(&stays[i], o.Decay)
+		}
+		plan.Chain.Update = nil
+		return r.fullWith(plan, s, window)
 	}
 	refresh(plan.Chain.Update, window, o, increment.rows)
 	plan.Chain.Update.Local = !r.Distribute && isLocal(plan.Chain.Update, window, increment.rows)

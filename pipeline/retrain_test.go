@@ -614,23 +614,25 @@ func TestDecayedWindowsEnd(t *testing.T) {
 		decay  float64
 		bytes  int64
 		window topics.WindowOptions
+		link   schemas.Link
 		want   int
 	}{
-		"room for some":      {0.9, bytesOf(most), topics.WindowOptions{}, most + 1},
-		"weighs nothing":     {1e-4, schemas.WindowBytes, topics.WindowOptions{}, 4}, // 1e-16 is less than 2^-53
-		"the window is less": {0.9, bytesOf(most), topics.WindowOptions{Increments: most / 2}, most / 2},
+		"room for some":      {0.9, bytesOf(most), topics.WindowOptions{}, link.Softmax, most + 1},
+		"weighs nothing":     {1e-4, schemas.WindowBytes, topics.WindowOptions{}, link.Softmax, 4}, // 1e-16 is less than 2^-53
+		"the window is less": {0.9, bytesOf(most), topics.WindowOptions{Increments: most / 2}, link.Softmax, most / 2},
+		"all are full":       {0.9, schemas.WindowBytes, topics.WindowOptions{Rows: rows * most}, link.Calibrated, most},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), standingJob(t, 1)
 			job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full, job.Memory = rows, 1, topics.FullOptions{}, 1
-			job.Retrain.Decay, job.Retrain.Window = test.decay, test.window
+			job.Retrain.Decay, job.Retrain.Window, job.Stages[0].Link = test.decay, test.window, test.link
 			for n := range updates {
 				produce(t, log, job, 0, exampleMessage(t, rings(rows, 4, 3, uint64(n)).exampleRows()))
 			}
 			retrainWithin(t, log, job, test.bytes, recorderFunc(func(event.Event) {}))
 			w := newestWindow(t, log, job)
-			assert.Equal(t, len(w.Increments), test.want, "increments of the window after %d updates", updates)
 			assert.Equal(t, w.Rows(), int64(test.want)*rows, "rows of the window after %d updates", updates)
+			assert.Near(t, w.Increments[0].Increment.Weight, math.Pow(test.decay, float64(test.want-1)), 1e-12, "weight of the oldest")
 		})
 	}
 }
@@ -801,11 +803,6 @@ func made(report *Retraining) (list []string) {
 func expect(t *testing.T, what string, report *Retraining, want ...string) {
 	t.Helper()
 	assert.Equal(t, made(report), want, "%s: the versions", what)
-}
-
-// notices returns whether a notice has a text.
-func noticed(rec *eventRecorder, text string) bool {
-	return slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return strings.Contains(n.Text, text) })
 }
 
 // said reports whether an event says a text: a notice, or another in its fields.
@@ -1027,7 +1024,7 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 	}
 	err := r.submit(t.Context(), plan(25*schemas.MaxSegments))
 	assert.Need(t, errors.Is(err, context.Canceled) && worked != nil, "%v: the run is not made", err)
-	assert.True(t, worked.Segment == 48 && worked.Run() == r.made && noticed(rec, "segments of 48 messages"),
+	assert.True(t, worked.Segment == 48 && worked.Run() == r.made && said(rec, "segments of 48 messages"),
 		"segments of %d messages, notices %v; expected 48", worked.Segment, eventsOf[event.Noticed](rec))
 	assert.NoError(t, dispatch.End(t.Context(), p, &schemas.End{Run: worked.Run(), State: schemas.Failed, Reason: "a test"}))
 	worked = nil
@@ -1081,7 +1078,7 @@ func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
 		return nil
 	}
 	assert.Fails(t, r.run(t.Context(), true), context.Canceled)
-	assert.True(t, pauses == 3 && noticed(rec, "planning the run again"), "%d pauses, expected 3", pauses)
+	assert.True(t, pauses == 3 && said(rec, "planning the run again"), "%d pauses, expected 3", pauses)
 }
 
 // sorted returns messages of 40 rows each, of which the first n have rows of one label. Row 7 of the first has another

@@ -325,7 +325,7 @@ func TestLostMessagesAreSaidAtTheEnd(t *testing.T) {
 	fill(t, log, job, 4, 7)
 	deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, 0, 7)
 	report, rec := retrainToEnd(t, log, job)
-	if len(report.Updates) > 0 || !noticed(rec, "test.examples[0] deleted offsets 4 to 6 before a version of the chain learnt their messages") {
+	if len(report.Updates) > 0 || !said(rec, "test.examples[0] deleted offsets 4 to 6 before a version of the chain learnt their messages") {
 		t.Errorf("%d versions, and the notices are %v", len(report.Updates), eventsOf[event.Noticed](rec))
 	}
 }
@@ -652,8 +652,8 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 	assert.NoError(t, f.Run(t.Context()))
 	assert.Equal(t, countedRows(t, log, job), upTo(0, 40), "the rows that count")
 	assert.Equal(t, eventsOf[event.Quarantined](recorder), nil, "what is in quarantine")
-	assert.True(t, noticed(recorder, "waits for the schema registry; no message is skipped") && noticed(recorder, "answers 503") &&
-		noticed(recorder, "answers again"),
+	assert.True(t, said(recorder, "waits for the schema registry; no message is skipped") && said(recorder, "answers 503") &&
+		said(recorder, "answers again"),
 		"notices %v", eventsOf[event.Noticed](recorder))
 }
 

@@ -419,7 +419,7 @@ func TestTrainChoosesStages(t *testing.T) {
 			assert.Equal(t, plan.Holdout, 0, "the share that it holds out")
 			few := len(plan.Stages) == 1
 			assert.True(t, test.rows >= 500 || few, "%d stages were chosen by few rows", len(plan.Stages))
-			assert.True(t, noticed(told, "stages: "), "nothing is said of the choice: %+v", told.events)
+			assert.True(t, said(told, "stages: "), "nothing is said of the choice: %+v", told.events)
 			listed := job
 			listed.Stages, listed.Prepare = plan.Stages, plan.Prepare
 			again, _ := train(t, openEmbedded(t), listed)
@@ -1453,7 +1453,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 			end := readLedger(t, p).End(plan.Run())
 			assert.True(t, end != nil && end.State == schemas.Cancelled, "the run of another arithmetic has the end %+v", end)
 			want := "run " + plan.Run() + " is cancelled: its arithmetic differs: blas another"
-			assert.True(t, noticed(recorder, want), "there is no notice %q: %+v", want, eventsOf[event.Noticed](recorder))
+			assert.True(t, said(recorder, want), "there is no notice %q: %+v", want, eventsOf[event.Noticed](recorder))
 			made := assert.Must(p.Versions(t.Context()))(t)
 			for _, m := range made {
 				assert.Equal(t, m.Plan.Arithmetic, here, "the arithmetic of version %d", m.Version)
