@@ -221,10 +221,7 @@ func TestNumbersKeepTheirBits(t *testing.T) {
 		x = math.Mod(x, math.MaxFloat32)
 		for _, c := range [][2]tabular.Cell{{tabular.Float(x), tabular.Float(float64(y))}, {tabular.Float(x), tabular.Integer(whole)}} {
 			said, err := p.Read(cellsAt(map[string]tabular.Cell{"x": c[0], "y": c[1]}))
-			if err != nil {
-				t.Error(err)
-				return false
-			}
+			assert.NoError(t, err)
 			for i, got := range tabular.ReadRows([]byte(said))[0] {
 				want, _ := c[i].Number(value.Missing{})
 				if v, err := got.Number(value.Missing{}); v != want || err != nil {

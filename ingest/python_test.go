@@ -27,8 +27,7 @@ func TestPythonArchives(t *testing.T) {
 			Layout, Files string
 			Rows          [][]*float64
 		}
-		err := json.Unmarshal([]byte(line), &of)
-		assert.Need(t, err == nil, "%v %v", err, line)
+		assert.NoError(t, json.Unmarshal([]byte(line), &of))
 		archives++
 		o := ofTopic("json", func(o *Options) {
 			o.Label, o.Columns.Use, o.Missing.Mode = "label", []string{"x", "place.y", "items.0.price", "at"}, layout.MissingMean

@@ -48,29 +48,23 @@ func wideRows(b *testing.B, n int) (rows []wide) {
 		fmt.Fprintf(&text, `{"kind":%q`, kind)
 		proto := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), kind)
 		for i, name := range columns {
-			field := protowire.Number(i + 2)
-			switch (i + 1) % 4 {
+			var v any
+			switch field := protowire.Number(i + 2); (i + 1) % 4 {
 			case 0:
-				v := random.NormFloat64()
-				value[name] = v
-				fmt.Fprintf(&text, `,%q:%g`, name, v)
-				proto = protowire.AppendFixed64(protowire.AppendTag(proto, field, protowire.Fixed64Type), math.Float64bits(v))
+				x := random.NormFloat64()
+				v, proto = x, protowire.AppendFixed64(protowire.AppendTag(proto, field, protowire.Fixed64Type), math.Float64bits(x))
 			case 1:
-				v := random.Int64N(100_000)
-				value[name] = v
-				fmt.Fprintf(&text, `,%q:%d`, name, v)
-				proto = protowire.AppendVarint(protowire.AppendTag(proto, field, protowire.VarintType), uint64(v))
+				n := random.Int64N(100_000)
+				v, proto = n, protowire.AppendVarint(protowire.AppendTag(proto, field, protowire.VarintType), uint64(n))
 			case 2:
-				v := random.IntN(2) == 0
-				value[name] = v
-				fmt.Fprintf(&text, `,%q:%v`, name, v)
-				proto = protowire.AppendVarint(protowire.AppendTag(proto, field, protowire.VarintType), protowire.EncodeBool(v))
+				is := random.IntN(2) == 0
+				v, proto = is, protowire.AppendVarint(protowire.AppendTag(proto, field, protowire.VarintType), protowire.EncodeBool(is))
 			case 3:
-				v := float32(random.NormFloat64())
-				value[name] = v
-				fmt.Fprintf(&text, `,%q:%g`, name, v)
-				proto = protowire.AppendFixed32(protowire.AppendTag(proto, field, protowire.Fixed32Type), math.Float32bits(v))
+				x := float32(random.NormFloat64())
+				v, proto = x, protowire.AppendFixed32(protowire.AppendTag(proto, field, protowire.Fixed32Type), math.Float32bits(x))
 			}
+			value[name] = v
+			fmt.Fprintf(&text, `,%q:%v`, name, v)
 		}
 		content := assert.Must(schema.Encode(value))(b)
 		rows = append(rows, wide{[]byte(text.String() + "}"), framed(1, content), framed(2, append([]byte{0}, proto...))})

@@ -109,7 +109,6 @@ func TestValues(t *testing.T) {
 func TestValuesThatCantBeUsed(t *testing.T) {
 	for _, test := range []struct{ format, value, reason string }{
 		{"csv", "", "an empty value: expected one example a line, without a header"},
-		{"csv", "\n", "an empty value: expected one example a line, without a header"},
 		{"csv", "a,1", "row 0, counted from 0: 2 columns, expected 3 as in earlier values"},
 		{"csv", "a,1,x", `column 2: "x" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, examples.missing_values lists the words for a missing value`},
 		{"csv", "a,1,2\nb,\"1,5\",2", `row 1, counted from 0: column 1: "1,5" is not a number: write decimals with a point`},

@@ -33,11 +33,6 @@ type equalDeletes struct {
 // deletes reads delete files.
 func (t *table) deletes(positions, equal []icebergFile, of columns) (d deletes, err error) {
 	d.positions = map[string][]position{}
-	for _, f := range slices.Concat(positions, equal) {
-		if err := checkFormat(t.path(f.File.Path), f.File.Format); err != nil {
-			return d, err
-		}
-	}
 	isPosition := func(path string) bool { return path == "file_path" || path == "pos" }
 	for _, f := range positions {
 		err := eachParquet(t, t.path(f.File.Path), parquet.Columns{Wanted: isPosition}, func(r arrow.Nested) error {

@@ -219,6 +219,9 @@ func iceberg(t *table, at snapshotName) ([]dataFile, error) {
 			case e.Sequence != nil:
 				f.sequence = *e.Sequence
 			}
+			if err := checkFormat(t.path(e.File.Path), e.File.Format); err != nil {
+				return nil, err
+			}
 			contents[f.File.Content] = append(contents[f.File.Content], f)
 		}
 	}
@@ -229,9 +232,6 @@ func iceberg(t *table, at snapshotName) ([]dataFile, error) {
 	files := make([]dataFile, 0, len(contents[contentRows]))
 	for _, f := range contents[contentRows] {
 		file := dataFile{Path: t.path(f.File.Path), Columns: parquet.Columns{Names: columns.names, IDs: columns.ids}}
-		if err := checkFormat(file.Path, f.File.Format); err != nil {
-			return nil, err
-		}
 		if err := f.addValues(&file); err != nil {
 			return nil, err
 		}

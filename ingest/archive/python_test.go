@@ -26,8 +26,7 @@ func TestPythonTables(t *testing.T) {
 			Layout, Path, State string
 			Offsets             []int64
 		}
-		err := json.Unmarshal([]byte(line), &state)
-		assert.Need(t, err == nil, "%v %v", err, line)
+		assert.NoError(t, json.Unmarshal([]byte(line), &state))
 		assert.Equal(t, offsets(t, state.Layout, state.Path, snapshotName{ID: state.State}), state.Offsets, "%s %s", state.Path, state.State)
 		states++
 	}

@@ -10,7 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -174,9 +174,8 @@ func (r *remote) explain(path string, a answer, err error) error {
 
 // listing is a page of a list of files, as S3 and Google return it.
 type listing struct {
-	Contents []struct {
-		Key string
-	}
+	XMLName               xml.Name `xml:"ListBucketResult"` // any other answer is an error
+	Contents              []struct{ Key string }
 	IsTruncated           bool
 	NextContinuationToken string
 }
@@ -196,7 +195,11 @@ func (r *remote) Below(ctx context.Context, path string) iter.Seq2[string, error
 			a, err := r.get(ctx, bucket, query, nil)
 			var page listing
 			if err == nil {
-				if err = xml.Unmarshal(a.body, &page); err != nil {
+				if err = xml.Unmarshal(a.body, &page); err == nil && page.IsTruncated &&
+					slices.Contains([]string{"", query.Get("continuation-token")}, page.NextContinuationToken) {
+					err = errors.New("the server does not say how to go on: expected version 2 of lists of S3")
+				}
+				if err != nil {
 					err = input.WholeFile(path, fmt.Errorf("the list of files: %w", err))
 				}
 			}
@@ -210,7 +213,7 @@ func (r *remote) Below(ctx context.Context, path string) iter.Seq2[string, error
 					return
 				}
 			}
-			if !page.IsTruncated || page.NextContinuationToken == "" {
+			if !page.IsTruncated {
 				return
 			}
 			query.Set("continuation-token", page.NextContinuationToken)
@@ -268,8 +271,8 @@ func (f *remoteFile) fetch(from, to int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, total, _ := strings.Cut(a.header.Get("Content-Range"), "/")
-	size, err := strconv.ParseInt(total, 10, 64)
+	var begin, size int64
+	_, err = fmt.Sscanf(a.header.Get("Content-Range"), "bytes %d-%d/%d", &begin, new(int64), &size)
 	switch {
 	case a.status == http.StatusOK && from == 0: // all of it
 		size, to, err = int64(len(a.body)), int64(len(a.body)), nil
@@ -282,7 +285,10 @@ func (f *remoteFile) fetch(from, to int64) ([]byte, error) {
 			f.etag = ""
 		}
 	}
-	if err != nil || size != f.size || int64(len(a.body)) != min(to, size)-from {
+	if etag := a.header.Get("Etag"); f.etag != "" && etag != "" && etag != f.etag { // of a server that knows no If-Match
+		return nil, f.from.explain(f.path, answer{status: http.StatusPreconditionFailed}, nil)
+	}
+	if err != nil || begin != from || size != f.size || int64(len(a.body)) != min(to, size)-from {
 		return nil, input.WholeFile(f.path, fmt.Errorf("the server answers %d bytes of %q: expected bytes %d to %d", len(a.body),
 			a.header.Get("Content-Range"), from, to))
 	}

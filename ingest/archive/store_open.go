@@ -29,8 +29,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// anyRegion takes the place of the region in signatures for Google.
-const anyRegion = "auto"
+const anyRegion = "auto" // takes the place of the region in signatures for Google
 
 // openStore returns the store of the files that match a pattern. * and ? match within a name, [ab] matches one of the characters, and **
 // matches any number of directories or, at the end, all files. The path of a directory matches all files in it. A hidden name matches only
