@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -108,7 +109,7 @@ func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t
 	case c.Leaf():
 		l := &leaf{file: s.file, column: c}
 		n, t = &node{leaf: l, leaves: []*leaf{l}}, s.leafType(c)
-	case only && isEntry(parts[0]):
+	case only && hasEntries(c, parts[0]):
 		key, keys := s.node(parts[0].Columns()[0], path, false)
 		v, of := s.all().node(parts[0].Columns()[1], path, parts[0].Columns()[1].Repeated())
 		if v == nil {
@@ -152,11 +153,15 @@ func (s *schema) all() *schema {
 	return &all
 }
 
-// isEntry reports whether a column is an entry of a map.
-func isEntry(c *parquet.Column) bool {
-	parts := c.Columns()
-	return (c.Name() == "key_value" || c.Name() == "map") && len(parts) == 2 && parts[0].Leaf() && parts[0].Name() == "key" &&
-		!parts[0].Optional() && !parts[0].Repeated()
+// hasEntries reports whether a column is a map, whose entries are in a repeated column. Writers name entries as they like; only without
+// the annotation are they known by their names.
+func hasEntries(c, repeated *parquet.Column) bool {
+	parts, logical := repeated.Columns(), c.Type().LogicalType()
+	isMap := (repeated.Name() == "key_value" || repeated.Name() == "map") && len(parts) == 2 && parts[0].Name() == "key"
+	if logical != nil && !isMap {
+		_, isMap = logical.Value.(*format.MapType)
+	}
+	return isMap && len(parts) == 2 && parts[0].Leaf() && !parts[0].Optional() && !parts[0].Repeated()
 }
 
 // leafType returns the Arrow type of the values of a leaf.
@@ -205,21 +210,15 @@ func (s *schema) leafType(c *parquet.Column) arrow.DataType {
 		}
 		return arrow.FixedWidthTypes.Time32ms
 	}
-	switch kind {
-	case parquet.Boolean:
-		return arrow.FixedWidthTypes.Boolean
-	case parquet.Int32:
-		return arrow.PrimitiveTypes.Int32
-	case parquet.Int64:
-		return arrow.PrimitiveTypes.Int64
-	case parquet.Int96:
-		return &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: zone}
-	case parquet.Float:
-		return arrow.PrimitiveTypes.Float32
-	case parquet.Double:
-		return arrow.PrimitiveTypes.Float64
-	}
-	return arrow.BinaryTypes.Binary
+	plain := map[parquet.Kind]arrow.DataType{
+		parquet.Boolean: arrow.FixedWidthTypes.Boolean,
+		parquet.Int32:   arrow.PrimitiveTypes.Int32,
+		parquet.Int64:   arrow.PrimitiveTypes.Int64,
+		parquet.Int96:   &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: zone},
+		parquet.Float:   arrow.PrimitiveTypes.Float32,
+		parquet.Double:  arrow.PrimitiveTypes.Float64,
+	}[kind]
+	return cmp.Or(plain, arrow.DataType(arrow.BinaryTypes.Binary))
 }
 
 func unitOf(u format.TimeUnit) arrow.TimeUnit {
