@@ -493,7 +493,7 @@ class Chains(unittest.TestCase):
         model = StagewiseClassifier().partial_fit(scaled, y)
         self.assertGreater(model.score(scaled, y), 0.9)
 
-    def test_labels_with_space_around_them(self) -> None:
+    def test_labels_of_a_chain(self) -> None:
         X, y = load_iris(return_X_y=True)
         labels = np.array([" a", "b", "c"])[y]
         with tempfile.TemporaryDirectory() as folder:
@@ -504,6 +504,13 @@ class Chains(unittest.TestCase):
                 self.assertGreater(model.score(X, labels), 0.9)
             with self.assertRaisesRegex(ValueError, "labels of a chain"):
                 model.update(X, np.array([" a", "b", "d"])[y])
+        # Booleans, numbers and texts are other labels: they are refused before their rows are learnt. Smaller integers are not.
+        model = StagewiseClassifier(stages=STAGES)
+        model.update(X, y + 300)
+        with self.assertRaisesRegex(ValueError, "labels of type bool, and the model of type int64"):
+            model.update(X, y > 1)
+        model.update(X[y < 2], y[y < 2].astype(np.uint8))
+        self.assertEqual((model.classes_.dtype, model.classes_.max()), (np.int64, 302))
 
     def test_rows_without_labels_are_counted(self) -> None:
         r = np.random.default_rng(1)

@@ -52,7 +52,10 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
                 raise ValueError("labels of a chain: expected whole numbers, booleans or texts without space around them")
             words = [str(place) for place in np.searchsorted(self.classes_, labels)]
         elif chain:
-            self._label_type = labels.dtype
+            before = self.classes_ if hasattr(self, "model_") else labels
+            if len({of.dtype.kind if of.dtype.kind == "b" else of.dtype.kind in "iuf" for of in (before, labels)}) > 1:
+                raise ValueError(f"y has labels of type {labels.dtype}, and the model of type {before.dtype}: y.astype changes them")
+            self._label_type = np.result_type(before, labels)
         else:
             self._coded, words = words is None, words or [str(i) for i in range(len(labels))]
             self.classes_, self._words = labels, words
