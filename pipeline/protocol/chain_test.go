@@ -545,6 +545,7 @@ func TestReadJoined(t *testing.T) {
 		"other keys":     {-1, [][]at{{{100, 0}, {300, 0}}, {{90, 0}, {200, 0}}}, coverage.Spans{{To: 2}, {Partition: 1, To: 1}}, 300, 300},
 		"other keys now": {-1, [][]at{{{100, 50}, {300, 50}}, {{100, 50}, {250, 50}}},
 			coverage.Spans{{From: 1, To: 2}, {Partition: 1, From: 1, To: 2}}, 200, 200},
+		"another topic": {-1, [][]at{{{100, 50}, {-30, 20}, {-60, 30}}}, coverage.Spans{{From: 1, To: 3}}, 60, 30},
 		"by partition": {0, [][]at{{{100, 50}, {300, 150}}, {{10, 10}, {20, 20}}},
 			coverage.Spans{{To: 2}, {Partition: 1, From: 1, To: 2}}, 310, 150},
 	} {
@@ -553,10 +554,11 @@ func TestReadJoined(t *testing.T) {
 			for p, all := range test.partitions {
 				for i, c := range all {
 					rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
-					origin := schemas.Origin{Source: schemas.TopicSource("views"), Attempt: "1", Sequence: int64(i), Partitions: len(test.partitions)}
+					topic := schemas.TopicSource(map[bool]string{false: "views", true: "hits"}[c.outcomes < 0]) // below 0: those of another topic
+					origin := schemas.Origin{Source: topic, Attempt: "1", Sequence: int64(i), Partitions: len(test.partitions)}
 					m := assert.Must(origin.TopicMessage([]schemas.TopicPosition{{Partition: p, Next: int64(i) + 1}}, rows, memory.DefaultAllocator))(t)
 					joined := &examples.Joined{Joins: []examples.JoinCursor{{Partition: min(test.partition, p),
-						Counts: examples.JoinCounts{Rows: 2 * c.matched, Outcomes: c.outcomes, Matched: c.matched}}}}
+						Counts: examples.JoinCounts{Rows: 2 * c.matched, Outcomes: max(c.outcomes, -c.outcomes), Matched: c.matched}}}}
 					m.Headers = append(m.Headers, joined.Header())
 					log.partitions[p].write(m)
 				}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -89,47 +90,47 @@ func (r *joinedReader) together(joins []joinOfPartition) (examples.JoinCounts, e
 	return examples.Together(counts), r.err
 }
 
-// between returns the last progress of the join in a span, and the counts of the span; nil if there is no progress.
+// between returns the last progress of the join in a span, and the counts of the span; nil if there is no progress. Another topic, or one
+// that is read anew, is counted from its beginning.
 func (r *joinedReader) between(span coverage.Span) (*examples.Joined, examples.JoinCounts) {
-	last := r.before(span.Partition, span.To)
-	if last == nil {
+	last := r.before(span.Partition, span.To, "")
+	if last.Joined == nil {
 		return nil, examples.JoinCounts{}
 	}
-	counts, _ := last.Counts()
-	before, _ := r.before(span.Partition, span.From).Counts()
-	return last, counts.Since(before)
+	counts, _ := last.Joined.Counts()
+	if begun := r.before(span.Partition, span.From, r.topic); begun.Attempt == last.Attempt {
+		before, _ := begun.Joined.Counts()
+		counts = counts.Since(before)
+	}
+	return last.Joined, counts
 }
 
-// before returns the progress of the join at an offset of a partition; nil if there is none among the last messages.
-func (r *joinedReader) before(partition int, offset int64) *examples.Joined {
+// before returns the progress in a topic at an offset of a partition: in the given one, or "" for that of the last messages.
+func (r *joinedReader) before(partition int, offset int64, topic string) (state TopicProgress) {
 	if r.err != nil {
-		return nil
+		return state
 	}
 	first, _, err := r.client.Log.Bounds(r.ctx, r.client.Topics.Examples, partition)
 	if r.fail(err); err != nil || first >= offset {
-		return nil
+		return state
 	}
-	topic := ""
+	found := topic
 	for m, err := range r.client.Between(r.ctx, r.client.Topics.Examples, partition, max(first, offset-lookBack), offset) {
 		if r.fail(err); err != nil {
-			return nil
+			return state
 		}
-		if t, ok := schemas.TopicOf(m.Message); ok {
-			topic = t
+		if t, ok := schemas.TopicOf(m.Message); ok && topic == "" {
+			found = t
 		}
 	}
-	if topic == "" {
-		return nil
+	if found == "" {
+		return state
 	}
-	state, err := ReadTopicProgress(r.ctx, r.client, topic, coverage.Span{Partition: partition, From: first, To: offset}, lookBack)
+	state, err = ReadTopicProgress(r.ctx, r.client, found, coverage.Span{Partition: partition, From: first, To: offset}, lookBack)
 	if r.fail(err); state.Joined != nil {
-		r.topic = topic
+		r.topic = found
 	}
-	return state.Joined
+	return state
 }
 
-func (r *joinedReader) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
+func (r *joinedReader) fail(err error) { r.err = cmp.Or(r.err, err) }

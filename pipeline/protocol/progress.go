@@ -47,8 +47,7 @@ func (s *TopicProgress) Add(topic string, m wire.Message) error {
 
 // Raise advances the state to a position, unless it is already further.
 func (s *TopicProgress) Raise(to schemas.TopicPosition) {
-	at, found := slices.BinarySearchFunc(s.Positions, to.Partition, func(p schemas.TopicPosition,
-		partition int) int {
+	at, found := slices.BinarySearchFunc(s.Positions, to.Partition, func(p schemas.TopicPosition, partition int) int {
 		return p.Partition - partition
 	})
 	switch {
