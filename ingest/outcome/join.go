@@ -49,6 +49,7 @@ type Decided struct {
 // A Join joins rows of some partitions with outcomes of some. It is not safe for concurrent use. After an error of its
 // methods, from decide or from the disk, it must not be used.
 type Join struct {
+	First          int64 // time of the topic's first rows; Never: unknown
 	within, early  int64
 	grace          int64
 	rows, outcomes map[int]*input
@@ -86,7 +87,7 @@ const marksOfWait = 64
 // selects its folder. [Join.Read] adds its partitions.
 func New(o Options, number, of int, cursor examples.JoinCursor) *Join {
 	memory := int64(o.Memory) / int64(max(of, 1))
-	j := &Join{within: o.Within.Milliseconds(), early: o.Early.Milliseconds(), grace: o.Grace.Milliseconds(),
+	j := &Join{First: Never, within: o.Within.Milliseconds(), early: o.Early.Milliseconds(), grace: o.Grace.Milliseconds(),
 		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
 		due: cursor.Due, applied: cursor.Applied, cursor: cursor, again: true}
 	limit, folder := int64(0), ""
@@ -270,9 +271,7 @@ func (j *Join) Advance(decide func(Decided) error) error {
 	if err := j.end(frontier, decide); err != nil {
 		return err
 	}
-	if compare(j.due, frontier) < 0 {
-		j.due = frontier
-	}
+	j.due = later(j.due, frontier)
 	return j.expire()
 }
 
@@ -289,9 +288,7 @@ func (j *Join) end(before examples.JoinPlace, decide func(Decided) error) error 
 			return err
 		}
 		j.decided.add(row, j.timeOf(row), !row.settled)
-		if compare(j.due, next(row.place)) < 0 {
-			j.due = next(row.place)
-		}
+		j.due = later(j.due, next(row.place))
 	}
 	return nil
 }
@@ -340,9 +337,7 @@ func (j *Join) apply(decide func(Decided) error) error {
 		}
 	}
 	heap.Pop(&j.unsettled)
-	if j.labelled, j.skip = 0, 0; compare(j.applied, next(o.place)) < 0 {
-		j.applied = next(o.place)
-	}
+	j.labelled, j.skip, j.applied = 0, 0, later(j.applied, next(o.place))
 	for i, e := range entries {
 		if e.settled = j.count(e, had[i], late[i]); !e.settled {
 			j.alone = Message{Partition: o.place.Partition, Offset: o.place.Offset, Time: o.place.Time - o.behind, Bytes: o.bytes, Key: e.key}
@@ -357,19 +352,25 @@ func (j *Join) apply(decide func(Decided) error) error {
 // count counts an outcome, and reports whether it belongs to a row, which may have been decided before. had means that a row has it as its
 // outcome, and late that it arrived too late for one.
 func (j *Join) count(o *entry, had, late bool) bool {
-	j.counts.Outcomes++
 	if !had && !late {
 		had, late = j.decided.has(o.key, func(row int64) bool { return j.near(row, o.place.Time-o.behind) })
 	}
 	switch {
-	case had && !late:
-		j.counts.Matched++
 	case late:
 		j.counts.Late++
 		j.counts.Disorder = max(j.counts.Disorder, o.behind)
+	case had:
+		j.counts.Matched++
+	case j.precedes(o):
+		j.counts.Early++
+		return false
 	}
+	j.counts.Outcomes++
 	return had || late
 }
+
+// precedes reports whether an outcome is too early for the topic's first rows, so that its row is no longer there.
+func (j *Join) precedes(o *entry) bool { return o.place.Time-o.behind < minus(j.First, j.early) }
 
 // match returns the outcome of a row among the kept ones.
 func (j *Join) match(row *entry) (label string, found bool, err error) {
@@ -385,7 +386,9 @@ func (j *Join) match(row *entry) (label string, found bool, err error) {
 			continue
 		}
 		j.kept.settle(o, o.value)
-		j.counts.Matched++
+		if j.counts.Matched++; j.precedes(o) {
+			j.counts.Outcomes, j.counts.Early = j.counts.Outcomes+1, j.counts.Early-1
+		}
 	}
 	return label, found, err
 }
@@ -404,15 +407,12 @@ func (j *Join) floor() int64 { return minus(frontier(j.rows), j.early+j.grace) }
 // expire drops outcomes that no later row can have.
 func (j *Join) expire() error {
 	floor := examples.JoinPlace{Time: j.floor()}
-	for {
-		o := j.kept.first(floor)
-		if o == nil {
-			return nil
-		}
+	for o := j.kept.first(floor); o != nil; o = j.kept.first(floor) {
 		if err := j.kept.remove(o); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // Cursor returns which rows and outcomes are processed.
@@ -476,6 +476,8 @@ func minus(time, by int64) int64 {
 func compare(a, b examples.JoinPlace) int {
 	return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
+
+func later(all ...examples.JoinPlace) examples.JoinPlace { return slices.MaxFunc(all, compare) }
 
 // next returns the position after that of a message.
 func next(p examples.JoinPlace) examples.JoinPlace {

@@ -45,6 +45,7 @@ func ReadJoined(ctx context.Context, client *Client, spans coverage.Spans) (*exa
 		for _, j := range joins {
 			*counts = counts.Plus(j.counts)
 		}
+		*counts = counts.OrEarly()
 		return all, nil
 	}
 	*counts, err = r.together(joins)

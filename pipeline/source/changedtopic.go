@@ -88,9 +88,7 @@ func (f *Following) proven(ctx context.Context, topic string, bounds []coverage.
 	}
 	changed = &ChangedTopicError{Topic: topic, Partition: read.Partition, Last: read.Next - 1, Why: why}
 	if has {
-		err = f.checkLast(ctx, topic, read)
-		var ok bool
-		if changed, ok = errors.AsType[*ChangedTopicError](err); !ok {
+		if err := f.checkLast(ctx, topic, read); !errors.As(err, &changed) {
 			return read, nil, err
 		}
 	}
@@ -99,7 +97,6 @@ func (f *Following) proven(ctx context.Context, topic string, bounds []coverage.
 	}
 	if read.Next, read.Last = min(read.Next, end), ""; read.Next > 0 {
 		read.Last, err = f.checksumAt(ctx, topic, read.Partition, read.Next-1)
-		return read, changed, err
 	}
-	return read, changed, nil
+	return read, changed, err
 }

@@ -178,6 +178,7 @@ type Following struct {
 	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
 	byPartition bool            // rows have their outcomes in the same partition
 	schemas     []int           // of message keys: see [outcome.SchemasOf]
+	firstRow    atomic.Int64    // time of the topic's first rows; outcome.Never: unknown
 	young       bool            // too few keys were sampled to know the schemas
 }
 

@@ -143,15 +143,9 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 // haveRead reports whether any of these runs was trained on any of the rows: it has read the row, and its plan does not list it as
 // forgotten.
 func haveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten) bool {
-	for _, plan := range plans {
-		if plan.Topic != p.Foreign { // offsets of another topic
-			continue
-		}
-		if !plan.Forgotten.Covers(rows.Within(plan.Spans)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(plans, func(plan *schemas.Plan) bool { // of another topic, the offsets are of other rows
+		return plan.Topic == p.Foreign && !plan.Forgotten.Covers(rows.Within(plan.Spans))
+	})
 }
 
 // RemoveLearnt removes versions trained on forgotten rows, and the records of their runs on the state topic. It keeps
@@ -247,13 +241,11 @@ func messagesOf(f schemas.Forget, said time.Time) (messages []saidMessage) {
 	if len(f.Checksums) == 0 {
 		return nil
 	}
-	i := 0
 	for _, r := range f.Rows {
 		for at := r.From; at < r.To; at++ {
 			rows := r
 			rows.From, rows.To = at, at+1
-			messages = append(messages, saidMessage{rows, f.Checksums[i], said})
-			i++
+			messages = append(messages, saidMessage{rows, f.Checksums[len(messages)], said})
 		}
 	}
 	return messages
@@ -320,11 +312,9 @@ func CompareForgotten(ctx context.Context, p *topics.Pipeline, f *Forgotten) err
 // otherBefore returns the rows of messages that are not on the examples topic, but on which a version written at the given
 // time may have been trained. A later version was trained on the messages that replaced them.
 func (f *Forgotten) otherBefore(written time.Time) (rows coverage.Forgotten) {
-	for _, messages := range [][]saidMessage{f.others, f.unknown} {
-		for _, m := range messages {
-			if written.Before(m.said) {
-				rows = append(rows, m.rows)
-			}
+	for _, m := range slices.Concat(f.others, f.unknown) {
+		if written.Before(m.said) {
+			rows = append(rows, m.rows)
 		}
 	}
 	return rows
@@ -419,7 +409,6 @@ func decideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision 
 	if err != nil {
 		return nil, nil, err
 	}
-	var lost []schemas.Heeded
 	for i := range versions {
 		plan := versions[i].Plan
 		heeded := plan.Heeded
@@ -427,8 +416,7 @@ func decideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision 
 			continue
 		}
 		rows = rows.Union(plan.Forgotten)
-		if !slices.Contains(lost, *heeded) {
-			lost = append(lost, *heeded)
+		if !slices.ContainsFunc(said, func(s schemas.Forget) bool { return *s.Lost == *heeded }) {
 			said = append(said, schemas.Forget{Lost: heeded})
 		}
 	}

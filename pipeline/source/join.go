@@ -28,7 +28,7 @@ type joining struct {
 	outcomes *ingest.Outcomes
 	joins    []*outcome.Join // one for each partition of the rows, or one for all
 	absent   string          // label of rows without an outcome
-	skips    bool            // rows without an outcome are skipped
+	keeps    bool            // rows without an outcome are examples
 	again    bool            // messages before the state are read again
 	passed   time.Time       // last check for silent partitions
 	// written are the positions of rows that are examples, from those on that are read again, if some of their outcomes are deleted. Nil:
@@ -70,9 +70,9 @@ func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgr
 // sampledKeys is the number of messages of a partition whose keys are compared with those of the other topic.
 const sampledKeys = 64
 
-// sampleKeys finds the schemas of the message keys, and whether rows can have their outcomes in the same partition: both topics must
-// have keys, all in one encoding, and equal keys in the same partition. The encoding of a topic without keys is unknown: every row is
-// then joined with all outcomes.
+// sampleKeys finds the schemas of the message keys, the time of the first rows, and whether rows can have their outcomes in the same
+// partition: both topics must have keys, all in one encoding, and equal keys in the same partition. The encoding of a topic without keys
+// is unknown: every row is then joined with all outcomes.
 func (f *Following) sampleKeys(ctx context.Context) (ids []int, together bool, err error) {
 	type sampled struct {
 		key       string
@@ -81,11 +81,9 @@ func (f *Following) sampleKeys(ctx context.Context) (ids []int, together bool, e
 	var both [2][]sampled
 	var keys []string
 	f.young = false
+	first := int64(outcome.Never)
 	for i, of := range []struct{ topic, key string }{
 		{f.Topic, f.Job.Examples.JoinKey}, {f.Job.Examples.Outcome.Topic, f.Job.Examples.Outcome.Key}} {
-		if of.key != "" {
-			continue // keys are in the values
-		}
 		spans, err := f.Log.Spans(ctx, of.topic)
 		if err != nil {
 			return nil, false, err
@@ -95,13 +93,17 @@ func (f *Following) sampleKeys(ctx context.Context) (ids []int, together bool, e
 				if err != nil {
 					return nil, false, err
 				}
-				if m.Key != "" && len(m.Value) > 0 {
+				if at := outcome.TimeOf(m.Time); i == 0 && (at < first || first == outcome.Never) {
+					first = at
+				}
+				if of.key == "" && m.Key != "" && len(m.Value) > 0 { // otherwise keys are in the values
 					both[i], keys = append(both[i], sampled{m.Key, s.Partition}), append(keys, m.Key)
 				}
 			}
 		}
-		f.young = f.young || len(both[i]) < sampledKeys
+		f.young = f.young || of.key == "" && len(both[i]) < sampledKeys
 	}
+	f.firstRow.Store(first)
 	ids = outcome.SchemasOf(keys)
 	encodings, partitionOf := map[string]bool{}, map[string]int{}
 	for _, k := range both[0] {
@@ -129,8 +131,7 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 		}
 	}
 	f.joining = &joining{}
-	absent, ok := o.WhenAbsent()
-	f.joining.absent, f.joining.skips = absent, !ok
+	f.joining.absent, f.joining.keeps = o.WhenAbsent()
 	if f.joining.keys, err = ingest.NewRowKeys(o, f.schemas); err != nil {
 		return err
 	}
@@ -238,6 +239,7 @@ func (f *Feed) startJoins(from *examples.Joined) {
 				cursor.Labelled = 0 // these rows are written
 			}
 			joins[pair] = outcome.New(f.Job.Examples.Outcome, number, all, cursor)
+			joins[pair].First = f.firstRow.Load()
 			f.joining.joins = append(f.joining.joins, joins[pair])
 		}
 		in.join = joins[pair]
@@ -373,7 +375,7 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 	return func(d outcome.Decided) error {
 		said := d.Label
 		if d.Absent {
-			if said = f.joining.absent; f.joining.skips {
+			if said = f.joining.absent; !f.joining.keeps {
 				return nil
 			}
 		}
@@ -403,7 +405,8 @@ func (f *Feed) joinedNow() *examples.Joined {
 		from.Next, from.Last = at.Next, at.Last
 		now.Outcomes = append(now.Outcomes, from)
 	}
-	if counts, _ := now.Counts(); 2*counts.Alone() > counts.Outcomes {
+	counts, _ := now.Counts()
+	if counts = counts.OrEarly(); 2*counts.Alone() > counts.Outcomes {
 		now.RowKey, now.OutcomeKey = f.keysAlone()
 	}
 	return now
@@ -470,7 +473,7 @@ func (f *Following) countsJoined() (all examples.JoinCounts) {
 		feeds, all = append(feeds, counts), all.Plus(counts)
 	}
 	if f.byPartition {
-		return all
+		return all.OrEarly()
 	}
 	return examples.Together(feeds)
 }
@@ -620,7 +623,6 @@ func (f *Following) latest(ctx context.Context, topic string) (time int64, err e
 	if n, ok := f.newest.Load(topic); ok && f.Clock.Since(n.(newest).read) < passEvery {
 		return n.(newest).time, nil
 	}
-	now := f.Clock.Now()
 	time = outcome.Never
 	spans, err := f.Log.Spans(ctx, topic)
 	if err != nil {
@@ -634,7 +636,7 @@ func (f *Following) latest(ctx context.Context, topic string) (time int64, err e
 			time = max(time, outcome.TimeOf(m.Time))
 		}
 	}
-	f.newest.Store(topic, newest{time, now})
+	f.newest.Store(topic, newest{time, f.Clock.Now()})
 	return time, nil
 }
 

@@ -51,27 +51,28 @@ type JoinCursor struct {
 
 // JoinCounts are numbers of rows and outcomes since the topics were first read.
 type JoinCounts struct {
-	Rows     int64 `json:"rows"`     // decided messages of rows
-	Absent   int64 `json:"absent"`   // those without an outcome
-	Outcomes int64 `json:"outcomes"` // labels of outcomes
-	Matched  int64 `json:"matched"`  // those whose key a row has, at its time
-	Late     int64 `json:"late"`     // those that came after their row was decided as absent
-	Disorder int64 `json:"disorder"` // of the late ones: maximum milliseconds that one was behind its partition
+	Rows     int64 `json:"rows"`            // decided messages of rows
+	Absent   int64 `json:"absent"`          // those without an outcome
+	Outcomes int64 `json:"outcomes"`        // labels of outcomes
+	Matched  int64 `json:"matched"`         // those whose key a row has, at its time
+	Early    int64 `json:"early,omitempty"` // others without a row, which are too early for the first rows that the topic has
+	Late     int64 `json:"late"`            // those that came after their row was decided as absent
+	Disorder int64 `json:"disorder"`        // of the late ones: maximum milliseconds that one was behind its partition
 }
 
 // Plus returns the sum of the counts of two joins, which read different outcomes.
 func (c JoinCounts) Plus(o JoinCounts) JoinCounts {
 	return JoinCounts{Rows: c.Rows + o.Rows, Absent: c.Absent + o.Absent, Outcomes: c.Outcomes + o.Outcomes, Matched: c.Matched + o.Matched,
-		Late: c.Late + o.Late, Disorder: max(c.Disorder, o.Disorder)}
+		Early: c.Early + o.Early, Late: c.Late + o.Late, Disorder: max(c.Disorder, o.Disorder)}
 }
 
 // Together returns the counts of joins that all read the same outcomes, each for its own rows. The row of an outcome may be in a partition
 // whose join is behind, so matches are scaled to the outcomes of the join that is furthest. If a join has read less than half as many,
 // it is not yet known which outcomes have no row, and none is counted as such.
 func Together(joins []JoinCounts) (all JoinCounts) {
-	furthest := int64(0)
+	furthest, early := int64(0), int64(0)
 	for _, c := range joins {
-		furthest = max(furthest, c.Outcomes)
+		furthest, early = max(furthest, c.Outcomes), max(early, c.Early)
 	}
 	known := !slices.ContainsFunc(joins, func(c JoinCounts) bool { return c.Behind(furthest) })
 	for _, c := range joins {
@@ -81,12 +82,20 @@ func Together(joins []JoinCounts) (all JoinCounts) {
 		c.Outcomes = 0
 		all = all.Plus(c)
 	}
-	all.Outcomes = furthest
+	all.Outcomes, all.Early = furthest, early
 	if !known {
-		all.Outcomes = all.Matched + all.Late
+		all.Outcomes, all.Early = all.Matched+all.Late, 0
 	}
 	all.Matched = min(all.Matched, all.Outcomes-all.Late) // rows of several joins may have the same outcome
-	return all
+	return all.OrEarly()
+}
+
+// OrEarly returns the counts with the early outcomes if there are no others: the unit of their times may be another one.
+func (c JoinCounts) OrEarly() JoinCounts {
+	if c.Outcomes == 0 {
+		c.Outcomes, c.Early = c.Early, 0
+	}
+	return c
 }
 
 // Scaled returns the counts for another number of outcomes, with the same fraction of matches. Without outcomes nothing changes.
@@ -105,7 +114,7 @@ func (c JoinCounts) Behind(furthest int64) bool { return 2*c.Outcomes < furthest
 // Since returns the counts since an earlier state.
 func (c JoinCounts) Since(o JoinCounts) JoinCounts {
 	c.Rows, c.Absent = c.Rows-o.Rows, c.Absent-o.Absent
-	c.Outcomes, c.Matched, c.Late = c.Outcomes-o.Outcomes, c.Matched-o.Matched, c.Late-o.Late
+	c.Outcomes, c.Matched, c.Early, c.Late = c.Outcomes-o.Outcomes, c.Matched-o.Matched, c.Early-o.Early, c.Late-o.Late
 	return c
 }
 
