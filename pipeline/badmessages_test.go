@@ -245,7 +245,7 @@ func TestHostileRecords(t *testing.T) {
 	job := newMultiStageJob(t)
 	want, _ := train(t, openEmbedded(t), job)
 	log := openEmbedded(t)
-	p, plan := submitJob(t, log, job, event.Ignore{})
+	p, plan := submitJob(t, log, job, event.Ignore{}, false)
 	partitions := assert.Must(log.Partitions(t.Context(), p.Topics.Statistics))(t)
 	write := func(topic string, partition int, m wire.Message) {
 		t.Helper()

@@ -256,8 +256,8 @@ func trainUntilOn(t *testing.T, dir string, job topics.Job, stop func(event.Even
 	assert.NoError(t, log.Close())
 }
 
-// submitJob ingests a job's files, and writes its plan to the plans topic.
-func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*topics.Pipeline, *schemas.Plan) {
+// submitJob ingests a job's files, and writes its plan, which may be that of a trigger, to the plans topic.
+func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder, trigger bool) (*topics.Pipeline, *schemas.Plan) {
 	t.Helper()
 	p := topics.Open(log, job.Name, assert.Allocator(t))
 	assert.NoError(t, topics.Create(t.Context(), p, &job))
@@ -265,6 +265,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 	l := assert.Must(p.ReadLedger(t.Context()))(t)
 	plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
 	assert.NoError(t, err)
+	plan.Trigger = trigger
 	plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, rec)
 	assert.NoError(t, err)
 	return p, plan

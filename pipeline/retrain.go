@@ -377,12 +377,9 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 			return true, r.replace(ctx, plan, why)
 		}
 		event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for it", id)
-		if err := r.execute(ctx, plan, l); err != nil {
-			return false, err
-		}
-		waited = true
+		return true, r.execute(ctx, plan, l)
 	}
-	return waited, nil
+	return false, nil
 }
 
 // replace cancels a run that this process can't execute, so that the chain makes another one. A run of `train`, which is

@@ -71,6 +71,9 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		if _, err := roles.Execute(ctx, earlier, s.Ledger); err != nil && !errors.As(err, new(*dispatch.RunError)) {
 			return nil, nil, err
 		}
+		if s.Ledger, err = p.ReadLedger(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	rec.Record(event.Began{Run: s.Plan.Run(), Resumed: s.Known, Stages: s.Plan.Stages, Members: s.Plan.Members()})
 	report, err := roles.Execute(ctx, s.Plan, s.Ledger)

@@ -1320,22 +1320,13 @@ func TestCheckFeatures(t *testing.T) {
 // by hand.
 func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	p := topics.Open(log, job.Name, assert.Allocator(t))
-	assert.NoError(t, topics.Create(t.Context(), p, &job))
-	files := assert.Must(source.IngestFiles(t.Context(), p, job, event.Ignore{}))(t)
-	var submitted []string
+	var submitted, unfinished []string
 	for i, trigger := range []bool{true, true, false, true, true} {
 		job.Seed = uint64(i)
-		l := readLedger(t, p)
-		plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, files.Retention)
-		assert.NoError(t, err)
-		plan.Trigger = trigger
-		plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, event.Ignore{})
-		assert.NoError(t, err)
+		_, plan := submitJob(t, log, job, event.Ignore{}, trigger)
 		submitted = append(submitted, plan.Run())
 	}
-	var unfinished []string
-	l := readLedger(t, p)
+	l := readLedger(t, topics.Open(log, job.Name, assert.Allocator(t)))
 	for id := range l.Unfinished() {
 		unfinished = append(unfinished, id)
 	}
@@ -1347,7 +1338,7 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 // A process with another arithmetic than the run's leaves its group, so that others get its partitions, and says so.
 func TestAnotherArithmeticStandsAside(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
-	p, plan := submitJob(t, log, job, event.Ignore{})
+	p, plan := submitJob(t, log, job, event.Ignore{}, false)
 	other := plan.Arithmetic
 	other.BLAS = "another"
 	left, over := make(chan struct{}, 1), make(chan struct{})
@@ -1381,7 +1372,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 func TestAnyArithmetic(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
 	job.Arithmetic = topics.ArithmeticAny
-	p, plan := submitJob(t, log, job, event.Ignore{})
+	p, plan := submitJob(t, log, job, event.Ignore{}, false)
 	halves := make(chan error, 2)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -1406,6 +1397,18 @@ func TestAnyArithmetic(t *testing.T) {
 	}
 	assert.Equal(t, assert.Must(p.Version(t.Context(), protocol.Latest))(t).Plan.Arithmetic.Any, true,
 		"the version says that any machine worked on the run")
+}
+
+// A process that executes a run executes earlier ones first. Each starts where the one before it ends.
+func TestEarlierRunsGoFirst(t *testing.T) {
+	log, job := openEmbedded(t), newMultiStageJob(t)
+	p, first := submitJob(t, log, job, event.Ignore{}, false)
+	job.Seed++
+	_, second := submitJob(t, log, job, event.Ignore{}, false)
+	assert.Must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), second, readLedger(t, p)))(t)
+	l := readLedger(t, p)
+	assert.Equal(t, l.End(first.Run()).State, schemas.Done, "the end of the run that was submitted first")
+	assert.Equal(t, l.Plan(second.Run()).Since.Weights, l.End(first.Run()).Since.Weights, "the offset at which the second starts")
 }
 
 // leavingMember is a member of a group that sends a value when it leaves.

@@ -107,12 +107,33 @@ func CheckCache(ctx context.Context, p *topics.Pipeline, cache *visit.Cache) {
 	}
 }
 
-// Execute executes a run as worker and solver until it has ended, and returns its report. l has the run's plan. The error
-// is a *[StandAsideError] if this process can't execute the run.
-func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (report *schemas.Report, err error) {
-	if l.End(plan.Run()) != nil { // another process has finished it
-		return Follow(ctx, m.Pipeline, plan, l, m.Recorder)
+// errLeft means that a role has left a run that has not ended: the plans topic has lost messages, or has another end of an earlier run. So
+// an earlier run goes first, or the run starts at other offsets.
+var errLeft = errors.New("the run has another start, or another run goes first")
+
+// Execute executes a run, after the unfinished runs that were submitted before it, as worker and solver until it has ended, and returns its
+// report. l has its plan. The error is a *[StandAsideError] if this process can't execute one of them.
+func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
+	for id := plan.Run(); ; {
+		if !l.GoesOn(id) { // another process has finished it
+			return Follow(ctx, m.Pipeline, plan, l, m.Recorder)
+		}
+		var first *schemas.Plan // from the ledger: the end of the run before it determines where it starts
+		for _, first = range l.Unfinished() {
+			break
+		}
+		report, err := m.execute(ctx, first, l)
+		if over := err == nil || errors.As(err, new(*RunError)); !errors.Is(err, errLeft) && (!over || first.Run() == id) {
+			return report, err
+		}
+		if l, err = m.ReadLedger(ctx); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// execute executes the run that goes first.
+func (m *Members) execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (report *schemas.Report, err error) {
 	if why := Unable(m.Pipeline, plan, m.Arithmetic); why != "" {
 		return nil, &StandAsideError{plan.Run(), why}
 	}
@@ -125,7 +146,7 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	rec := event.Serialised(&once{next: m.Recorder, recorded: map[any]bool{}})
-	role := func(do func() error) func() {
+	part := func(do func() error) func() {
 		return func() {
 			if ended := do(); ended != nil {
 				first.Do(func() { err = ended })
@@ -133,11 +154,23 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 			}
 		}
 	}
+	role := func(do func() error) func() {
+		return part(func() error {
+			if err := do(); err != nil {
+				return UnlessStopped(working, err)
+			}
+			l, err := m.ReadLedger(working)
+			if err == nil && l.GoesOn(plan.Run()) {
+				err = errLeft
+			}
+			return UnlessStopped(working, err)
+		})
+	}
 	m.together(role(func() error {
-		return UnlessStopped(working, m.work(working, plan, rec))
+		return m.work(working, plan, rec)
 	}), role(func() error {
-		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, m.resources(), m.Solves, plan, rec))
-	}), role(func() error {
+		return SolveWhenOwner(working, m.Pipeline, m.BLAS, m.resources(), m.Solves, plan, rec)
+	}), part(func() error {
 		defer stop()
 		var err error
 		report, err = Follow(ctx, m.Pipeline, plan, l, rec)
