@@ -206,7 +206,7 @@ func TestSignals(t *testing.T) {
 		{"ingest -c clicks.yaml --set metrics.listen= --log text", "msg=follows pipeline=clicks topic=events", true},
 		{"score -c good.yaml --log text", "msg=answers pipeline=blobs", true},
 	} {
-		for signal, want := range map[os.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
+		for signal, want := range map[os.Signal]int{syscall.SIGHUP: 129, syscall.SIGINT: exitInterrupted, syscall.SIGTERM: 143} {
 			if test.service && signal == syscall.SIGTERM {
 				want = exitDone
 			}

@@ -2,7 +2,7 @@
 // package pipeline, and shows the results. docs/configuration.md describes the keys of a configuration.
 //
 // The exit code is 0 for success, 1 if the run failed, 2 if the configuration or the command line is wrong, 130 if SIGINT (Ctrl-C)
-// interrupted it, and 143 if SIGTERM did. A service ends with 0 after SIGTERM.
+// interrupted it, 143 if SIGTERM did, and 129 if SIGHUP did. A service ends with 0 after SIGTERM.
 package main
 
 import (
@@ -34,12 +34,15 @@ const (
 	exitFailed      = 1
 	exitWrong       = 2
 	exitInterrupted = 130 // 128 + SIGINT, as shells report a process that the signal ended
-	exitTerminated  = 143 // 128 + SIGTERM
 )
 
 func main() {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	caught := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as by nohup
+		caught = append(caught, syscall.SIGHUP)
+	}
+	signal.Notify(signals, caught...)
 	ctx, cancel := context.WithCancelCause(memorylimit.Garbage(context.Background()))
 	go func() {
 		received := <-signals
@@ -70,9 +73,13 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	// After a signal, err depends on the interrupted operation, so the signal is reported instead.
 	if ctx.Err() != nil {
-		printLines(command, stderr, slog.LevelError, interrupted(command.Name()).Error())
-		if terminated(ctx) {
-			return exitTerminated
+		said, name := "interrupted", command.Name()
+		if name == "train" || name == "ingest" || name == "score" {
+			said += "; to resume, run the same command again"
+		}
+		printLines(command, stderr, slog.LevelError, said)
+		if i, ok := errors.AsType[*interruption](context.Cause(ctx)); ok {
+			return 128 + int(i.signal.(syscall.Signal))
 		}
 		return exitInterrupted
 	}
@@ -81,13 +88,6 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitWrong
-}
-
-func interrupted(command string) error {
-	if command == "train" || command == "ingest" || command == "score" {
-		return errors.New("interrupted; to resume, run the same command again")
-	}
-	return errors.New("interrupted")
 }
 
 // failure is an error that neither the configuration nor the command line caused. It makes the exit code 1. All other errors,
