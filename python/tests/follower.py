@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import sys
 import threading
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 import stagewise
 
@@ -31,8 +33,18 @@ def await_version(follower: stagewise.Follower, version: int, file: str = "") ->
     if file:
         model = stagewise.load(pathlib.Path(file))
         rows = np.random.default_rng(1).uniform(0, 16, size=(100, model.n_features_in_))
-        answer["same"] = bool((follower.predict_proba(rows) == model.predict_proba(rows)).all()) and follower.model.manifest == model.manifest
+        same = predicts_as(follower, model, rows) and follower.model.manifest == model.manifest
+        # A process that was forked, or whose program was killed, begins to follow again.
+        if not (fork := os.fork()):
+            os._exit(0 if predicts_as(follower, model, rows) else 1)
+        same &= os.waitpid(fork, 0)[1] == 0
+        follower._process._process.kill()
+        answer["same"] = same and predicts_as(follower, model, rows)
     return answer
+
+
+def predicts_as(follower: stagewise.Follower, model: stagewise.Model, rows: npt.NDArray[np.float64]) -> bool:
+    return bool((follower.predict_proba(rows) == model.predict_proba(rows)).all())
 
 
 if __name__ == "__main__":

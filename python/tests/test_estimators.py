@@ -246,6 +246,7 @@ class Refusals(unittest.TestCase):
             (lambda: fitted.fit(frame, codes.astype(np.uint64) + 2**63), beyond),
             (lambda: fitted.fit(frame, np.where(codes, "a", None)), "missing labels"),
             (lambda: fitted.fit(frame, np.array([1, "a"] * 150, dtype=object)), f"labels of type int, str: y.{as_text}"),
+            (lambda: fitted.fit(frame[[]], labels), r"0 feature\(s\)"),
             (lambda: fitted.fit(frame.petals, labels), series),
             (lambda: fitted.predict(frame.iloc[0]), series),
             (lambda: fitted.predict(polars.Series([1.0, 2.0])), r"rows.to_frame\(\).transpose\(\) is a table of one row"),

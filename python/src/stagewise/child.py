@@ -27,6 +27,7 @@ class Child:
         self._flag, self._content, self._arguments = flag, content, arguments
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0  # how often the process was started
         _OPEN.add(self)
 
     def ask(self, path: str, body: Any = None) -> bytearray:
@@ -81,6 +82,7 @@ class Child:
                 start_new_session=True,
                 bufsize=0,
             )
+        self.starts += 1
         self._kill = weakref.finalize(self, _kill, process, self._said, os.getpid())
         return process
 

@@ -240,8 +240,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = X.shape[1]
         elif not hasattr(self, "feature_names_in_"):
             _check_n_features(self, X, reset=False)
-        if len(X) == 0:
-            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        if 0 in X.shape:
+            raise ValueError(f"Found array with 0 {'feature' if len(X) else 'sample'}(s) while a minimum of 1 is required.")
         return X.set_axis(arrow.names_of(X.shape[1]), axis=1) if arrow.is_frame(X) and not arrow.has_names(X) else X
 
     def _chain_dir(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -20,6 +21,7 @@ from .parameters import configuration_file
 _LOGGER = logging.getLogger("stagewise")
 _SILENT = 2.0  # seconds after which follow says what it waits for
 _FIRST_WAIT, _LAST_WAIT = 0.02, 1.0  # seconds between questions while there is no other version
+_AGAIN = 10.0  # seconds in which a process that has begun anew may read its version
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Follower(Classifier):
 
     def __init__(self, process: child.Child) -> None:
         self._process = process
+        self._starts = 0  # of the process, when it last had a version
         self._read: Version | None = None
         self._model: Model | None = None
         self._closed = False
@@ -116,8 +119,14 @@ class Follower(Classifier):
         if self._closed:
             return self.model._current()
         status = json.loads(self._process.ask("/status"))
+        if not status["version"] and 0 < self._starts < self._process.starts:  # after a fork, Ctrl-C or a kill
+            self._starts = self._process.starts
+            with contextlib.suppress(TimeoutError):
+                self._await(0, _AGAIN)
+            status = self._asked()
         if not status["version"]:
             raise NoVersionError(f"there is no version to predict with: {status.get('error') or 'none was read yet'}")
+        self._starts = self._process.starts
         if self._read is None or self._read.manifest["run"] != status["run"]:
             self._read = version_of(self._process)
         return self._read
