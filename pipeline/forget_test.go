@@ -510,10 +510,7 @@ func orders(t *testing.T, log *kafkalog.Log) (job topics.Job, write func(from, t
 			var m kafkalog.Message
 			var rows []string
 			for range min(1+random.IntN(3), to-i) {
-				width := fmt.Sprintf(`"width": %d, `, i%5)
-				if i%11 == 0 {
-					width = ""
-				}
+				width := map[bool]string{false: fmt.Sprintf(`"width": %d, `, i%5)}[i%11 == 0]
 				rows = append(rows, fmt.Sprintf(`{"kind": "%c", "length": %d, %s"colour": "%c", "at": "2026-01-%02dT%02d:00:00Z", "weight": %g}`,
 					'a'+rune(i%2), 10*(i%2)+i%7, width, 'r'+rune(i%3), 1+i%28, i%24, 0.5+float64(i%3)))
 				i++
@@ -721,8 +718,11 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 			assert.NoError(t, verify("2"))
 		}
 	}
-	again, _ := train(t, log, job)
-	assert.True(t, again.WeightsDigest == report.WeightsDigest && again.Rows == report.Rows, "trained again: %+v, expected %+v", again, report)
+	rec := &eventRecorder{}
+	assert.NoError(t, log.Configure(t.Context(), job.Examples.FromTopic, map[string]string{"cleanup.policy": "compact"}))
+	again, _ := trainRecorded(t, log, job, rec)
+	assert.True(t, again.WeightsDigest == report.WeightsDigest && again.Rows == report.Rows && said(rec, "orders is compacted: examples that "+
+		"expire can't be made again"), "trained again: %+v, expected %+v: %+v", again, report, rec.events)
 	without(func(partition int, offset int64) bool { return partition == 1 && offset < 9 }, false)
 	assert.Fails(t, verify("2"), "has expired, and is not the same")
 }

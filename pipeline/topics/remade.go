@@ -72,7 +72,11 @@ func (l *Remade) reach(ctx context.Context, partition int, first, end int64) (fr
 func (l *Remade) rows(ctx context.Context, partition int, from, to, first int64) iter.Seq2[protocol.Message, error] {
 	return func(yield func(protocol.Message, error) bool) {
 		r := &maker{Remade: l, partition: partition, next: from, to: min(to, first), following: map[int]*following{}}
-		defer r.stop()
+		defer func() {
+			for _, s := range r.following {
+				s.Stop()
+			}
+		}()
 		if err := r.each(ctx, yield); err != nil {
 			yield(protocol.Message{}, err)
 		}
@@ -228,13 +232,6 @@ type following struct {
 	asked int64
 }
 
-// stop stops all readers.
-func (r *maker) stop() {
-	for _, s := range r.following {
-		s.Stop()
-	}
-}
-
 // errLost means that the followed topic lacks messages that a message was made from.
 var errLost = errors.New("messages of the followed topic are gone")
 
@@ -275,7 +272,8 @@ func (r *maker) deleted(to int64) error {
 // changed returns the error for an expired message that would be different if it were made again. why is the reason.
 func (r *maker) changed(offset int64, why error) error {
 	return fmt.Errorf("%s[%d]@%d has expired, and is not the same if it is made again from %s: %w. Restore the keys under examples with "+
-		"which it was made, and the schemas of its messages", r.topic, r.partition, offset, r.options.FromTopic, why)
+		"which it was made, and the schemas of its messages, or set topics.retention.examples: 0 to go on without it", r.topic,
+		r.partition, offset, r.options.FromTopic, why)
 }
 
 var errOtherRows = errors.New("its rows are now others")

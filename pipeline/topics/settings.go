@@ -20,12 +20,9 @@ import (
 
 // checkPolicy returns an error if a topic with these settings deletes messages by time or size.
 func checkPolicy(topic string, config map[string]string) error {
-	if !strings.Contains(config["cleanup.policy"], "delete") {
-		return nil
-	}
 	var limits []string
 	for _, name := range []string{"retention.ms", "retention.bytes"} {
-		if _, limited := Limit(config[name]); limited {
+		if _, limited := Limit(config[name]); limited && strings.Contains(config["cleanup.policy"], "delete") {
 			limits = append(limits, name+" "+config[name])
 		}
 	}
@@ -216,6 +213,10 @@ func CheckRetention(ctx context.Context, p *Pipeline, rec event.Recorder) (examp
 	if configs, err = p.Admin.Configs(ctx, source); errors.As(err, new(*kafkalog.AccessError)) {
 		event.Notice(rec, "retention of %s is not checked: %v", source, err)
 		return ExamplesRetention{}, nil
+	}
+	if strings.Contains(configs[source]["cleanup.policy"], "compact") {
+		event.Notice(rec, "%s is compacted: examples that expire can't be made again without the messages that it has lost. Set "+
+			"topics.retention.examples: 0", source)
 	}
 	// A row is lost only when the topic with the longer retention has deleted its messages.
 	if r := RetentionOf(configs[source]); r.Time == 0 || r.Time > examples.Time {
