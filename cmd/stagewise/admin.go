@@ -471,6 +471,9 @@ func newForget() *cobra.Command {
 		}
 		return nil
 	}, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+		if o := c.Examples.Outcome; o.Topic != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "rows that wait for their outcomes are not forgotten: repeat the command in %v\n", o.Within+o.Grace)
+		}
 		done, err := source.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
 		if done == nil {
 			return err

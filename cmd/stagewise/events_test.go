@@ -113,8 +113,8 @@ func TestLaterLabels(t *testing.T) {
 	var chain schemas.RetrainReport
 	err := json.Unmarshal([]byte(stdout), &chain)
 	assert.True(t, err == nil && chain.Rows == 180, "run has learnt %d rows, expected 180: %v", chain.Rows, err)
-	stdout, _ = typed(t, exitDone, "forget", "-c", "shop.yaml", "--key", "user-1")
-	assert.True(t, strings.Contains(stdout, "45 rows"), "forget a key: %s", stdout)
+	stdout, stderr = typed(t, exitDone, "forget", "-c", "shop.yaml", "--key", "user-1")
+	assert.True(t, strings.Contains(stdout, "45 rows") && strings.Contains(stderr, "repeat the command in 1h"), "forget a key: %s%s", stdout, stderr)
 }
 
 // The configuration of the page about labels that come later learns from topics as the page describes them.

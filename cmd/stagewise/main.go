@@ -187,10 +187,7 @@ func newVersion() *cobra.Command {
 		Use: "version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version, revision := telemetry.Build()
-			if revision != "" {
-				revision = " " + revision
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "stagewise %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace("stagewise "+version+" "+revision), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 			return nil
 		},
 	}
