@@ -48,6 +48,7 @@ loop: ## a model that learns from what it answered: the error of what was served
 # Brokers of tests run for minutes: they use half the processor time if code is compiled only once.
 test: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1
 test: ## before a merge: format, vet, lint, unit, race, simulation, what Python reads, real Kafka, faults, a table, the closed loop, packages
+	@scripts/blas.sh # now: versions that tests make before it is there have another arithmetic than those after it
 	@scripts/test.sh format vet
 	@$(MAKE) --no-print-directory -j 3 test-units test-race test-flows
 

@@ -51,7 +51,7 @@ func (sc *scenario) joining(windowBytes int64) *scenario {
 	return sc
 }
 
-// executing makes of the scenario of a chain one whose runners execute the runs, as worker and solver in one process.
+// executing makes of the scenario one whose runners, or submitters, execute the runs, as worker and solver in one process.
 func (sc *scenario) executing() *scenario {
 	sc.executes = true
 	return sc
@@ -114,15 +114,9 @@ func (s *simulation) startRunner(i int) *actor {
 			s.workers[i].away, s.solvers[i].away = true, true
 			s.assignAll()
 		}
-		follow := func(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
-			return dispatch.Follow(ctx, p, plan, l, event.Ignore{})
-		}
-		join := func(context.Context) (execution, func(), error) { return follow, func() {}, nil }
-		if s.executes {
-			join = func(context.Context) (execution, func(), error) {
-				members := s.members(a, p, i)
-				return members.Execute, members.Leave, nil
-			}
+		join := func(context.Context) (execution, func(), error) {
+			execute, leave := s.execution(a, p, i)
+			return execute, leave, nil
 		}
 		job := s.job
 		if s.restaged {
@@ -169,8 +163,20 @@ func (s *simulation) startRunner(i int) *actor {
 	return a
 }
 
-// members returns the memberships of a runner that executes its runs itself.
+// execution returns how an actor executes runs: with memberships of its own, which it leaves, or by following other processes.
+func (s *simulation) execution(a *actor, p *topics.Pipeline, i int) (execute execution, leave func()) {
+	if !s.executes {
+		return func(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
+			return dispatch.Follow(ctx, p, plan, l, event.Ignore{})
+		}, func() {}
+	}
+	members := s.members(a, p, i)
+	return members.Execute, members.Leave
+}
+
+// members returns the memberships of a process that executes its runs itself.
 func (s *simulation) members(a *actor, p *topics.Pipeline, i int) *dispatch.Members {
+	s.workers[i].away, s.solvers[i].away = true, true // of a process that was killed, as the groups find
 	m := &dispatch.Members{Pipeline: p, Process: s.process(a), Cache: visit.NewCache(s.job.Memory), Recorder: event.Ignore{}}
 	var works dispatch.Member
 	m.JoinWorkers = func() {

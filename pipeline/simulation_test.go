@@ -252,6 +252,7 @@ func simScenarios(t testing.TB) []*scenario {
 		emptyScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)).withJob(func(j *topics.Job) {
 			j.Average = 2
 		}).withReference(),
+		newScenario(t, plainExamples(), 100, columns(link.Softmax, 1), columns(link.Identity, 1)).executing(),
 		emptyChainScenario(t, manyExamples(6).heldOut(0.3), 100, chainOptions(), ending(columns(link.Softmax, 1)),
 			ending(columns(link.Identity, 1)), ending(columns(link.Softmax, 1))).choosing().withChain(),
 		emptyScenario(t, sparseExamples(), 1<<19, columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
@@ -305,7 +306,7 @@ type scenario struct {
 	followers   bool                      // a topic is followed: see followed
 	labelsLater bool                      // the labels of its rows come later: see later
 	csv         []string                  // files that are ingested: see withFiles
-	executes    bool                      // runners execute the runs: see executing
+	executes    bool                      // runners and submitters execute the runs: see executing
 	chooses     bool                      // stages are chosen, or how sparse rows are prepared: see choosing
 }
 
@@ -357,8 +358,9 @@ func (sc *scenario) learnFrom(workers, submissions, warmStarts int) error {
 	// of either seed as a schedule can submit. One process submits all of them, as it decodes each plan once.
 	s.start("submitter", func() {}, func(a *actor) error {
 		p := s.pipeline(a)
+		execute, _ := s.execution(a, p, 0)
 		submit := func(seed int, warm bool) {
-			err := s.submitAndCheck(p, uint64(seed), false, warm)
+			err := s.submitAndCheck(p, execute, uint64(seed), false, warm)
 			s.check(err == nil, "a run has no report: %v", err)
 		}
 		for n := range 2 * submissions {
@@ -779,16 +781,26 @@ func (s *simulation) startSolver(i int) {
 // submit starts a submitter: it submits a run of the job with a seed, and follows the run to its end. If warm, the run starts from the
 // latest version.
 func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
-	a := s.start("submitter", func() { s.submit(seed, supersede, warm) }, func(a *actor) error {
-		return s.submitAndCheck(s.pipeline(a), seed, supersede, warm)
+	if s.executes {
+		s.workers, s.solvers = append(s.workers, newSimMembership()), append(s.solvers, newSimMembership())
+	}
+	return s.startSubmitter(len(s.workers)-1, seed, supersede, warm)
+}
+
+func (s *simulation) startSubmitter(member int, seed uint64, supersede, warm bool) *actor {
+	a := s.start("submitter", func() { s.startSubmitter(member, seed, supersede, warm) }, func(a *actor) error {
+		p := s.pipeline(a)
+		execute, leave := s.execution(a, p, member)
+		defer leave()
+		return s.submitAndCheck(p, execute, seed, supersede, warm)
 	})
 	a.submitter = true
 	return a
 }
 
-// submitAndCheck submits a run, follows it to its end, and checks its report.
-func (s *simulation) submitAndCheck(p *topics.Pipeline, seed uint64, supersede, warm bool) error {
-	report, id, err := s.submitAndFollow(p, seed, supersede, warm)
+// submitAndCheck submits a run, executes it to its end, and checks its report.
+func (s *simulation) submitAndCheck(p *topics.Pipeline, execute execution, seed uint64, supersede, warm bool) error {
+	report, id, err := s.submitAndExecute(p, execute, seed, supersede, warm)
 	if err == nil {
 		s.checkReport(id, report)
 	}
@@ -806,7 +818,7 @@ func (s *simulation) submitAndCheck(p *topics.Pipeline, seed uint64, supersede, 
 	return err
 }
 
-func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede, warm bool) (*schemas.Report, string, error) {
+func (s *simulation) submitAndExecute(p *topics.Pipeline, execute execution, seed uint64, supersede, warm bool) (*schemas.Report, string, error) {
 	ctx, began := context.Background(), s.steps
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -843,7 +855,7 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 		return nil, "", err
 	}
 	id := plan.Run()
-	report, err := dispatch.Follow(ctx, p, plan, l, event.Ignore{})
+	report, err := execute(ctx, plan, l)
 	return report, id, err
 }
 
