@@ -188,7 +188,7 @@ func (c *contents) index(of dataFile) (map[int]*file, error) {
 			return nil, err
 		}
 		partition, n := rows.partition(), int64(rows.Len())
-		if rows.Offset == unknown || partition == unknown || partition >= maxPartitions {
+		if rows.Offset == unknown || partition == unknown {
 			return nil, c.fail(fmt.Errorf("row %d, counted from 0: no partition and offset: set examples.archive.partition and "+
 				"examples.archive.offset to the columns that have them", c.row-n))
 		}

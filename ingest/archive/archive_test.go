@@ -130,6 +130,11 @@ func TestFiles(t *testing.T) {
 			"t+0+0.json: row 0, counted from 0, is of partition 1, and the name of the file says 0: is it a file of another topic?"},
 		"no name": {files: map[string]string{"t.avro": whole},
 			want: "t.avro: no file name of a sink: set examples.archive.layout to where rows have partition and offset"},
+		"no time": {Options{Timestamp: "at"}, map[string]string{"t+0+0.json": "{\"at\":\"\"}\n{\"at\":\"1 May\"}\n"}, `t+0+0.json: line 2: the time of ` +
+			`the message: "1 May" is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number: milliseconds since 1970; set ` +
+			"examples.archive.timestamp to the column that has it"},
+		"a large partition": {Options{Layout: inColumns}, map[string]string{"a.jsonl": "{\"partition\":100000,\"offset\":0}"},
+			"a.jsonl: line 1: 100000 as partition or offset: expected at least 0, and a partition below 100000"},
 		"no columns": {Options{Layout: inColumns}, map[string]string{"t.avro": whole},
 			"t.avro: row 0, counted from 0: no partition and offset: set examples.archive.partition and " +
 				"examples.archive.offset to the columns that have them"},
@@ -200,9 +205,7 @@ func TestTimes(t *testing.T) {
 		for i := int64(0); i < 1000; {
 			rows := assert.Must(r.Next(t.Context()))(t)
 			for row := range rows.Len() {
-				at := rows.Time(row)
-				assert.Need(t, at == first.UnixMilli()+i,
-					"%s: the time of row %d is %d, expected %d", filepath.Base(rows.File), i, at, first.UnixMilli()+i)
+				assert.Equal(t, rows.Time(row), first.UnixMilli()+i, "%s: the time of row %d", filepath.Base(rows.File), i)
 				i++
 			}
 		}

@@ -114,7 +114,7 @@ func messages(n int) []message {
 }
 
 // set sets a property to the value of a column.
-func (m *message) set(property int, v tabular.Cell) error {
+func (m *message) set(property int, v tabular.Cell) (err error) {
 	switch {
 	case v.Null():
 		return nil
@@ -122,8 +122,8 @@ func (m *message) set(property int, v tabular.Cell) error {
 		m.key, _ = v.Text()
 		return nil
 	case property == atTimestamp:
-		m.time = timeOf(&v)
-		return nil
+		m.time, err = timeOf(&v)
+		return err
 	}
 	n, err := v.Whole()
 	if err != nil {
@@ -137,33 +137,33 @@ func (m *message) setWhole(property int, n int64) error {
 	switch {
 	case property == atTimestamp:
 		m.time = n
-	case n < 0:
-		return fmt.Errorf("%d as partition or offset: expected at least 0", n)
+	case n < 0 || property == atPartition && n >= maxPartitions:
+		return fmt.Errorf("%d as partition or offset: expected at least 0, and a partition below %d", n, maxPartitions)
 	case property == atPartition:
-		m.partition = int(min(n, maxPartitions))
+		m.partition = int(n)
 	case property == atOffset:
 		m.offset = n
 	}
 	return nil
 }
 
-// timeOf returns a time in milliseconds since 1970; 0 if the value is not a time.
-func timeOf(v *tabular.Cell) int64 {
+// timeOf returns a time in milliseconds since 1970; 0 if it is missing.
+func timeOf(v *tabular.Cell) (int64, error) {
 	if seconds, is := v.Seconds(); is {
-		return int64(math.Round(seconds * 1000)) // a sum of a second and milliseconds is not exact
+		return int64(math.Round(seconds * 1000)), nil // a sum of a second and milliseconds is not exact
 	}
 	if n, err := v.Whole(); err == nil {
-		return n
+		return n, nil
 	}
 	text, err := v.Text()
-	if err != nil {
-		return 0
+	if err != nil || text == "" {
+		return 0, err
 	}
-	t, err := value.Time(text, "")
+	t, err := value.Time(text, value.UnitMilliseconds)
 	if err != nil {
-		return 0
+		return 0, fmt.Errorf("the time of the message: %w; set examples.archive.timestamp to the column that has it", err)
 	}
-	return t.UnixMilli()
+	return t.UnixMilli(), nil
 }
 
 // decoder decodes the rows of a file in a format.
