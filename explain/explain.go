@@ -61,11 +61,9 @@ func Explain(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows,
 		return nil, err
 	}
 	r := &Report{
-		Version: m.Manifest.Version, Task: "classification", Labels: m.Labels(), Rows: rows.Len(), Unlabelled: rows.Unlabelled,
-		Unknown: rows.Unknown, Measures: own.mean(rows.all()), Shuffles: o.Shuffles,
-	}
-	if m.Task() == examples.Numbers {
-		r.Task = Regression
+		Version: m.Manifest.Version, Labels: m.Labels(), Rows: rows.Len(), Unlabelled: rows.Unlabelled, Unknown: rows.Unknown,
+		Measures: own.mean(rows.all()), Shuffles: o.Shuffles,
+		Task: map[bool]string{false: "classification", true: Regression}[m.Task() == examples.Numbers],
 	}
 	if err := r.importance(ctx, m, blas, rows, columns, o); err != nil {
 		return nil, err
@@ -258,14 +256,10 @@ func columnsOf(m *model.Model) (columns []*column) {
 	return columns
 }
 
-// isWords reports whether the column has words.
-func (c *column) isWords() bool { return len(c.Categories) > 0 }
-
-// otherWords stands for words that the model does not have.
-const otherWords = "other words"
-
-// missing stands for cells without a value.
-const missing = "missing"
+const (
+	otherWords = "other words" // those that the model does not have
+	missing    = "missing"     // of cells without a value
+)
 
 // word returns the index of the word that features represent, and the word; −1 for a missing value.
 func (c *column) word(features []float32) (place int, text string) {

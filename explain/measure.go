@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -111,12 +112,17 @@ func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int,
 	})
 }
 
-// parallel calls do for 0 … n−1, each with its own predictor, on all processors.
+// parallel calls do for 0 … n−1 on all processors. No two that run together have the same predictor.
 func parallel(m *model.Model, blas *kernel.BLAS, n int, do func(p *predictor, i int) error) error {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
+	free := sync.Pool{New: func() any { return &predictor{Predictor: m.Predictor(blas)} }}
 	for i := range n {
-		group.Go(func() error { return do(&predictor{Predictor: m.Predictor(blas)}, i) })
+		group.Go(func() error {
+			p := free.Get().(*predictor)
+			defer free.Put(p)
+			return do(p, i)
+		})
 	}
 	return group.Wait()
 }
@@ -159,7 +165,7 @@ type columnValue struct {
 
 // valuesOf returns the values at which a curve has points.
 func valuesOf(rows *Rows, c *column) (values []columnValue) {
-	if c.isWords() {
+	if len(c.Categories) > 0 {
 		values = wordsOf(rows, c)
 		return values[:min(len(values), ownWords)]
 	}
@@ -224,10 +230,9 @@ func quantiles(sorted []float32, n int) (values []float32) {
 
 // evenly returns at most n evenly spaced numbers of 0 … of−1.
 func evenly(of, n int) []int {
-	n = min(n, of)
-	places := make([]int, n)
+	places := make([]int, min(n, of))
 	for i := range places {
-		places[i] = i * of / n
+		places[i] = i * of / len(places)
 	}
 	return places
 }
@@ -243,7 +248,7 @@ func slicesOf(rows *Rows, c *column, own *each) Slices {
 			s.Slices = append(s.Slices, Slice{Value: text, Rows: len(of), Measures: own.mean(of)})
 		}
 	}
-	if c.isWords() {
+	if len(c.Categories) > 0 {
 		var rest []int
 		for i, word := range wordsOf(rows, c) {
 			if i < ownWords {
