@@ -20,11 +20,7 @@ type hasTypes interface {
 
 // typeAt implements hasTypes.
 func (d *records) typeAt(path []string) arrowvalue.Type {
-	t := arrowformat.TypeAt(arrow.StructOf(d.Schema().Fields()...), path)
-	if t == nil {
-		return arrowvalue.Other
-	}
-	return arrowvalue.TypeOf(t)
+	return arrowvalue.TypeOf(arrowformat.TypeAt(arrow.StructOf(d.Schema().Fields()...), path)) // Other if the file lacks it
 }
 
 // typeAt implements hasTypes.
