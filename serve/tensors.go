@@ -110,7 +110,7 @@ func (p *prediction) divide(body []byte) (text, data []byte, err error) {
 
 // tensorOf returns an input. Its binary data are the first bytes of rest, and are removed from it.
 func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
-	size := -1
+	size, content := -1, ""
 	err = members{"name": keepText(&t.name), "datatype": keepText(&t.datatype), "data": keep(&t.data), "shape": func(cell value.Cell) error {
 		for n := range cell.All() {
 			length, err := strconv.Atoi(string(n))
@@ -119,7 +119,7 @@ func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 			}
 		}
 		return nil
-	}, "parameters": members{"binary_data_size": func(cell value.Cell) (err error) {
+	}, "parameters": members{"content_type": keepText(&content), "binary_data_size": func(cell value.Cell) (err error) {
 		if size, err = strconv.Atoi(string(cell)); err != nil || size < 0 || size > len(*rest) {
 			err = fmt.Errorf("binary_data_size %s: the body has %d more bytes after the JSON (%s)", cell, len(*rest), headerLength)
 		}
@@ -127,6 +127,8 @@ func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 	}}.read}.read(input)
 	switch {
 	case err != nil:
+	case content == "base64":
+		err = errors.New(`"content_type": "base64": expected texts as they are`)
 	case size >= 0 && t.data != nil:
 		err = errors.New(`"data" and "binary_data_size": expected one of them`)
 	case size >= 0:
