@@ -63,7 +63,10 @@ func Explain(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows,
 	r := &Report{
 		Version: m.Manifest.Version, Labels: m.Labels(), Rows: rows.Len(), Unlabelled: rows.Unlabelled, Unknown: rows.Unknown,
 		Measures: own.mean(rows.all()), Shuffles: o.Shuffles,
-		Task: map[bool]string{false: "classification", true: Regression}[m.Task() == examples.Numbers],
+		Task: "classification",
+	}
+	if m.Task() == examples.Numbers {
+		r.Task = Regression
 	}
 	if err := r.importance(ctx, m, blas, rows, columns, o); err != nil {
 		return nil, err

@@ -24,7 +24,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -68,7 +67,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		if dispatch.Unable(p, earlier, roles.Arithmetic) == "" {
 			event.Notice(rec, "run %s was submitted earlier and is not finished: waiting for it", earlier.Run())
 		}
-		if _, err := roles.Execute(ctx, earlier, s.Ledger); err != nil && !errors.As(err, new(*dispatch.RunError)) {
+		if _, err := roles.Execute(ctx, earlier, s.Ledger); !dispatch.Ended(err) {
 			return nil, nil, err
 		}
 		if s.Ledger, err = p.ReadLedger(ctx); err != nil {

@@ -123,13 +123,18 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 			break
 		}
 		report, err := m.execute(ctx, first, l)
-		if over := err == nil || errors.As(err, new(*RunError)); !errors.Is(err, errLeft) && (!over || first.Run() == id) {
+		if !errors.Is(err, errLeft) && (!Ended(err) || first.Run() == id) {
 			return report, err
 		}
 		if l, err = m.ReadLedger(ctx); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// Ended reports whether an error of [Members.Execute] means that the run has ended. One that others have removed since has no report.
+func Ended(err error) bool {
+	return err == nil || errors.As(err, new(*RunError)) || errors.As(err, new(*ReportGoneError))
 }
 
 // execute executes the run that goes first.
