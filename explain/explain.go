@@ -62,8 +62,7 @@ func Explain(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows,
 	}
 	r := &Report{
 		Version: m.Manifest.Version, Labels: m.Labels(), Rows: rows.Len(), Unlabelled: rows.Unlabelled, Unknown: rows.Unknown,
-		Measures: own.mean(rows.all()), Shuffles: o.Shuffles,
-		Task: "classification",
+		Measures: own.mean(rows.all()), Shuffles: o.Shuffles, Task: "classification",
 	}
 	if m.Task() == examples.Numbers {
 		r.Task = Regression
