@@ -274,8 +274,9 @@ func (f *remoteFile) fetch(from, to int64) ([]byte, error) {
 	var begin, size int64
 	_, err = fmt.Sscanf(a.header.Get("Content-Range"), "bytes %d-%d/%d", &begin, new(int64), &size)
 	switch {
-	case a.status == http.StatusOK && from == 0: // all of it
-		size, to, err = int64(len(a.body)), int64(len(a.body)), nil
+	case a.status == http.StatusOK: // all of it
+		size, err = int64(len(a.body)), nil
+		a.body, begin = a.body[min(from, size):min(to, size)], from
 	case a.status == http.StatusRequestedRangeNotSatisfiable && from == 0: // an empty file
 		a.body, size, err = nil, 0, nil
 	}
