@@ -226,6 +226,7 @@ func TestParquetLists(t *testing.T) {
 	for lists, want := range map[string]string{
 		"[1,2] [3] [4,5]": place + "a list of 1: expected 2 numbers, as in the first row",
 		"[1,2] [3,4,5]":   place + "a list of 3: expected 2 numbers, as in the first row",
+		"[1,2] [3]":       place + "a list of 1: expected 2 numbers, as in the first row",
 		"[1] null [3]":    place + "null: expected a list of 1 numbers, as in the first row",
 		"[] [1]":          "a.parquet: no column is a feature",
 	} {

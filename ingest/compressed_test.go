@@ -230,6 +230,7 @@ func TestValuesOfOtherForms(t *testing.T) {
 		{"json csv arrow", "\x80\x04\x95\x1a\x00\x00\x00", "a pickle of Python: " + rows},
 		{"json csv", "\x83\xa1x\x01\xa1y\x02\xa5label\xa1a", "MessagePack: " + rows},
 		{"json csv", inUTF16(object), "text in UTF-16: set examples.encoding: utf-16le, or let the producer write UTF-8"},
+		{"json csv", inUTF16("a,1,2"), "text in UTF-16: set examples.encoding: utf-16le, or let the producer write UTF-8"},
 		{"json csv", "<html><body>502 Bad Gateway</body></html>", "an HTML page: " + rows},
 		{"csv avro arrow", object, "JSON: set examples.format: json"},
 		{"json", `"{\"label\":\"a\",\"x\":1}"`, "JSON within a JSON text: the producer encodes it twice: let it write the object itself"},

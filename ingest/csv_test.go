@@ -86,6 +86,7 @@ func TestCSV(t *testing.T) {
 		{"label of no class", "a,1\nd,2\n", layout.Options{Classes: []string{"a", "b"}}, `file.csv: line 2, column 0: label "d" is not one of the classes`},
 		{"no such number", "a,1\n", layout.Options{Label: "2"}, "file.csv: line 1: no column 2: there are 2 columns, counted from 0"},
 		{"no such name", "l,x\na,1\n", layout.Options{Label: "y"}, `file.csv: line 1: no column "y": expected one of "l" and "x"`},
+		{"no such weight", "l,x\na,1\n", layout.Options{Weight: "7"}, "file.csv: line 1: no column 7: there are 2 columns, counted from 0"},
 		{"name twice", "l,x,l\na,1,b\n", layout.Options{Label: "l"}, `file.csv: line 1, column 2 ("l"): another column has the same name`},
 		{"label and weight in one", "l,x\na,1\n", layout.Options{Label: "l", Weight: "0"}, `file.csv: line 1, column 0 ("l"): a column of examples.label and of examples.weight: expected different ones`},
 		{"negative weight", "a,1,1\na,1,-1\n", layout.Options{Weight: "2"}, `file.csv: line 2, column 2: weight -1: expected a finite number ≥ 0`},

@@ -46,10 +46,13 @@ func TestLIBSVM(t *testing.T) {
 		{"repeated", "1 4:0 4:1\n", nil, "rows.libsvm: line 1, column 2: index 4 after 4: expected ascending indices, each once"},
 		{"negative", "1 -4:1\n", nil, `rows.libsvm: line 1, column 1: index "-4": expected a whole number from 0 to 67108863`},
 		{"huge", "1 67108864:1\n", nil, `rows.libsvm: line 1, column 1: index "67108864": expected a whole number from 0 to 67108863`},
+		{"huger", "1 99999999999999999999:1\n", nil, `rows.libsvm: line 1, column 1: index "99999999999999999999": expected a whole number from 0 to 67108863`},
 		{"NaN", "1 1:1 2:nan\n", nil, `rows.libsvm: line 1, column 2: "2:nan": expected index:value: "nan" is not a finite number`},
 		{"overflow", "1 1:1e39\n", nil, `rows.libsvm: line 1, column 1: "1:1e39": 1e+39 is not a finite float32`},
 		{"no value", "1 1:\n", nil, `rows.libsvm: line 1, column 1: "1:": expected index:value: an empty field`},
 		{"no index", "1 x:1\n", nil, `rows.libsvm: line 1, column 1: "x:1": expected index:value, the index a whole number`},
+		{"query in a later field", "1 1:1 qid:3\n", nil, `rows.libsvm: line 1, column 2: "qid:3": expected index:value, the index a whole number`},
+		{"CSV", "1,2,3\n", nil, `rows.libsvm: line 1, column 0: labels "1,2,3": expected one label, or examples.labels: several`},
 		{"a word", "1 1:1 spam\n", nil, `rows.libsvm: line 1, column 2: "spam": expected index:value`},
 		{"wide", "1 1:1\n" + wide.String(), nil, "rows.libsvm: line 2, column 0: the example does not fit a message of 900000 bytes"},
 		{"long line", "1 1:1\n1 " + strings.Repeat("1", 4194304), nil, "rows.libsvm: line 2: a line of more than 4 MiB"},
@@ -165,11 +168,13 @@ func TestBadSparseRowsOfArrow(t *testing.T) {
 	place := `rows.arrow, column 1 ("x"): row 1, counted from 0: `
 	for entries, want := range map[string]string{
 		`[{"index":5,"value":1},{"index":4,"value":1}]`: place + "index 4 after 5: expected ascending indices, each once",
+		`[{"index":4,"value":0},{"index":4,"value":1}]`: place + "index 4 after 4: expected ascending indices, each once",
 		`[{"index":-4,"value":1}]`:                      place + "index -4: expected a whole number from 0 to 67108863",
 		`[{"index":67108864,"value":1}]`:                place + "index 67108864: expected a whole number from 0 to 67108863",
 		`[{"index":1,"value":1e39}]`:                    place + "value 1e+39: expected a finite number of at most 3.4e+38 in size",
 		`[{"index":1,"value":null}]`:                    place + "entry 0 is null: expected an index and a value",
 		`[{"index":1,"value":1},{"value":1}]`:           place + "entry 1 is null: expected an index and a value",
+		`[{"index":1,"value":1},null]`:                  place + "entry 1 is null: expected an index and a value",
 		`null`:                                          place + "null instead of a sparse row",
 	} {
 		rows := `[{"label":"a","x":[{"index":1,"value":1}]},{"label":"b","x":` + entries + `}]`
@@ -219,6 +224,7 @@ func TestIDX(t *testing.T) {
 		{"NaN", idxFile(13, []uint32{3, 2}, []float32{1, 2, 3, 4, 5, float32(math.NaN())}), labels, nil, "images.idx: offset 32, column 1: not a finite float32"},
 		{"overflow", idxFile(14, []uint32{3, 1}, []float64{1, 1e39, 3}), labels, nil, "images.idx: offset 20, column 0: not a finite float32"},
 		{"no rows", claim(8, 0, 28, 28), claim(8, 0), nil, "images.idx: offset 4: no values: 0 × 28 × 28 values, as images are"},
+		{"no columns", claim(8, 3, 28, 0), labels, nil, "images.idx: offset 4: no values: 3 × 28 × 0 values, as images are"},
 		{"absurd rows", claim(8, math.MaxUint32, 28, 28), claim(8, math.MaxUint32), nil, "images.idx: offset 16: the file ends in row 0 of the 4294967295 in its header: unexpected EOF"},
 		{"absurd columns", claim(8, 3, math.MaxUint32, math.MaxUint32, math.MaxUint32), labels, nil, "images.idx: offset 8: 3 × 4294967295 × 4294967295 × 4294967295 values, as images are: an example does not fit a message of 900000 bytes"},
 		{"wide floats", claim(13, 3, 300000), labels, nil, "images.idx: offset 8: 3 × 300000 values, as images are: an example does not fit a message of 900000 bytes"},

@@ -296,6 +296,7 @@ func TestSourcesRefuse(t *testing.T) {
 			"under examples.columns.use"},
 		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv: an example can't count twice"},
 		{[]string{"what"}, nil, "what: neither name nor content identifies the format: set examples.format"},
+		{[]string{"what", "rows.libsvm"}, nil, "what: neither name nor content identifies the format: set examples.format"},
 		{[]string{"images", "rows", "rows.libsvm"}, nil, "rows.libsvm: an empty file"},
 		{[]string{"images"}, nil, "images: no file follows it: expected idx files in pairs, images first, then their labels"},
 	} {
@@ -470,6 +471,7 @@ func TestFile(t *testing.T) {
 		{"missing", "1,\n", Options{Options: layout.Options{Missing: layout.Missing{Mode: layout.MissingMean}}}, "1 × 2 floats [1 NaN]"},
 		{"too many", "a,1,2,3\n", Options{}, "file: line 1: 4 columns: expected 2 features, with or without the label"},
 		{"too few", "1\n", Options{}, "file: line 1: 1 columns: expected 2 features, with or without the label"},
+		{"a feature short, with the label", "x,label\n1,a\n", Options{Options: layout.Options{Label: "label"}}, "file: line 1: 2 columns: expected 2 features, with or without the label"},
 		{"weight but no label", "1,2,0.5\n", Options{Options: layout.Options{Weight: "2"}}, "file: line 1: 3 columns: expected 2 features, with or without the label"},
 		{"a word", "1,2\n1,a\n", Options{}, `file: line 2, column 1: "a" is not a number`},
 		{"images", string(images), Options{Format: "idx"}, "2 × 2 bytes [1 2 3 4]"},

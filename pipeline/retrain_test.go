@@ -631,6 +631,7 @@ func TestDecayedWindowsEnd(t *testing.T) {
 			}
 			retrainWithin(t, log, job, test.bytes, recorderFunc(func(event.Event) {}))
 			w := newestWindow(t, log, job)
+			assert.Equal(t, len(w.Increments), test.want, "increments of the window after %d updates", updates)
 			assert.Equal(t, w.Rows(), int64(test.want)*rows, "rows of the window after %d updates", updates)
 			assert.Near(t, w.Increments[0].Increment.Weight, math.Pow(test.decay, float64(test.want-1)), 1e-12, "weight of the oldest")
 		})
