@@ -271,7 +271,7 @@ func (f *remoteFile) fetch(from, to int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var begin, size int64
+	whole, begin, size := a.body, int64(0), int64(0)
 	_, err = fmt.Sscanf(a.header.Get("Content-Range"), "bytes %d-%d/%d", &begin, new(int64), &size)
 	switch {
 	case a.status == http.StatusOK: // all of it
@@ -292,6 +292,9 @@ func (f *remoteFile) fetch(from, to int64) ([]byte, error) {
 	if err != nil || begin != from || size != f.size || int64(len(a.body)) != min(to, size)-from {
 		return nil, input.WholeFile(f.path, fmt.Errorf("the server answers %d bytes of %q: expected bytes %d to %d", len(a.body),
 			a.header.Get("Content-Range"), from, to))
+	}
+	for at := int64(0); a.status == http.StatusOK && at < size; at += blockSize { // the other blocks need no request
+		f.blocks[at/blockSize] = whole[at:min(at+blockSize, size)]
 	}
 	return a.body, nil
 }

@@ -309,6 +309,7 @@ func TestWebServer(t *testing.T) {
 	}
 	assert.True(t, !slices.Contains(tokens, "elsewhere Bearer secret-1") && slices.Contains(tokens, "elsewhere ") &&
 		slices.Contains(tokens, "Bearer secret-1"), "%q", tokens)
+	assert.Equal(t, len(tokens), 11, "requests: a file that comes whole is requested once to list it, and once to read it")
 	s := open(t, web.URL+"/plain", Options{TokenCommand: command})
 	assert.MustFail(s.Open(t.Context(), other.URL+"/plain"))(t, "another server")
 }
