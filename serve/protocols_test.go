@@ -311,6 +311,7 @@ func TestProtocolRefusals(t *testing.T) {
 		{plain, one(`"shape":[1,2],"data":[1,2]`), "", `datatype "": expected BYTES`},
 		{plain, one(`"datatype":"FP32","data":[1,2]`), "", "no shape"},
 		{plain, one(`"shape":[1,2],"datatype":"FP032","data":[1,2]`), "", "FP032"},
+		{plain, one(`"shape":[1,-2],"datatype":"FP32","data":[1,2]`), "", "lengths of at least 1"},
 		{plain, one(`"shape":[0],"datatype":"FP32","data":[]`), "", "lengths of at least 1"},
 		{plain, one(`"shape":[1,1,1,1,1,1,1,1,2],"datatype":"FP32","data":[1,2]`), "", "up to 8 lengths"},
 		{plain, one(`"shape":[4294967296,4294967296],"datatype":"FP32","data":[1,2]`), "", "no more than the"},
