@@ -21,8 +21,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/assert"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -424,7 +424,7 @@ func TestRowsWithoutTheirList(t *testing.T) {
 
 // decodedRows are messages of an archive.
 type decodedRows struct {
-	all  *arrowvalue.Values
+	all  *stream.Values
 	from int
 	key  string
 }
@@ -438,7 +438,7 @@ func (r decodedRows) Value(row int) (value []byte, decoded *tabular.Cell) {
 	return nil, &cell
 }
 
-func (r decodedRows) All() (all *arrowvalue.Values, from int) { return r.all, r.from }
+func (r decodedRows) All() (all *stream.Values, from int) { return r.all, r.from }
 
 // Messages of an archive that are added together are in the batches in which they are one by one, also if some are invalid, or batches are
 // full.

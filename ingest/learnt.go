@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -19,7 +19,7 @@ type archived interface {
 	Len() int
 	Key(row int) string
 	Value(row int) (value []byte, decoded *tabular.Cell)
-	All() (all *arrowvalue.Values, from int)
+	All() (all *stream.Values, from int)
 }
 
 // MessageOf converts a message of a topic of values. rows are the rows of an archive that begin with the message: an [archive.Rows], or a

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -42,7 +42,7 @@ type Values struct {
 
 // archivedBlock is rows of an archive that AddRows reads at once.
 type archivedBlock struct {
-	all    *arrowvalue.Values
+	all    *stream.Values
 	block  tabular.Block // of all
 	usable bool          // all values are numbers or texts
 	most   int           // maximum number of rows at a time, which is small after invalid ones

@@ -7,7 +7,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -117,7 +116,7 @@ func DecodeResiduals(m wire.Message, classes int, mem memory.Allocator) (*Residu
 // valuesOfRows returns a copy of the values of a column of lists of that size, row-major; nil if they are of another type.
 func valuesOfRows[T float32 | float64](column arrow.Array, size int) []T {
 	lists := column.(*array.FixedSizeList)
-	all, ok := arrowvalue.Raw[T](lists.ListValues())
+	all, ok := stream.Raw[T](lists.ListValues())
 	if !ok {
 		return nil
 	}

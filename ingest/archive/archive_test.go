@@ -25,7 +25,7 @@ import (
 	parquetformat "github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/internal/assert"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
 // containerOf returns an Avro container file with rows of one number, and a codec in its header.
@@ -405,7 +405,7 @@ func checkRow(t *testing.T, name string, columns parquetformat.Columns, want str
 	t.Helper()
 	var got []string
 	assert.NoError(t, eachParquet(tableOf(t, name), name, columns, func(row arrow.Nested) error {
-		got = append(got, string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)))
+		got = append(got, string(stream.AppendJSON(nil, row.Of.Column, row.Row)))
 		return nil
 	}))
 	assert.Equal(t, got, []string{want}, "")

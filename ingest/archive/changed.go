@@ -9,24 +9,24 @@ import (
 
 	arrowformat "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
 // hasTypes is implemented by rows of a file whose schema has the types of columns.
 type hasTypes interface {
 	// typeAt returns the type of the values at a path.
-	typeAt(path []string) arrowvalue.Type
+	typeAt(path []string) stream.Type
 }
 
 // typeAt implements hasTypes.
-func (d *records) typeAt(path []string) arrowvalue.Type {
-	return arrowvalue.TypeOf(arrowformat.TypeAt(arrow.StructOf(d.Schema().Fields()...), path)) // Other if the file lacks it
+func (d *records) typeAt(path []string) stream.Type {
+	return stream.TypeOf(arrowformat.TypeAt(arrow.StructOf(d.Schema().Fields()...), path)) // Other if the file lacks it
 }
 
 // typeAt implements hasTypes.
-func (d *container) typeAt(path []string) arrowvalue.Type { return d.TypeAt(path) }
+func (d *container) typeAt(path []string) stream.Type { return d.TypeAt(path) }
 
-func isNumber(t arrowvalue.Type) bool { return t == arrowvalue.Number || t == arrowvalue.Whole }
+func isNumber(t stream.Type) bool { return t == stream.Number || t == stream.Whole }
 
 // changed describes the first column to read that has texts in a file but numbers in the first file of the archive; "" if there is none.
 func (a *Archive) changed(ctx context.Context, c *contents) string {
@@ -38,7 +38,7 @@ func (a *Archive) changed(ctx context.Context, c *contents) string {
 		a.first, a.numbers = a.numbersOfFirst(ctx)
 	})
 	for _, path := range a.numbers {
-		if of.typeAt(tabular.Path(path)) == arrowvalue.Text {
+		if of.typeAt(tabular.Path(path)) == stream.Text {
 			return fmt.Sprintf("%s has text in the column %q, in which %s has numbers", c.name, path, a.first)
 		}
 	}

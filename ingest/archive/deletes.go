@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
 // deletes are the rows that the delete files of an Iceberg snapshot remove (https://iceberg.apache.org/spec/#scan-planning).
@@ -37,7 +37,7 @@ func (t *table) deletes(positions, equal []icebergFile, of columns) (d deletes, 
 	for _, f := range positions {
 		err := eachParquet(t, t.path(f.File.Path), parquet.Columns{Wanted: isPosition}, func(r arrow.Nested) error {
 			of, at := r.Of.Named("file_path"), r.Of.Named("pos")
-			if of == nil || at == nil || of.Type != arrowvalue.Text || at.Type != arrowvalue.Whole {
+			if of == nil || at == nil || of.Type != stream.Text || at.Type != stream.Whole {
 				return errors.New("expected the columns file_path and pos")
 			}
 			row, _ := at.Whole(r.Row)
@@ -118,11 +118,11 @@ func (t *table) eachKey(file dataFile, ids []int, of columns, visit func(key str
 }
 
 // in returns the values of a column in rows; nil if the rows lack the column.
-func (c columns) in(rows *arrowvalue.Values, id int) *arrowvalue.Values {
+func (c columns) in(rows *stream.Values, id int) *stream.Values {
 	if above := c.above[id]; above != 0 {
 		rows = c.in(rows, above)
 	}
-	if rows == nil || rows.Type != arrowvalue.Struct {
+	if rows == nil || rows.Type != stream.Struct {
 		return nil
 	}
 	return rows.Named(c.name(id))
@@ -137,17 +137,17 @@ func (c columns) name(id int) string {
 }
 
 // textOf returns a text that is the same for equal values. A nil v is a null.
-func textOf(v *arrowvalue.Values, row int) (text string, ok bool) {
+func textOf(v *stream.Values, row int) (text string, ok bool) {
 	if v == nil || v.Null(row) {
 		return "null", true
 	}
 	_, isDecimal := v.Column.DataType().(arrowtypes.DecimalType)
 	switch {
-	case v.Type == arrowvalue.List || v.Type == arrowvalue.Struct:
+	case v.Type == stream.List || v.Type == stream.Struct:
 		return "", false
-	case v.Type == arrowvalue.Moment: // time zones may differ between files
+	case v.Type == stream.Moment: // time zones may differ between files
 		text = textOfTime(v.Moment(row))
-	case v.Type == arrowvalue.Other || isDecimal:
+	case v.Type == stream.Other || isDecimal:
 		text = v.Column.ValueStr(row)
 	default:
 		text = v.Text(row)

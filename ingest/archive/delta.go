@@ -18,7 +18,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -216,7 +216,7 @@ func (t *table) eachAction(file string, visit func(action)) error {
 	if strings.HasSuffix(file, ".parquet") {
 		isAction := func(path string) bool { return !strings.HasSuffix(path, "_parsed") } // statistics in another form
 		return eachParquet(t, file, parquet.Columns{Wanted: isAction}, func(row arrow.Nested) error {
-			return parse(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row))
+			return parse(stream.AppendJSON(nil, row.Of.Column, row.Row))
 		})
 	}
 	content, err := t.open(file)

@@ -18,7 +18,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -68,7 +68,7 @@ func (r *Rows) Value(row int) (value []byte, decoded *tabular.Cell) {
 
 // All returns the batch of the file that has the rows, and the index of the first; nil if there is no batch, or some values are
 // null.
-func (r *Rows) All() (all *arrowvalue.Values, from int) {
+func (r *Rows) All() (all *stream.Values, from int) {
 	if r.of.all == nil || r.of.all.Column.NullN() > 0 {
 		return nil, 0
 	}
@@ -93,9 +93,9 @@ func (r *Rows) alike() int {
 // block are rows of a file that are decoded together.
 type block struct {
 	messages []message
-	all      *arrowvalue.Values // the values; nil: there is one row
-	cell     tabular.Cell       // its value
-	json     []byte             // and the JSON of it; nil: it is not JSON
+	all      *stream.Values // the values; nil: there is one row
+	cell     tabular.Cell   // its value
+	json     []byte         // and the JSON of it; nil: it is not JSON
 }
 
 // message has the properties of a message other than its value.
@@ -346,7 +346,7 @@ func (d *records) next() (*block, error) {
 		b.all = cmp.Or(rows.Named(d.value), rows)
 	}
 	for property, names := range d.columns {
-		var column *arrowvalue.Values
+		var column *stream.Values
 		for _, name := range names {
 			column = cmp.Or(column, rows.Named(name), arrow.At(rows, name))
 		}
@@ -364,8 +364,8 @@ func (d *records) next() (*block, error) {
 }
 
 // setAll sets a property of messages to the values of a column. With an error, n is the number of rows before the invalid one.
-func setAll(messages []message, property int, column *arrowvalue.Values) (n int, err error) {
-	whole := column.Type == arrowvalue.Whole && !column.Unsigned() && property != atKey
+func setAll(messages []message, property int, column *stream.Values) (n int, err error) {
+	whole := column.Type == stream.Whole && !column.Unsigned() && property != atKey
 	for i := range messages {
 		switch {
 		case column.Null(i):
@@ -373,9 +373,9 @@ func setAll(messages []message, property int, column *arrowvalue.Values) (n int,
 		case whole:
 			n, _ := column.Whole(i)
 			err = messages[i].setWhole(property, n)
-		case column.Type == arrowvalue.Moment && property == atTimestamp:
+		case column.Type == stream.Moment && property == atTimestamp:
 			messages[i].time = column.Moment(i).Add(time.Millisecond / 2).UnixMilli() // rounded
-		case column.Type == arrowvalue.Text && property == atKey:
+		case column.Type == stream.Text && property == atKey:
 			messages[i].key = strings.Clone(column.Text(i)) // the text is a part of the batch
 		default:
 			err = messages[i].set(property, arrow.Nested{Of: column, Row: i}.Cell())

@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -106,12 +105,12 @@ type decoder struct {
 	*Rows
 	own map[string]string // texts in memory of the rows: a dictionary may repeat a long one in every row
 
-	served, versions *arrowvalue.Values // of answers
+	served, versions *stream.Values // of answers
 }
 
 // column reads a column that stagewise knows.
 func (d *decoder) column(name string, column arrow.Array) error {
-	values := arrowvalue.Of(column)
+	values := stream.ValuesOf(column)
 	switch name {
 	case columnFeatures:
 		if column.NullN() > 0 {
@@ -120,7 +119,7 @@ func (d *decoder) column(name string, column arrow.Array) error {
 		return d.features(values)
 	case columnLabel:
 		items := values
-		if values.Type == arrowvalue.List {
+		if values.Type == stream.List {
 			items = values.Items()
 		}
 		if !isScalar(items) {
@@ -133,12 +132,12 @@ func (d *decoder) column(name string, column arrow.Array) error {
 		}
 		return d.weights(values)
 	case columnSplit:
-		if values.Type != arrowvalue.Text && values.Type != arrowvalue.Null {
+		if values.Type != stream.Text && values.Type != stream.Null {
 			return fmt.Errorf("type %v, expected text", column.DataType())
 		}
 		return d.splits(values)
 	case columnTargets:
-		if values.Type != arrowvalue.List || !isFloat(values.Items()) {
+		if values.Type != stream.List || !isFloat(values.Items()) {
 			return fmt.Errorf("type %v, expected a list of float64 or float32", column.DataType())
 		}
 		return d.targets(values)
@@ -156,33 +155,33 @@ func (d *decoder) column(name string, column arrow.Array) error {
 }
 
 // isFloat reports whether values are float32 or float64.
-func isFloat(values *arrowvalue.Values) bool {
+func isFloat(values *stream.Values) bool {
 	return values.Column.DataType().ID() == arrow.FLOAT32 || values.Column.DataType().ID() == arrow.FLOAT64
 }
 
 // isScalar reports whether values are text, numbers or booleans.
-func isScalar(values *arrowvalue.Values) bool {
+func isScalar(values *stream.Values) bool {
 	switch values.Type {
-	case arrowvalue.Null, arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Number, arrowvalue.Text:
+	case stream.Null, stream.Boolean, stream.Whole, stream.Number, stream.Text:
 		return true
 	}
 	return false
 }
 
 // features reads the features. The width of dense ones must be the same in all rows: their values are contiguous.
-func (d *decoder) features(lists *arrowvalue.Values) error {
+func (d *decoder) features(lists *stream.Values) error {
 	wrong := fmt.Errorf("type %v, expected %s", lists.Column.DataType(), wantFeatures)
-	if lists.Type != arrowvalue.List {
+	if lists.Type != stream.List {
 		return wrong
 	}
 	items := lists.Items()
-	if items.Type == arrowvalue.Struct {
+	if items.Type == stream.Struct {
 		if items.Column.DataType().(*arrow.StructType).NumFields() != 2 || lists.Column.DataType().ID() != arrow.LIST {
 			return wrong
 		}
 		indices, values := items.At(0), items.At(1)
-		singles, ok := arrowvalue.Raw[float32](values.Column)
-		if !ok || indices.Type != arrowvalue.Whole || indices.Unsigned() {
+		singles, ok := stream.Raw[float32](values.Column)
+		if !ok || indices.Type != stream.Whole || indices.Unsigned() {
 			return wrong
 		}
 		if items.Column.NullN() > 0 || indices.Column.NullN() > 0 || values.Column.NullN() > 0 {
@@ -202,16 +201,16 @@ func (d *decoder) features(lists *arrowvalue.Values) error {
 		}
 	}
 	end := first + d.Rows.Rows*d.Cols
-	if singles, ok := arrowvalue.Raw[float32](items.Column); ok {
+	if singles, ok := stream.Raw[float32](items.Column); ok {
 		return readDense(d.Rows, items.Column, singles[first:end], first)
 	}
-	if doubles, ok := arrowvalue.Raw[float64](items.Column); ok {
+	if doubles, ok := stream.Raw[float64](items.Column); ok {
 		if d.ColumnsText() != "" {
 			d.doubles = items.AppendNumbers(nil, first, end)
 		}
 		return readDense(d.Rows, items.Column, doubles[first:end], first)
 	}
-	bytes, ok := arrowvalue.Raw[uint8](items.Column)
+	bytes, ok := stream.Raw[uint8](items.Column)
 	switch {
 	case !ok:
 		return wrong
@@ -241,7 +240,7 @@ func readDense[T float32 | float64](r *Rows, column arrow.Array, values []T, fir
 }
 
 // sparse reads sparse features. A feature of 0 is the same as an omitted one.
-func (d *decoder) sparse(lists, indices *arrowvalue.Values, values []float32) error {
+func (d *decoder) sparse(lists, indices *stream.Values, values []float32) error {
 	leading := int64(0) // numeric table columns, which may be missing
 	if text := d.ColumnsText(); text != "" {
 		columns, err := ParseColumns(text)
@@ -279,7 +278,7 @@ func (d *decoder) sparse(lists, indices *arrowvalue.Values, values []float32) er
 }
 
 // weights reads the weights.
-func (d *decoder) weights(values *arrowvalue.Values) error {
+func (d *decoder) weights(values *stream.Values) error {
 	d.Weights = make([]float32, d.Rows.Rows)
 	for row := range d.Weights {
 		if values.Null(row) {
@@ -294,7 +293,7 @@ func (d *decoder) weights(values *arrowvalue.Values) error {
 }
 
 // splits reads the splits. A row without one is for training.
-func (d *decoder) splits(values *arrowvalue.Values) (err error) {
+func (d *decoder) splits(values *stream.Values) (err error) {
 	d.Splits = make([]Split, d.Rows.Rows)
 	for row := range d.Splits {
 		if values.Null(row) {
@@ -308,14 +307,14 @@ func (d *decoder) splits(values *arrowvalue.Values) (err error) {
 }
 
 // labels reads the labels, or the lists of labels.
-func (d *decoder) labels(values *arrowvalue.Values) error {
+func (d *decoder) labels(values *stream.Values) error {
 	n := d.Rows.Rows
 	switch {
-	case values.Type == arrowvalue.List:
+	case values.Type == stream.List:
 		d.LabelLists = make([][]string, n)
-	case values.Type == arrowvalue.Null:
+	case values.Type == stream.Null:
 		return nil
-	case values.Type == arrowvalue.Whole && !values.Unsigned():
+	case values.Type == stream.Whole && !values.Unsigned():
 		d.Numbers, d.NoLabel = make([]int64, n), make([]bool, n)
 	default:
 		d.Words, d.NoLabel = make([]string, n), make([]bool, n)
@@ -345,12 +344,12 @@ func (d *decoder) labels(values *arrowvalue.Values) error {
 }
 
 // isNaN reports whether a value that is not null is NaN, which counts as none.
-func isNaN(values *arrowvalue.Values, row int) bool {
-	return values.Type == arrowvalue.Number && math.IsNaN(values.Number(row))
+func isNaN(values *stream.Values, row int) bool {
+	return values.Type == stream.Number && math.IsNaN(values.Number(row))
 }
 
 // labelList reads the list of labels of a row.
-func (d *decoder) labelList(lists *arrowvalue.Values, row int) ([]string, error) {
+func (d *decoder) labelList(lists *stream.Values, row int) ([]string, error) {
 	from, to := lists.Range(row)
 	labels, items := make([]string, to-from), lists.Items()
 	for i := range labels {
@@ -369,9 +368,9 @@ func (d *decoder) labelList(lists *arrowvalue.Values, row int) ([]string, error)
 }
 
 // label reads a label as it is written.
-func (d *decoder) label(values *arrowvalue.Values, i int) (string, error) {
+func (d *decoder) label(values *stream.Values, i int) (string, error) {
 	text := values.Text(i)
-	if values.Type == arrowvalue.Text && (len(text) > MaxLabel || !utf8.ValidString(text)) {
+	if values.Type == stream.Text && (len(text) > MaxLabel || !utf8.ValidString(text)) {
 		return "", fmt.Errorf("label of %d bytes: expected at most %d of UTF-8", len(text), MaxLabel)
 	}
 	return d.owned(text), nil
@@ -391,7 +390,7 @@ func (d *decoder) owned(text string) string {
 const maxTargets = 1 << 24
 
 // targets reads the targets. A null row has none.
-func (d *decoder) targets(lists *arrowvalue.Values) error {
+func (d *decoder) targets(lists *stream.Values) error {
 	n, k := d.Rows.Rows, -1
 	for row := range n {
 		if lists.Null(row) {
@@ -423,7 +422,7 @@ func (d *decoder) targets(lists *arrowvalue.Values) error {
 // answers reads the served answers. Rows may have none.
 func (d *decoder) answers() {
 	labels, versions := d.served, d.versions
-	if labels == nil || versions == nil || versions.Type != arrowvalue.Whole || versions.Unsigned() {
+	if labels == nil || versions == nil || versions.Type != stream.Whole || versions.Unsigned() {
 		return
 	}
 	d.Served = make([]Served, d.Rows.Rows)

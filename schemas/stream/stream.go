@@ -1,4 +1,4 @@
-// Package stream reads untrusted Arrow streams: one record batch, decoded without trusting a length.
+// Package stream reads untrusted Arrow: one record batch, decoded without trusting a length, whose columns have [Values] of any type.
 //
 // The Arrow library trusts its input. It allocates the sizes that a stream claims, follows circular references, and
 // reads arrays beyond the end of their buffers. A few bytes of untrusted input can crash the process. [Decode] therefore

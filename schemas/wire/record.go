@@ -12,7 +12,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
@@ -271,7 +270,7 @@ func (a *assembly[T]) add(record arrow.Record) error {
 	names, shapes := record.Column(0).(*array.String), record.Column(1).(*array.List)
 	offsets, lists, texts := record.Column(2).(*array.Int64), record.Column(3).(*array.List), record.Column(4).(*array.List)
 	sizes := shapes.ListValues().(*array.Int64)
-	data, _ := arrowvalue.Raw[T](lists.ListValues())
+	data, _ := stream.Raw[T](lists.ListValues())
 	words := texts.ListValues().(*array.String)
 	for row := range int(record.NumRows()) {
 		if offsets.Value(row) == 0 {

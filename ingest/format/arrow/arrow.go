@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
@@ -73,9 +72,9 @@ type source struct {
 	paths   *tabular.Paths
 
 	batch arrow.Record
-	rows  *arrowvalue.Values // of the batch
-	from  int                // the first row of the batch that is not in a block yet
-	read  int64              // number of rows before the batch
+	rows  *stream.Values // of the batch
+	from  int            // the first row of the batch that is not in a block yet
+	read  int64          // number of rows before the batch
 }
 
 // open opens a file or a stream.
@@ -172,18 +171,18 @@ func fieldOf(name string, t arrow.DataType) tabular.Field {
 
 // kindOf returns the kind of a type's values.
 func kindOf(t arrow.DataType) tabular.Kind {
-	switch arrowvalue.TypeOf(t) {
-	case arrowvalue.Boolean:
+	switch stream.TypeOf(t) {
+	case stream.Boolean:
 		return tabular.Boolean
-	case arrowvalue.Whole:
+	case stream.Whole:
 		return tabular.Whole
-	case arrowvalue.Number, arrowvalue.Null:
+	case stream.Number, stream.Null:
 		return tabular.Numeric
-	case arrowvalue.Text:
+	case stream.Text:
 		return tabular.Text
-	case arrowvalue.Moment:
+	case stream.Moment:
 		return tabular.Moment
-	case arrowvalue.List:
+	case stream.List:
 		if arePairs(t) {
 			return tabular.Pairs
 		}
@@ -262,22 +261,22 @@ func (s *source) load(n int, wanted []bool) (ok bool, err error) {
 }
 
 // column returns the values of a column; nil if they must be read as cells, as within lists, maps, and structs with nulls.
-func (s *source) column(i int) *arrowvalue.Values {
+func (s *source) column(i int) *stream.Values {
 	if i < s.own {
 		return s.rows.At(i)
 	}
-	return at(s.rows, s.fields[i].Name, func(of *arrowvalue.Values) bool { return of.Column.NullN() == 0 })
+	return at(s.rows, s.fields[i].Name, func(of *stream.Values) bool { return of.Column.NullN() == 0 })
 }
 
 // At returns the values at a path in rows; nil if there are none. A member of a null struct is null, as in Parquet.
-func At(rows *arrowvalue.Values, path string) *arrowvalue.Values {
-	return at(rows, path, func(*arrowvalue.Values) bool { return true })
+func At(rows *stream.Values, path string) *stream.Values {
+	return at(rows, path, func(*stream.Values) bool { return true })
 }
 
 // at returns the values at a path in structs; nil if there are none, or if one of the structs is not valid.
-func at(rows *arrowvalue.Values, path string, valid func(of *arrowvalue.Values) bool) *arrowvalue.Values {
+func at(rows *stream.Values, path string, valid func(of *stream.Values) bool) *stream.Values {
 	for _, name := range tabular.Path(path) {
-		if rows == nil || rows.Type != arrowvalue.Struct || !valid(rows) {
+		if rows == nil || rows.Type != stream.Struct || !valid(rows) {
 			return nil
 		}
 		rows = rows.Named(name)
@@ -321,7 +320,7 @@ func (s *source) Read(n int, wanted []bool, b *tabular.Block) error {
 }
 
 // fill sets the values of a column to those of some rows.
-func (s *source) fill(c *tabular.Column, kind tabular.Kind, of *arrowvalue.Values, from, to int) error {
+func (s *source) fill(c *tabular.Column, kind tabular.Kind, of *stream.Values, from, to int) error {
 	switch kind {
 	case tabular.List, tabular.TextList, tabular.Pairs:
 		first, _ := of.Range(from)
@@ -343,13 +342,13 @@ func (s *source) fill(c *tabular.Column, kind tabular.Kind, of *arrowvalue.Value
 }
 
 // fillValues sets the values of a column without lists, or the items of its lists. It returns the number of bytes of its texts.
-func fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) (texts int) {
+func fillValues(c *tabular.Column, of *stream.Values, from, to int) (texts int) {
 	switch of.Type {
-	case arrowvalue.Number, arrowvalue.Null:
+	case stream.Number, stream.Null:
 		c.Numbers, c.Halves = of.AppendNumbers(c.Numbers, from, to), of.Half()
 		return 0
-	case arrowvalue.Boolean, arrowvalue.Whole:
-		c.Truths = of.Type == arrowvalue.Boolean
+	case stream.Boolean, stream.Whole:
+		c.Truths = of.Type == stream.Boolean
 		for i := from; i < to; i++ {
 			if of.Null(i) {
 				c.AppendNull(false)
@@ -366,7 +365,7 @@ func fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) (texts i
 			continue
 		}
 		text := of.Text(i)
-		if c.AppendText(text); of.Type == arrowvalue.Text {
+		if c.AppendText(text); of.Type == stream.Text {
 			texts += len(text)
 		}
 	}
@@ -375,12 +374,12 @@ func fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) (texts i
 
 // Fill sets a block to the values at some paths in rows. A member of a null struct is null, as in Parquet. ok is false if a path has no
 // values, or if they are neither numbers nor texts.
-func Fill(b *tabular.Block, rows *arrowvalue.Values, paths []string) (ok bool) {
+func Fill(b *tabular.Block, rows *stream.Values, paths []string) (ok bool) {
 	b.Reset(len(paths))
 	b.Rows = rows.Column.Len()
 	for i, path := range paths {
 		of := At(rows, path)
-		if of == nil || !slices.Contains([]arrowvalue.Type{arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Number, arrowvalue.Text}, of.Type) {
+		if of == nil || !slices.Contains([]stream.Type{stream.Boolean, stream.Whole, stream.Number, stream.Text}, of.Type) {
 			return false
 		}
 		fillValues(&b.Columns[i], of, 0, b.Rows)
@@ -389,7 +388,7 @@ func Fill(b *tabular.Block, rows *arrowvalue.Values, paths []string) (ok bool) {
 }
 
 // fillPairs sets the entries of sparse rows.
-func (s *source) fillPairs(c *tabular.Column, of *arrowvalue.Values, from, to int) error {
+func (s *source) fillPairs(c *tabular.Column, of *stream.Values, from, to int) error {
 	first, _ := of.Range(from)
 	_, last := of.Range(to - 1)
 	if s.reserve != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
 // Nested is a row of a record, or a value in one.
 type Nested struct {
-	Of  *arrowvalue.Values
+	Of  *stream.Values
 	Row int
 }
 
 // RowsOf returns the rows of a batch as structs.
-func RowsOf(batch arrow.Record) *arrowvalue.Values {
-	return arrowvalue.Of(array.RecordToStructArray(batch))
+func RowsOf(batch arrow.Record) *stream.Values {
+	return stream.ValuesOf(array.RecordToStructArray(batch))
 }
 
 // maxItems limits the number of items without bytes in a list column of a batch.
@@ -34,7 +34,7 @@ func (n Nested) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.
 	switch {
 	case n.isMap():
 		return n.entries(at, put)
-	case n.Of.Type == arrowvalue.List:
+	case n.Of.Type == stream.List:
 		from, to := n.Of.Range(n.Row)
 		return tabular.Parts(at, func(next *tabular.Step) (part tabular.Cell, ok bool) {
 			if ok = next.Index >= 0 && next.Index < to-from; ok {
@@ -59,8 +59,8 @@ func (n Nested) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.
 }
 
 // checkItems returns an error if lists have too many items that take no bytes.
-func checkItems(of *arrowvalue.Values) error {
-	for of.Type == arrowvalue.List {
+func checkItems(of *stream.Values) error {
+	for of.Type == stream.List {
 		if of = of.Items(); of.Column.Len() > maxItems && isEmpty(of.Column.DataType()) {
 			return fmt.Errorf("lists with more than %d values", maxItems)
 		}
@@ -86,7 +86,7 @@ func (n Nested) entries(at *tabular.Step, put func(at *tabular.Step, part tabula
 	keys, values := n.Of.Items().At(0), n.Of.Items().At(1)
 	from, to := n.Of.Range(n.Row)
 	for i := from; i < to; i++ {
-		if keys.Type != arrowvalue.Text && keys.Type != arrowvalue.Whole {
+		if keys.Type != stream.Text && keys.Type != stream.Whole {
 			continue
 		}
 		if next := at.Named([]byte(keys.Text(i))); next != nil {
@@ -130,28 +130,28 @@ func (n Nested) Cell() tabular.Cell {
 	switch {
 	case of.Null(i):
 		return tabular.Cell{}
-	case of.Type == arrowvalue.Struct, n.isMap():
+	case of.Type == stream.Struct, n.isMap():
 		return tabular.ObjectOf(n)
-	case of.Type == arrowvalue.List:
+	case of.Type == stream.List:
 		return tabular.ListOf(n)
 	}
 	switch of.Type {
-	case arrowvalue.Boolean:
+	case stream.Boolean:
 		v, _ := of.Whole(i)
 		return tabular.Truth(v != 0)
-	case arrowvalue.Whole:
+	case stream.Whole:
 		if v, ok := of.Whole(i); ok {
 			return tabular.Integer(v)
 		}
 		return tabular.Word(of.Text(i))
-	case arrowvalue.Number:
+	case stream.Number:
 		if of.Half() {
 			return tabular.Half(of.Number(i))
 		}
 		return tabular.Float(of.Number(i))
-	case arrowvalue.Text:
+	case stream.Text:
 		return tabular.Word(strings.Clone(of.Text(i))) // the text is a part of the batch
-	case arrowvalue.Moment:
+	case stream.Moment:
 		return tabular.Time(of.Moment(i))
 	}
 	if binary, ok := of.Column.(*array.Binary); ok {

@@ -15,8 +15,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
 // Sent are rows sent for prediction.
@@ -123,7 +123,7 @@ func yieldRows(record arrow.Record, yield func([]byte) bool) bool {
 			if j > 0 {
 				row = append(row, ',')
 			}
-			row = arrowvalue.AppendJSON(append(append(row, name...), ':'), column, i)
+			row = stream.AppendJSON(append(append(row, name...), ':'), column, i)
 		}
 		if !yield(append(row, '}')) {
 			return false

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -239,19 +239,19 @@ func (r *AvroRows) Next() (members map[string]any, row tabular.Cell, err error) 
 }
 
 // TypeAt returns the type of the values at a path: that of all branches of a union but null; Other if they differ.
-func (r *AvroRows) TypeAt(path []string) arrowvalue.Type {
+func (r *AvroRows) TypeAt(path []string) stream.Type {
 	return typeAt(r.file.Schema().Root(), path)
 }
 
-func typeAt(of *avro.SchemaNode, path []string) (t arrowvalue.Type) {
+func typeAt(of *avro.SchemaNode, path []string) (t stream.Type) {
 	switch of.Type {
 	case "union":
 		for i := range of.Branches {
 			branch := typeAt(&of.Branches[i], path)
 			switch {
 			case of.Branches[i].Type == "null":
-			case t != arrowvalue.Other && t != branch:
-				return arrowvalue.Other
+			case t != stream.Other && t != branch:
+				return stream.Other
 			default:
 				t = branch
 			}
@@ -263,17 +263,17 @@ func typeAt(of *avro.SchemaNode, path []string) (t arrowvalue.Type) {
 				return typeAt(&of.Fields[i].Type, path[1:])
 			}
 		}
-		return arrowvalue.Other
+		return stream.Other
 	}
 	switch numeric := of.Type == "int" || of.Type == "long" || of.Type == "float" || of.Type == "double"; {
 	case len(path) > 0 || of.LogicalType != "":
-		return arrowvalue.Other
+		return stream.Other
 	case numeric:
-		return arrowvalue.Number
+		return stream.Number
 	case of.Type == "string", of.Type == "enum":
-		return arrowvalue.Text
+		return stream.Text
 	}
-	return arrowvalue.Other
+	return stream.Other
 }
 
 // Close releases the memory of the decompressor.

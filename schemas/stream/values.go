@@ -1,5 +1,4 @@
-// Package arrowvalue reads the values of Arrow columns of any type.
-package arrowvalue
+package stream
 
 import (
 	"encoding/json"
@@ -80,8 +79,8 @@ type Values struct {
 	members  []*Values // of structs; nil: not read yet
 }
 
-// Of returns the values of a column.
-func Of(column arrow.Array) *Values {
+// ValuesOf returns the values of a column.
+func ValuesOf(column arrow.Array) *Values {
 	v := &Values{Type: TypeOf(column.DataType()), Column: column, null: column.IsNull}
 	switch c := column.(type) {
 	case *array.Boolean:
@@ -142,7 +141,7 @@ func Of(column arrow.Array) *Values {
 		v.moment, v.date = func(i int) time.Time { return c.Value(i).ToTime() }, true
 	case *array.Dictionary:
 		if v.Type != Other {
-			v.encode(Of(c.Dictionary()), c)
+			v.encode(ValuesOf(c.Dictionary()), c)
 		}
 	case array.ListLike:
 		v.lists = c
@@ -225,7 +224,7 @@ func (v *Values) Moment(i int) time.Time { return v.moment(i) }
 // Items returns the items of all lists.
 func (v *Values) Items() *Values {
 	if v.items == nil {
-		v.items = Of(v.lists.ListValues())
+		v.items = ValuesOf(v.lists.ListValues())
 	}
 	return v.items
 }
@@ -243,7 +242,7 @@ func (v *Values) At(member int) *Values {
 		v.members = make([]*Values, structs.NumField())
 	}
 	if v.members[member] == nil {
-		v.members[member] = Of(structs.Field(member))
+		v.members[member] = ValuesOf(structs.Field(member))
 	}
 	return v.members[member]
 }
