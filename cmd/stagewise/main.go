@@ -6,12 +6,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -65,9 +67,13 @@ func terminated(ctx context.Context) bool {
 
 // execute runs the command that args name and returns the exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot(stdout, stderr)
+	out := &output{to: stdout}
+	root := newRoot(out, stderr)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
+	if out.err != nil {
+		err = &failure{cmp.Or(err, out.err)}
+	}
 	if err == nil {
 		return exitDone
 	}
@@ -88,6 +94,26 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitWrong
+}
+
+// output is standard output. It keeps the first error of a write, such as that of a full disk, so that commands need not return it.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	o.err = cmp.Or(o.err, err)
+	return n, err
+}
+
+// Fd returns the descriptor, by which the width of a terminal is found; an invalid one if the output is not a file.
+func (o *output) Fd() uintptr {
+	if f, ok := o.to.(*os.File); ok {
+		return f.Fd()
+	}
+	return math.MaxUint
 }
 
 // failure is an error that neither the configuration nor the command line caused. It makes the exit code 1. All other errors,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -443,7 +442,7 @@ func newBar(w io.Writer, now func() time.Time) *bar {
 
 // terminalWidth returns a function that returns the columns of a terminal; nil if w is not a terminal.
 func terminalWidth(w io.Writer) func() int {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	if !ok {
 		return nil
 	}
