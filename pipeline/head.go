@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/dustin/go-humanize/english"
@@ -412,4 +414,300 @@ func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err
 // hasLearnt reports whether the version of a run was trained on forgotten rows.
 func (r *runner) hasLearnt(id string) bool {
 	return slices.ContainsFunc(r.learnt, func(place schemas.Place) bool { return place.Run == id })
+}
+
+// chainState is the state of a chain: its newest version, and the part of the window that the log still has. The zero value
+// is a chain without versions.
+type chainState struct {
+	head    *schemas.Manifest        // of the newest version; nil: there is none
+	stored  *protocol.StateWindow    // window after the head; nil: it is gone
+	window  *schemas.Window          // the part of it that the log still has; nil: nothing is left
+	counted []schemas.SourceProgress // progress of sources when the chain was restarted; see beginAgain
+	renews  bool                     // the window differs from that of the head: the next run must be full
+	had     int64                    // number of unforgotten rows in the window, before some were found to be gone
+	least   int64                    // see schemas.Chain.AtLeast
+	number  int                      // number of the next run in the chain
+	attempt int                      // number of failed runs with that number
+}
+
+// rows returns the number of rows in the window, including forgotten ones; 0 without a window.
+func (s *chainState) rows() int64 {
+	if s.window == nil {
+		return 0
+	}
+	return s.window.Rows()
+}
+
+// learnt returns the number of unforgotten rows in the window; 0 without a window.
+func (s *chainState) learnt() int64 {
+	if s.window == nil {
+		return 0
+	}
+	return s.window.Learnt()
+}
+
+// spans returns the spans of the window's rows together with more.
+func (s *chainState) spans(more coverage.Spans) coverage.Spans {
+	all := slices.Clone(more)
+	if s.window != nil {
+		all = append(all, s.window.Spans()...)
+	}
+	return all
+}
+
+// deleted returns the part of the window before the starts of partitions.
+func (s *chainState) deleted(begins []coverage.Span) (spans coverage.Spans) {
+	for _, span := range s.spans(nil).Merged() {
+		if span.Partition < len(begins) {
+			span.To = min(span.To, begins[span.Partition].From)
+		}
+		if !span.Empty() {
+			spans = append(spans, span)
+		}
+	}
+	return spans
+}
+
+// leaveOut removes spans and then empty increments from the window. The next run must be full. If nothing is left, there
+// is no window: the next version is again the first.
+func (s *chainState) leaveOut(spans coverage.Spans) {
+	rest := s.window.Without(spans)
+	for i := range rest.Increments { // the number of rows left of a part is unknown
+		c := &rest.Increments[i].Increment
+		for j := range c.Covered {
+			before, _ := s.window.Increments[i].Increment.On(c.Covered[j].Spans[0].Partition)
+			if !slices.Equal(before.Spans, c.Covered[j].Spans) {
+				c.Covered[j], c.Forgotten = coverage.Coverage{Spans: c.Covered[j].Spans}, 0
+			}
+		}
+		c.Covered = slices.DeleteFunc(c.Covered, func(left coverage.Coverage) bool { return len(left.Spans.Without(c.Skipped)) == 0 })
+	}
+	rest.Increments = slices.DeleteFunc(rest.Increments, func(c schemas.WindowIncrement) bool { return len(c.Increment.Covered) == 0 })
+	if s.renews = true; len(rest.Increments) == 0 {
+		rest = nil
+	}
+	s.window = rest
+}
+
+// beginAgain restarts the chain with the next messages, because no rows are left in its window. The head stays until then,
+// and the progress of sources is kept.
+func (s *chainState) beginAgain() { s.counted, s.window = s.window.Progress, nil }
+
+// progress returns the progress of sources in the chain.
+func (s *chainState) progress() []schemas.SourceProgress {
+	if s.window == nil {
+		return s.counted
+	}
+	return s.window.Progress
+}
+
+// restarts reports whether the stream has changed, so that the messages before the change are to be dropped.
+func (s *chainState) restarts(o topics.RetrainOptions) bool {
+	return s.window.Changed > 0 && o.Full.Drift && s.attempt == 0 && !s.renews
+}
+
+// fullIsDue reports whether a full run is due. bytes is the maximum size of the window; see schemas.WindowBytes.
+func (s *chainState) fullIsDue(job *topics.Job, bytes int64) bool {
+	o, since := job.Retrain, s.window.Chain.Number-s.window.Full
+	switch {
+	case s.renews:
+		return true
+	case s.window.Rows() == 0: // nothing to fit
+		return false
+	case s.attempt > 0, s.head.Window == nil:
+		return true
+	case len(s.newClasses(o)) > 0 && o.OnNewClass == topics.NewClassFull:
+		return true
+	case since == 0:
+		return false
+	case s.window.Rejected == 1:
+		return true
+	case o.Full.Every > 0 && since >= o.Full.Every:
+		return true
+	case o.Decay == 1 && len(s.window.Shortened(s.mostTerms(job), bytes)) < len(s.window.Increments):
+		return true // a full run has fewer and larger increments
+	}
+	return o.Full.Growth > 0 && float64(s.window.Rows()) >= o.Full.Growth*float64(s.window.FullRows)
+}
+
+// newClasses returns the labels in the window that are not classes of the newest version, but have enough rows.
+func (s *chainState) newClasses(o topics.RetrainOptions) (labels []string) {
+	if s.window == nil {
+		return nil
+	}
+	for _, unknown := range s.window.Unknown {
+		if unknown.Rows >= o.NewClassRows {
+			labels = append(labels, unknown.Label)
+		}
+	}
+	return labels
+}
+
+// classes returns the classes of a full run over the window: those of the newest version and additional ones.
+func (s *chainState) classes(o topics.RetrainOptions) []string {
+	labels := slices.Clone(s.head.Labels)
+	if o.OnNewClass == topics.NewClassFull {
+		labels = append(labels, s.newClasses(o)...)
+		examples.SortLabels(labels)
+	}
+	return labels
+}
+
+// mostTerms returns the maximum number of terms on the state topic; 0: unlimited, or none at all.
+func (s *chainState) mostTerms(job *topics.Job) int {
+	if !topics.Updatable(job.Stages) {
+		return 0
+	}
+	return job.Retrain.MostTerms(cmp.Or(job.Topics, topics.DefaultTopics()).State, s.window)
+}
+
+// The log may lose messages on which a chain depends: retention deletes them, an unclean leader election truncates a
+// partition, the topic is recreated. Before a run is planned, the last message that the chain has processed in each
+// partition must still exist. Otherwise, the chain continues from the messages that the checksums of its increments verify.
+
+// prove determines which partitions no longer have the messages that the chain has processed, given the bounds of the
+// examples topic. It removes unverified messages from the window, and makes the next run a full one over the rest.
+func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
+	for n := len(bounds); n < len(r.backlog.ends); n++ {
+		bounds = append(slices.Clip(bounds), coverage.Span{Partition: n})
+	}
+	for _, span := range bounds {
+		r.backlog.add(span.Partition, span.From)
+		replaced, err := r.replaced(ctx, span)
+		if err != nil {
+			return err
+		}
+		if !replaced {
+			continue
+		}
+		before := r.chain.rows()
+		proven, last, err := r.provenOn(ctx, span)
+		if err != nil {
+			return err
+		}
+		looked := r.backlog.end(span.Partition)
+		r.backlog.replace(span, proven, last)
+		if r.chain.window != nil {
+			cut := coverage.Span{Partition: span.Partition, To: math.MaxInt64}
+			if last != nil {
+				cut.From = proven
+			}
+			if err := r.lose(ctx, l, coverage.Spans{cut}); err != nil {
+				return err
+			}
+		}
+		if r.chain.window == nil {
+			r.chain.counted = nil
+		}
+		r.rec.Record(event.Replaced{Topic: r.Topics.Examples, Partition: span.Partition, Looked: looked, Proven: proven,
+			Rows: before - r.chain.rows()})
+	}
+	return nil
+}
+
+// lose removes messages that the log has lost from the window. Versions are not offered until they have learnt as many rows
+// as before.
+func (r *runner) lose(ctx context.Context, l *protocol.Ledger, lost coverage.Spans) error {
+	offered, err := r.offeredRows(ctx, l)
+	if err != nil {
+		return err
+	}
+	learnt := r.chain.learnt()
+	r.chain.leaveOut(lost)
+	r.chain.had, r.chain.least = max(r.chain.had, learnt), max(r.chain.least, offered, learnt)
+	return nil
+}
+
+// replaced reports whether a partition lacks the last message that the chain has processed there. A message deleted by
+// retention counts as existing.
+func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, error) {
+	n := bounds.Partition
+	at := slices.IndexFunc(r.backlog.marks, func(m coverage.Mark) bool { return m.Partition == n })
+	if at < 0 { // the chain has processed nothing there
+		return r.backlog.end(n) > bounds.To, nil
+	}
+	found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, bounds, r.backlog.marks[at])
+	return found != protocol.FoundSame && found != protocol.FoundDeleted, err
+}
+
+// provenOn returns the offset before which a partition has the messages of the window's increments, and the mark of the
+// last message before it. If nothing can be verified, that is the start of the partition, and the mark is nil.
+func (r *runner) provenOn(ctx context.Context, bounds coverage.Span) (proven int64, last *coverage.Mark, err error) {
+	proven = bounds.From
+	if r.chain.window == nil {
+		return proven, nil, nil
+	}
+	type part struct {
+		*coverage.Increment
+		coverage.Coverage
+	}
+	var parts []part
+	for i := range r.chain.window.Increments {
+		increment := &r.chain.window.Increments[i].Increment
+		if covered, any := increment.On(bounds.Partition); any {
+			parts = append(parts, part{increment, covered})
+		}
+	}
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.Coverage.Spans[0].From, b.Coverage.Spans[0].From) })
+	for _, p := range parts {
+		if p.Coverage.Spans[0].From < bounds.From {
+			continue // deleted, or never there
+		}
+		end, same, err := r.holds(ctx, bounds, p.Increment, p.Coverage)
+		if err != nil || !same {
+			return proven, last, err
+		}
+		if end != nil && (last == nil || end.Offset > last.Offset) {
+			last = end
+		}
+		proven = max(proven, p.Coverage.Spans[len(p.Coverage.Spans)-1].To)
+	}
+	return proven, last, nil
+}
+
+// holds reports whether a partition has the messages of an increment, and returns the mark of the last of them.
+func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *coverage.Increment,
+	want coverage.Coverage) (last *coverage.Mark, same bool, err error) {
+	n, got := bounds.Partition, coverage.Coverage{Spans: want.Spans}
+	if increment.Uncounted || want.Spans[len(want.Spans)-1].To > bounds.To {
+		return nil, false, nil
+	}
+	for _, span := range want.Spans {
+		for m, err := range r.Between(ctx, r.Topics.Examples, n, span.From, span.To) {
+			if errors.As(err, new(*kafkalog.DeletedError)) {
+				return nil, false, nil
+			}
+			if err != nil {
+				return nil, false, err
+			}
+			mark := protocol.MarkOf(n, m)
+			last = &mark
+			if increment.Skips(n, m.Offset) {
+				continue
+			}
+			rows := source.RowsIn(r.Pipeline, m)
+			got.Count(rows, visit.Checksum(m, n, rows))
+		}
+	}
+	return last, got.Same(want), nil
+}
+
+// keepWhatIsHeld removes deleted messages of the examples topic from the window. Then it removes those that retention may
+// delete before a full run has ended, unless these are all.
+func (r *runner) keepWhatIsHeld(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
+	gone, rows := r.chain.deleted(bounds), r.chain.learnt()
+	if len(gone) == 0 {
+		return nil
+	}
+	if staying, err := topics.Staying(ctx, r.Pipeline, r.retention, bounds); err != nil {
+		return err
+	} else if going := r.chain.deleted(staying); len(r.chain.spans(nil).Without(going)) > 0 {
+		gone = going
+	}
+	if err := r.lose(ctx, l, gone); err != nil {
+		return err
+	}
+	event.Notice(r.rec, "%s deleted messages of version %d while they were in the window: the next version is "+
+		"fitted to what remains of its %d rows", r.Topics.Examples, r.chain.head.Version, rows)
+	return nil
 }

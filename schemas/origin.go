@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -126,3 +128,138 @@ func (o *Origins) Check() error {
 
 // SchemaOf returns the fingerprint of the schema of an ingested examples message.
 func SchemaOf(m wire.Message) string { return m.Get(headerSchema) }
+
+// A followed topic is a source without an end, and so without a seal. Its messages have the position up to which the topic was read before
+// them and with them. A message is valid if it begins where the valid messages before it end.
+
+const (
+	// topicSource begins the ID of a source that is a topic. The ID of a file is a digest.
+	topicSource = "topic:"
+	// headerNext is the sequence of the message that comes after this one in its partition.
+	headerNext = "stagewise-next"
+	// headerPositions is the position up to which the topic was read.
+	headerPositions = "stagewise-positions"
+	// headerPartitions and headerAfter are Partitions and After of an [Origin].
+	headerPartitions = "stagewise-partitions"
+	headerAfter      = "stagewise-after"
+	// headerTime is the latest timestamp of the messages of the topic with the rows of an examples message.
+	headerTime = "stagewise-time"
+	// headerLacking are the optional columns that most of its rows lack, although earlier rows had them.
+	headerLacking = "stagewise-lacking"
+)
+
+// Turn identifies the messages that an attempt to read a topic wrote to a partition of the examples, up to a sequence; 0, 0: none.
+func Turn(attempt int, next int64) string { return fmt.Sprintf("%d/%d", attempt, next) }
+
+// CountsAfter reports whether a message of a topic is valid in a partition of the examples, given the attempt of the
+// last valid message of the topic there, and the sequence next after it. known is false if that message, or its
+// existence, is unknown.
+func (o Origin) CountsAfter(attempt int, next int64, known bool) bool {
+	own, err := strconv.Atoi(o.Attempt)
+	switch {
+	case err != nil, own < 1:
+		return false
+	case !known:
+		return true
+	case own < attempt, own == attempt && o.Sequence < next:
+		return false
+	}
+	return own == attempt || o.After == "" || o.After == Turn(attempt, next)
+}
+
+// TopicSource returns the ID of the source that is a topic.
+func TopicSource(topic string) string { return topicSource + topic }
+
+// IsTopicSource reports whether a source with this ID is a followed topic.
+func IsTopicSource(id string) bool { return strings.HasPrefix(id, topicSource) }
+
+// TopicOf returns the topic that an examples message was read from; false if it was not read from a topic.
+func TopicOf(m wire.Message) (topic string, ok bool) {
+	o, ok := OriginOf(m)
+	if !ok || o.Next == 0 {
+		return "", false
+	}
+	return strings.CutPrefix(o.Source, topicSource)
+}
+
+// TopicPosition is the position up to which ingest has read a partition of a followed topic.
+type TopicPosition struct {
+	Partition int    `json:"partition"`
+	Next      int64  `json:"next"` // offset after the last message read
+	Last      string `json:"last"` // checksum of the last message read, to identify the topic: see [MessageChecksum]; empty: unknown
+}
+
+// TopicSequence returns the sequence of the next message after these positions: the sum of the offsets, because each message increases one
+// of them.
+func TopicSequence(positions []TopicPosition) (sequence int64) {
+	for _, p := range positions {
+		sequence += p.Next
+	}
+	return sequence
+}
+
+// TopicMessage encodes rows as an examples message of a followed topic. positions are the positions after the rows, of all partitions of
+// the topic that go to the message's partition of the examples; Next may exceed their sum. Errors are those of [examples.Encode].
+func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows, mem memory.Allocator) (wire.Message, error) {
+	m, err := o.Message(rows, mem)
+	if err != nil {
+		return wire.Message{}, err
+	}
+	m.Headers = append(m.Headers, wire.Header{Key: headerNext, Value: strconv.FormatInt(max(o.Next, TopicSequence(positions)), 10)},
+		wire.Header{Key: headerPositions, Value: string(wire.JSON(positions))})
+	if rows.Origins != nil {
+		m.Headers = append(m.Headers, rows.Origins.Header())
+	}
+	if o.Partitions > 0 {
+		m.Headers = append(m.Headers, wire.Header{Key: headerPartitions, Value: strconv.Itoa(o.Partitions)})
+	}
+	if o.After != "" {
+		m.Headers = append(m.Headers, wire.Header{Key: headerAfter, Value: o.After})
+	}
+	return m, nil
+}
+
+// TimeHeader returns the header with the latest timestamp of a topic's messages that an examples message was made from, in
+// milliseconds since 1970. The examples message's own timestamp is the time of its ingest, on which retention depends.
+func TimeHeader(time int64) wire.Header {
+	return wire.Header{Key: headerTime, Value: strconv.FormatInt(time, 10)}
+}
+
+// TimeOf returns the time of the rows of an examples message in milliseconds since 1970: the time of the messages that ingest made it
+// from, otherwise its own timestamp.
+func TimeOf(m wire.Message, written int64) int64 {
+	if time, err := strconv.ParseInt(m.Get(headerTime), 10, 64); err == nil {
+		return time
+	}
+	return written
+}
+
+// LackingHeader returns the header with the optional columns that most rows of an examples message lack, although earlier
+// rows had them.
+func LackingHeader(columns []string) wire.Header {
+	text, _ := json.Marshal(columns) // texts can't fail
+	return wire.Header{Key: headerLacking, Value: string(text)}
+}
+
+// LackingOf returns the columns of [LackingHeader]; nil: none.
+func LackingOf(m wire.Message) (columns []string) {
+	if text := m.Get(headerLacking); text == "" || json.Unmarshal([]byte(text), &columns) != nil {
+		return nil
+	}
+	return columns
+}
+
+// TopicPositionsOf decodes the positions up to which ingest had read a topic when it wrote a message. An error wraps [wire.ErrDamaged].
+func TopicPositionsOf(m wire.Message) (positions []TopicPosition, err error) {
+	text := m.Get(headerPositions)
+	if err := json.Unmarshal([]byte(text), &positions); err != nil {
+		return nil, fmt.Errorf("%w: header %s is %s: %w", wire.ErrDamaged, headerPositions, stream.Quote(text), err)
+	}
+	for _, p := range positions {
+		if p.Partition < 0 || p.Next < 0 {
+			return nil, fmt.Errorf("%w: header %s is %s, expected partitions and offsets of at least 0", wire.ErrDamaged, headerPositions,
+				stream.Quote(text))
+		}
+	}
+	return positions, nil
+}

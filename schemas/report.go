@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -176,3 +177,135 @@ func (r *Report) Check() error {
 
 // Messages encodes the report for the weights topic.
 func (r *Report) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindReport, r.Run, r) }
+
+// KindStage is the kind of a [StageReport] message.
+const KindStage wire.Kind = "stage"
+
+// StageReport describes a finished stage of a run. It is an entry of a [Report], and also its own message for followers of
+// the run. Errors are in percent, losses are those of the stage's link, and both are null without rows of the split.
+type StageReport struct {
+	Stage   int     `json:"stage"`            // stage number, from 0
+	Member  int     `json:"member,omitempty"` // with averaging: the member that the stage belongs to, from 1
+	Link    string  `json:"link"`             // link of the stage: see Stage
+	Passes  int     `json:"passes"`           // passes of the fit
+	Ridge   Ridge   `json:"ridge"`            // ridge of the fit
+	Weight  *Weight `json:"weight,omitempty"` // weight of class_counts features
+	Seconds float64 `json:"seconds"`          // duration of the stage
+	Measured
+	// Overflow is the number of rows left out because their inputs or features overflow; for an update, among the rows that it visits.
+	Overflow int64 `json:"overflow,omitempty"`
+	// Tempered is the temperature that predicts the holdout rows best; only for a stage of trees, and with holdout rows.
+	Tempered *TemperedReport `json:"tempered,omitempty"`
+	// Average measures the mean of the members so far, after the last stage of a member. The other errors and losses are those of the
+	// member alone.
+	Average *AverageReport `json:"average,omitempty"`
+	// passes, in order
+	ByPass []PassReport `json:"by_pass,omitempty"`
+}
+
+// TemperedReport measures the predictions of holdout rows whose scores are divided by a temperature.
+type TemperedReport struct {
+	Temperature float64 `json:"temperature"`  // the temperature with the lowest loss
+	HoldoutLoss float64 `json:"holdout_loss"` // loss of the stage's link at this temperature
+}
+
+// AverageReport measures the mean prediction of members. Errors and losses are as in a [StageReport].
+type AverageReport struct {
+	Members int `json:"members"` // number of members in the mean, from the first
+	Measured
+}
+
+// Measured has the errors and losses of predictions.
+type Measured struct {
+	TrainError   float64  `json:"train_error"`             // percent
+	TestError    *float64 `json:"test_error"`              // percent; null without test rows
+	TrainLoss    float64  `json:"train_loss"`              // loss of the stage's link
+	TestLoss     *float64 `json:"test_loss"`               // loss of the stage's link; null without test rows
+	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
+	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
+}
+
+// Final returns the errors and losses of the run's final predictions, if the stage is the last: those of the mean of the members or,
+// without averaging, of the stage.
+func (s *StageReport) Final() Measured {
+	if s.Average != nil {
+		return s.Average.Measured
+	}
+	return s.Measured
+}
+
+// PassReport describes a pass of a stage: the effect of the weights of the visit before it. Errors and losses are as in a [StageReport].
+type PassReport struct {
+	Pass         int      `json:"pass"`                    // pass number, from 1
+	Objective    float64  `json:"objective"`               // the objective J that the stage minimises; the loss for a learnt link
+	Accepted     bool     `json:"accepted"`                // false if J rose and the fit was rolled back
+	TrainError   float64  `json:"train_error"`             // percent
+	TrainLoss    float64  `json:"train_loss"`              // loss of the stage's link
+	TestError    *float64 `json:"test_error"`              // percent; null without test rows
+	TestLoss     *float64 `json:"test_loss"`               // loss of the stage's link; null without test rows
+	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
+	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
+}
+
+// Message encodes the report of a run's stage for the weights topic.
+func (s *StageReport) Message(run string) wire.Message {
+	return wire.JSONMessage(KindStage, run, fmt.Sprintf("stage/%s/%d", run, s.Stage), s)
+}
+
+// OutcomesReport counts the rows and outcomes that were joined for the new rows of a run.
+type OutcomesReport struct {
+	examples.JoinCounts
+	Alone int64   `json:"alone"` // outcomes without a row
+	Limit float64 `json:"limit"` // fraction of outcomes without a row beyond which the version is withheld
+	// RowKey describes a key of a row, as bytes and as read, if most outcomes have no row.
+	RowKey     string `json:"row_key,omitempty"`
+	OutcomeKey string `json:"outcome_key,omitempty"` // a key of an outcome, likewise
+}
+
+// OutcomesOf returns the report of the joined rows and outcomes; nil without a join.
+func OutcomesOf(j *examples.Joined) *OutcomesReport {
+	if j == nil {
+		return nil
+	}
+	counts, _ := j.Counts()
+	return &OutcomesReport{counts, counts.Alone(), j.Limit, j.RowKey, j.OutcomeKey}
+}
+
+// Withhold reports whether too many outcomes have no row for a version to be offered.
+func (o *OutcomesReport) Withhold() bool {
+	return o != nil && float64(o.Alone) > o.Limit*float64(o.Outcomes)
+}
+
+// Why explains why the version is withheld.
+func (o *OutcomesReport) Why() string {
+	return fmt.Sprintf("%d of %s have no row: their keys or times do not match. %s. %s. See examples.outcome.key_format; "+
+		"examples.outcome.unmatched: 1 offers such versions", o.Alone, plural(o.Outcomes, "outcome"), o.RowKey, o.OutcomeKey)
+}
+
+// JoinText returns the counts of a join as text.
+func JoinText(c examples.JoinCounts) string {
+	text := fmt.Sprintf("%s decided, %d without an outcome; %s, %d without a row", plural(c.Rows, "message"),
+		c.Absent, plural(c.Outcomes, "outcome"), c.Alone())
+	if c.Late > 0 {
+		disorder := time.Duration(c.Disorder) * time.Millisecond
+		unit := time.Second
+		if disorder > time.Minute {
+			unit = time.Minute
+		}
+		grace := disorder.Truncate(unit)
+		if grace < disorder {
+			grace += unit
+		}
+		text += fmt.Sprintf(", %d after their row was decided: messages are out of order by up to %v, and examples.outcome.grace: %v would have "+
+			"kept the rows", c.Late, disorder, grace)
+	}
+	return text
+}
+
+// plural returns a number of things with their name.
+func plural(n int64, name string) string {
+	if n != 1 {
+		name += "s"
+	}
+	return fmt.Sprintf("%d %s", n, name)
+}

@@ -2,15 +2,19 @@ package topics
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -116,3 +120,179 @@ func addSetting(all map[string]string, key string, of reflect.Value) {
 		all[key] = wire.DigestJSON(of.Interface()).Short()
 	}
 }
+
+// RetrainOptions configure when a chain of versions continues, and how: the keys under `retrain`.
+type RetrainOptions struct {
+	Rows         int64         // number of new rows of an update
+	After        time.Duration // or time after the first of them; 0: unlimited
+	Window       WindowOptions
+	Decay        float64 // factor of past increments at each update
+	Refresh      int     // number of past increments that an update revisits
+	Passes       int     // passes over the rows of an update
+	Full         FullOptions
+	OnNewClass   string
+	NewClassRows int64
+	Gate         GateOptions
+	AcceptLoss   bool // offer versions that have learnt fewer rows because the log has lost some
+}
+
+// WindowOptions limit the window. The zero value keeps all examples of the chain.
+type WindowOptions struct {
+	Rows       int64
+	Time       time.Duration
+	Increments int
+}
+
+// FullOptions configure when a version is fitted to the whole window.
+type FullOptions struct {
+	Every  int     // number of updates in between; 0: unlimited
+	Growth float64 // growth factor of the window in between; 0: unlimited
+	Drift  bool    // after a change of the stream
+}
+
+// GateOptions configure when a version is offered to subscribers.
+type GateOptions struct {
+	Split  string  // split whose loss is compared
+	Margin float64 // by how much the loss may be worse
+}
+
+// Actions for labels that are not among the classes.
+const (
+	NewClassFull       = "full"
+	NewClassQuarantine = "quarantine"
+	NewClassStop       = "stop"
+)
+
+// DefaultRetrain returns the options of an empty configuration.
+func DefaultRetrain() RetrainOptions {
+	return RetrainOptions{
+		Rows: 10_000, After: 10 * time.Minute, Decay: 1, Refresh: 4, Passes: 2, Full: FullOptions{Every: 1000, Growth: 2, Drift: true},
+		OnNewClass: NewClassFull, NewClassRows: 100, Gate: GateOptions{Split: examples.Holdout.String(), Margin: 0.002},
+	}
+}
+
+// EnoughGateRows is the number of rows with which the gate withholds nine of ten versions that are worse by a tenth of
+// their loss. Measured: TestGateWithholdsBeyondChance of package solver.
+const EnoughGateRows = 1000
+
+// GateRows returns the approximate number of rows for the gate of an update, given the holdout fraction; 0 if the gate
+// does not use it.
+func (o *RetrainOptions) GateRows(holdout float64) int64 {
+	if o.Gate.Split != examples.Holdout.String() {
+		return 0
+	}
+	visited := 1 + o.Refresh
+	if o.Window.Increments > 0 {
+		visited = min(visited, o.Window.Increments)
+	}
+	return int64(math.Round(holdout * float64(o.Rows) * float64(visited)))
+}
+
+// RetrainKeys is the table of the keys under `retrain` of the configuration, in the order of the documentation.
+func RetrainKeys() []option.Key {
+	isTime := option.Range(0, math.MaxInt64, "a time of at least 0")
+	return []option.Key{
+		{Name: "rows", Rule: option.Whole(1, 0),
+			Meaning: "number of new rows that trigger an update, and of rows in each update of a backlog"},
+		{Name: "after", Rule: isTime,
+			Meaning: "maximum time from the first new row to the update; 0: only `rows` triggers updates"},
+		{Name: "window.rows", Rule: option.Whole(0, 0),
+			Meaning: "number of newest rows that a version is fitted to; 0: all since the chain began"},
+		{Name: "window.time", Rule: isTime,
+			Meaning: "maximum age of these rows, by the timestamps of their messages; 0: any"},
+		{Name: "window.increments", Rule: option.Whole(0, 0),
+			Meaning: "maximum number of updates that these rows come from; 0: any"},
+		{Name: "decay", Rule: option.Range(math.SmallestNonzeroFloat64, 1, "a number above 0, and at most 1"),
+			Meaning: "factor that multiplies the weights of past rows at each update"},
+		{Name: "refresh", Rule: option.Whole(0, 0),
+			Meaning: "number of past increments that an update visits again"},
+		{Name: "passes", Rule: option.Whole(1, 1000),
+			Meaning: "passes of an update over the rows that it visits, for each stage"},
+		{Name: "full.every", Rule: option.Whole(0, 0),
+			Meaning: "number of updates after which a full version is fitted to the whole window; 0: never"},
+		{Name: "full.growth", Rule: option.Rule{Want: "0, or a number above 1",
+			Holds: func(v any) bool { return v.(float64) == 0 || v.(float64) > 1 }},
+			Meaning: "fit a full version also when the window has grown by this factor since the last one; 0: never"},
+		{Name: "full.drift", Meaning: "fit a full version also on drift of the stream, and drop the rows before the drift"},
+		{Name: "on_new_class", Rule: option.OneOf(NewClassFull, NewClassQuarantine, NewClassStop),
+			Meaning: "how to handle a label that is not a class: `full` fits a full version, `quarantine` leaves " +
+				"its rows out, `stop` ends the run"},
+		{Name: "new_class_rows", Rule: option.Whole(1, 0),
+			Meaning: "minimum number of rows that make a label a class"},
+		{Name: "gate.split", Rule: option.OneOf(examples.Holdout.String(), examples.Test.String()),
+			Meaning: "the split whose loss decides whether subscribers get a version: holdout or test"},
+		{Name: "gate.margin", Rule: option.Range(0, math.Inf(1), "a number of at least 0"),
+			Meaning: "margin by which that loss may exceed the loss of the offered version on the same rows, beyond " +
+				"random variation"},
+		{Name: "accept_loss", Meaning: "offer a version with fewer rows than the offered one also if the log has lost the others, for " +
+			"example by retention during an outage"},
+	}
+}
+
+// Updatable reports whether updates can continue from a version with these stages: not with learnt links, or blocks that
+// depend on earlier weights.
+func Updatable(stages []schemas.Stage) bool { return AlwaysFull(stages) == "" }
+
+// StateSize is the size of a chain's state on the state topic in bytes.
+type StateSize struct {
+	Increment  int64 // terms of an increment: two p × k matrices for each stage
+	Grams      int64 // Gram matrices: p(p+1)/2 numbers for each stage
+	Increments int64 // maximum number of increments in the window; 0: unlimited
+}
+
+// Total returns the size of the Gram matrices and of all increments, or of one increment if the window is unlimited.
+func (s StateSize) Total() int64 { return s.Grams + max(s.Increments, 1)*s.Increment }
+
+// StateSize returns the state size of a chain with the given numbers of columns (p) of its stages and of classes (k), in
+// float64.
+func (o RetrainOptions) StateSize(columns []int, classes int) (s StateSize) {
+	for _, p := range columns {
+		s.Increment += 2 * 8 * int64(p) * int64(classes)
+		s.Grams += 8 * int64(p) * int64(p+1) / 2
+	}
+	s.Increments = int64(o.Window.Increments)
+	if o.Window.Rows > 0 {
+		// The oldest increment leaves when the others have the rows. Each has as many rows as an update, or more.
+		if n := (o.Window.Rows+o.Rows-1)/o.Rows + 1; s.Increments == 0 || n < s.Increments {
+			s.Increments = n
+		}
+	}
+	return s
+}
+
+// AlwaysFull returns the reason why every version of a chain with these stages is full; "" if versions can be updates.
+func AlwaysFull(stages []schemas.Stage) string {
+	for t, s := range stages {
+		switch {
+		case s.Scores:
+			return fmt.Sprintf("stage %d has scores: true", t)
+		case link.Named(s.Link).Learnt:
+			return fmt.Sprintf("stage %d has the link %s", t, s.Link)
+		}
+	}
+	return ""
+}
+
+// MostTerms returns the maximum number of increments with terms on a state topic of the given size, with a window of a chain; 0: unlimited.
+func (o RetrainOptions) MostTerms(state option.Bytes, w *schemas.Window) int {
+	if w.TermsSize == 0 {
+		return 0
+	}
+	return int(max((int64(state)-w.GramsSize)/w.TermsSize, o.FewestTerms()))
+}
+
+// negligible is the weight below which a row does not change any float64 sum of rows of weight 1: half of the distance
+// from 1 to the next number.
+const negligible = 1.0 / (1 << 53)
+
+// LeavesByDecay reports whether decay makes the oldest increment leave a window, so that the window is finite: its weight
+// is negligible compared with the next increment, or the window is long, as increments with different weights can't be joined.
+func (o RetrainOptions) LeavesByDecay(w *schemas.Window, mostTerms int, bytes int64) bool {
+	if o.Decay == 1 || len(w.Increments) == 0 {
+		return false
+	}
+	return w.Increments[0].Increment.Weight*o.Decay < negligible || w.IsLong(mostTerms, bytes)
+}
+
+// FewestTerms is the minimum number of terms for which a chain needs room: those that an update writes, and two others.
+func (o RetrainOptions) FewestTerms() int64 { return int64(o.Refresh) + 3 }

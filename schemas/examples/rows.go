@@ -1,30 +1,42 @@
+// Package examples defines the message of the examples topic: a batch of rows with features, labels, weights and splits,
+// dense or sparse, with the table columns of the features.
+//
+//	Rows ──Record, Encode──▶ Arrow ──Decode──▶ Rows ──Features, Classes──▶ numbers
+//
+// It decodes the messages of all producers. An error wraps [wire.ErrDamaged], and names the row and the column.
 package examples
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Columns of an examples message.
 const (
-	columnFeatures = "features"
-	columnLabel    = "label"
-	columnWeight   = "weight"
-	columnSplit    = "split"
-	columnTargets  = "targets"
+	columnFeatures      = "features"
+	columnLabel         = "label"
+	columnWeight        = "weight"
+	columnSplit         = "split"
+	columnTargets       = "targets"
+	columnServed        = "served" // the answer of a server
+	columnServedVersion = "served_version"
 )
 
-// metadataColumns is the key of the columns in the schema metadata. Other producers may write it too.
-const metadataColumns = "stagewise.columns"
-
-// metadataImage is the key of the image shape in the schema metadata. Other producers may write it too.
-const metadataImage = "stagewise.image"
+// Keys of the columns and of the image shape in the schema metadata. Other producers may write them too.
+const (
+	metadataColumns = "stagewise.columns"
+	metadataImage   = "stagewise.image"
+)
 
 // Rows are examples as plain columns: what ingest writes as a message and [Decode] reads from one, and what models predict. Exactly one of
 // Floats, Bytes and Sparse is set. The first two have Rows × Cols features, row-major. At most one of Words and Numbers is set; without
@@ -285,4 +297,275 @@ func (s *SparseRows) Slice(from, to int) *SparseRows {
 		last += ends[to-from-1]
 	}
 	return &SparseRows{Ends: ends, Indices: s.Indices[first:last], Values: s.Values[first:last]}
+}
+
+// MaxVersion is the highest version that a row may name.
+const MaxVersion = 1<<31 - 1
+
+// Served is the answer of a server for a row before its label was known.
+type Served struct {
+	Label   string // "": unknown
+	Version int    // version that answered; 0: unknown
+}
+
+// known reports whether a row was served.
+func (s Served) known() bool { return s.Label != "" && s.Version > 0 }
+
+// Answer returns the served label of a row, and the version that answered. ok is false if they are unknown, and for forgotten rows.
+func (r *Rows) Answer(row int) (served Served, ok bool) {
+	if len(r.Served) == 0 || r.forgot(row) {
+		return Served{}, false
+	}
+	return r.Served[row], r.Served[row].known()
+}
+
+// MaxColumns is the maximum number of columns of sparse rows: a weight for each column and class must fit into memory.
+const MaxColumns = 1 << 26
+
+// ColumnRows is the number of training rows in which a column of sparse rows is nonzero.
+type ColumnRows struct {
+	Column int32
+	Rows   uint32
+}
+
+// SparseRows has the nonzero features of rows, row after row. The zero value has no rows.
+type SparseRows struct {
+	Ends    []int     // end of the values of each row
+	Indices []int32   // of the values, from 0, ascending in each row
+	Values  []float32 // finite; NaN is a missing value of a leading table column
+}
+
+// Len returns the number of rows.
+func (s *SparseRows) Len() int { return len(s.Ends) }
+
+// Row returns the indices and values of a row. They share the memory of s.
+func (s *SparseRows) Row(row int) (indices []int32, values []float32) {
+	from := 0
+	if row > 0 {
+		from = s.Ends[row-1]
+	}
+	to := s.Ends[row]
+	return s.Indices[from:to:to], s.Values[from:to:to]
+}
+
+// Leading writes the first columns of each row into dst (n × columns, row-major), with zeros.
+func (s *SparseRows) Leading(dst []float32, columns int) {
+	clear(dst)
+	for row := range s.Len() {
+		indices, values := s.Row(row)
+		for i, index := range indices {
+			if int(index) >= columns {
+				break
+			}
+			dst[row*columns+int(index)] = values[i]
+		}
+	}
+}
+
+// Reset removes all rows. It keeps the memory.
+func (s *SparseRows) Reset() {
+	s.Ends, s.Indices, s.Values = s.Ends[:0], s.Indices[:0], s.Values[:0]
+}
+
+// Append appends a value to the current row, unless it is 0. End ends the row.
+func (s *SparseRows) Append(index int32, value float32) {
+	if value != 0 {
+		s.Indices, s.Values = append(s.Indices, index), append(s.Values, value)
+	}
+}
+
+// End ends the current row.
+func (s *SparseRows) End() { s.Ends = append(s.Ends, len(s.Values)) }
+
+// CheckIndex returns an error unless an index of a row may follow the previous index, which is -1 for the first.
+func CheckIndex(index, before int64) error {
+	switch {
+	case index < 0 || index >= MaxColumns:
+		return fmt.Errorf("index %d: expected a whole number from 0 to %d", index, MaxColumns-1)
+	case index <= before:
+		return fmt.Errorf("index %d after %d: expected ascending indices, each once", index, before)
+	}
+	return nil
+}
+
+// without returns the rows without the values of the given rows.
+func (s *SparseRows) without(rows []bool) *SparseRows {
+	left := &SparseRows{}
+	for row, empty := range rows {
+		if indices, values := s.Row(row); !empty {
+			left.Indices, left.Values = append(left.Indices, indices...), append(left.Values, values...)
+		}
+		left.End()
+	}
+	return left
+}
+
+// Missing reports whether any feature is missing.
+func (r *Rows) Missing() bool {
+	values := r.Floats
+	if r.Sparse != nil {
+		values = r.Sparse.Values
+	}
+	return slices.ContainsFunc(values, func(v float32) bool { return v != v })
+}
+
+// Align makes [Rows.Features] return the features with the offsets of these columns, which may differ from those of the message, for
+// example if files are ingested at different times. A message without columns is assumed to have the same columns. An error wraps
+// [wire.ErrDamaged].
+func (r *Rows) Align(columns Columns) error {
+	r.deltas = nil
+	text := r.ColumnsText()
+	if r.Sparse != nil || columns == nil || text == "" || !columns.HasOffsets() && !strings.Contains(text, `"offset"`) {
+		return nil
+	}
+	own, err := ParseColumns(text)
+	if err != nil {
+		return err
+	}
+	if own.Features() != r.Cols || columns.Features() != r.Cols {
+		return fmt.Errorf("%w: %d features, its columns have %d", wire.ErrDamaged, r.Cols, own.Features())
+	}
+	deltas, differ, at := make([]float64, r.Cols), false, 0
+	for i, column := range own {
+		deltas[at] = column.Offset - columns[min(i, len(columns)-1)].Offset
+		differ = differ || deltas[at] != 0
+		at += column.Features()
+	}
+	if differ {
+		r.deltas = deltas
+	}
+	return nil
+}
+
+// Features writes the features into dst, Rows × width, row-major. It does not modify the rows. Missing features are NaN. The width is
+// Cols for dense rows and at least Cols for sparse rows. Features panics on any other width or length.
+func (r *Rows) Features(dst []float32, width int) {
+	fits := width == r.Cols || r.Sparse != nil && width > r.Cols || r.Rows == 0
+	if len(dst) != r.Rows*width || !fits {
+		panic(fmt.Sprintf("schemas: features of %d × %d into %d values of width %d", r.Rows, r.Cols, len(dst), width))
+	}
+	switch {
+	case r.Sparse != nil:
+		r.Sparse.Leading(dst, width)
+	case r.Bytes != nil:
+		for i, v := range r.Bytes {
+			// The bits of 2²³ + v. A processor converts integers four times slower.
+			dst[i] = math.Float32frombits(0x4B000000|uint32(v)) - 1<<23
+		}
+	default:
+		copy(dst, r.Floats)
+	}
+	for i := range dst {
+		if r.deltas == nil {
+			break
+		}
+		if delta := r.deltas[i%width]; delta != 0 {
+			v := float64(dst[i])
+			if r.doubles != nil {
+				v = r.doubles[i]
+			}
+			dst[i] = float32(v + delta)
+		}
+	}
+	for row, forgotten := range r.forgotten {
+		if forgotten {
+			clear(dst[row*width : (row+1)*width])
+		}
+	}
+}
+
+// AreBytes reports whether the features are bytes as a message has them.
+func (r *Rows) AreBytes() bool { return r.Bytes != nil && r.deltas == nil }
+
+// CopyTargets writes the targets of the rows into dst (Rows × k, row-major), and whether each row has them into known, which has an element
+// for each row. The targets of a row without any are 0. The error is a *[ValueError] if rows do not have k targets.
+func (r *Rows) CopyTargets(dst []float64, known []bool, want []string) error {
+	clear(dst)
+	clear(known)
+	if r.Targets == nil {
+		return nil
+	}
+	k := len(r.Targets) / max(r.Rows, 1)
+	for row := range r.Rows {
+		own := r.Targets[row*k : (row+1)*k]
+		if r.left(row) || slices.ContainsFunc(own, math.IsNaN) {
+			continue
+		}
+		if k != len(want) {
+			return &ValueError{row, -1, fmt.Sprintf("%d targets, expected %d: %.100q", k, len(want), want)}
+		}
+		known[row] = true
+		copy(dst[row*k:], own)
+	}
+	return nil
+}
+
+// Split is the use of an example. The zero value is Train.
+type Split uint8
+
+// The splits. Splits is their number.
+const (
+	Train   Split = iota // fitted
+	Holdout              // scored, and may stop a stage
+	Test                 // scored
+	Splits  = 3
+)
+
+// String returns the name of the split, as in the column `split` of an examples message.
+func (s Split) String() string {
+	switch s {
+	case Train:
+		return "train"
+	case Holdout:
+		return "holdout"
+	case Test:
+		return "test"
+	}
+	return fmt.Sprintf("split(%d)", uint8(s))
+}
+
+// ParseSplit is the inverse of [Split.String]. It returns Train for the empty name, and an error for an unknown one.
+func ParseSplit(name string) (Split, error) {
+	switch name {
+	case "", "train":
+		return Train, nil
+	case "holdout":
+		return Holdout, nil
+	case "test":
+		return Test, nil
+	}
+	return 0, fmt.Errorf("split %s: expected train, holdout or test", stream.Quote(name))
+}
+
+// Fold is one fold of cross-validation of the training rows. Each row is in exactly one fold. The zero value is no fold.
+type Fold struct {
+	Number int `json:"number"` // number of the fold, from 0
+	Of     int `json:"of"`     // number of folds
+}
+
+// Has reports whether a row is in the fold: its hash, as a fraction of 2^64, is at least Number/Of and less than (Number+1)/Of.
+func (f Fold) Has(hash uint64) bool {
+	place, _ := bits.Mul64(hash, uint64(f.Of))
+	return f.Of > 0 && place == uint64(f.Number)
+}
+
+// Task is the prediction task of a model.
+type Task uint8
+
+// The tasks.
+const (
+	OneLabel      Task = iota // single-label: one of k classes
+	SeveralLabels             // multi-label: any of k labels
+	Numbers                   // regression: k targets
+)
+
+// Noun returns the name of what k counts.
+func (t Task) Noun() string {
+	switch t {
+	case SeveralLabels:
+		return "label"
+	case Numbers:
+		return "number"
+	}
+	return "class"
 }

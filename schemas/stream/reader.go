@@ -3,9 +3,11 @@ package stream
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"unsafe"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
@@ -152,3 +154,151 @@ func recovered(err *error) {
 
 // Close frees the memory of the reader.
 func (r *Reader) Close() { r.reader.Release() }
+
+// frames is an ipc.MessageReader. It splits a stream into messages without trusting the claimed lengths. Arrow's own
+// reader allocates any length that it reads.
+type frames struct {
+	// next returns the next n bytes of the stream; io.EOF if the stream ends before the first of them.
+	next  func(n int64) ([]byte, error)
+	last  *ipc.Message
+	rules rules
+	// footer is true for the stream in a file, which may have its footer instead of the end-of-stream marker.
+	footer bool
+	begun  bool // a message was read
+	ended  bool // the end-of-stream marker or footer was read
+}
+
+// Retain implements ipc.MessageReader.
+func (f *frames) Retain() {}
+
+// Release releases the last message.
+func (f *frames) Release() {
+	if f.last != nil {
+		f.last.Release()
+		f.last = nil
+	}
+}
+
+// continuation precedes the length of a message since Arrow 0.15.
+const continuation = 0xFFFFFFFF
+
+// Message returns the next message after it has verified its metadata, or io.EOF at the end of the stream. The message
+// is valid until the next call.
+func (f *frames) Message() (*ipc.Message, error) {
+	f.Release()
+	length, err := f.uint32() // io.EOF: the stream ends between two messages
+	switch {
+	case err == io.ErrUnexpectedEOF:
+		_, err = within(0, err)
+	case err == nil && length == continuation:
+		length, err = within(f.uint32())
+	case err == nil && f.footer && !f.begun: // files of Polars
+		err = errors.New("the file does not begin with its schema: write it as Parquet, or as a stream " +
+			"(in Polars write_parquet, or write_ipc_stream with compat_level=CompatLevel.oldest())")
+	case err == nil && f.footer:
+		length = 0
+	}
+	if err != nil {
+		return nil, err
+	}
+	if length == 0 {
+		f.ended = true
+		return nil, io.EOF
+	}
+	meta, err := within(f.next(int64(length)))
+	if err != nil {
+		return nil, err
+	}
+	bodyLength, err := f.rules.verify(meta)
+	if err != nil {
+		return nil, err
+	}
+	body, err := within(f.next(bodyLength))
+	if err != nil {
+		return nil, err
+	}
+	f.begun = true
+	f.last = ipc.NewMessage(memory.NewBufferBytes(meta), memory.NewBufferBytes(body))
+	return f.last, nil
+}
+
+// within returns the error of a stream that ends within a message.
+func within[T any](value T, err error) (T, error) {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = fmt.Errorf("the stream ends within a message: %w", io.ErrUnexpectedEOF)
+	}
+	return value, err
+}
+
+func (f *frames) uint32() (uint32, error) {
+	b, err := f.next(4)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint32(b), nil
+}
+
+// boundedAllocator is a memory.Allocator that panics instead of allocating more than left bytes in total. Decode turns
+// the panic into an error. While live is not nil, it records every allocation, so that Decode can free them after an
+// error.
+type boundedAllocator struct {
+	mem     memory.Allocator
+	left    int
+	reserve func(bytes int) error // see [Reader.Reserve]; nil: left is the limit
+	live    map[*byte][]byte
+}
+
+// Allocate implements memory.Allocator.
+func (a *boundedAllocator) Allocate(size int) []byte {
+	a.claim(size)
+	b := a.mem.Allocate(size)
+	a.track(b)
+	return b
+}
+
+// Reallocate implements memory.Allocator.
+func (a *boundedAllocator) Reallocate(size int, b []byte) []byte {
+	a.claim(size)
+	a.forget(b)
+	b = a.mem.Reallocate(size, b)
+	a.track(b)
+	return b
+}
+
+// Free implements memory.Allocator.
+func (a *boundedAllocator) Free(b []byte) {
+	a.forget(b)
+	a.mem.Free(b)
+}
+
+func (a *boundedAllocator) claim(size int) {
+	if a.reserve != nil && size >= 0 {
+		if err := a.reserve(size); err != nil {
+			panic(err)
+		}
+		return
+	}
+	if size < 0 || size > a.left {
+		panic(fmt.Sprintf("%d bytes claimed, at most %d expected", size, a.left))
+	}
+	a.left -= size
+}
+
+func (a *boundedAllocator) track(b []byte) {
+	if a.live != nil && cap(b) > 0 {
+		a.live[unsafe.SliceData(b)] = b
+	}
+}
+
+func (a *boundedAllocator) forget(b []byte) {
+	if a.live != nil && cap(b) > 0 {
+		delete(a.live, unsafe.SliceData(b))
+	}
+}
+
+func (a *boundedAllocator) freeAll() {
+	for _, b := range a.live {
+		a.mem.Free(b)
+	}
+	a.live = nil
+}

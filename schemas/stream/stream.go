@@ -2,8 +2,8 @@
 //
 // The Arrow library trusts its input. It allocates the sizes that a stream claims, follows circular references, and
 // reads arrays beyond the end of their buffers. A few bytes of untrusted input can crash the process. [Decode] therefore
-// checks a stream before, while and after Arrow reads it: frames.go splits it into messages, metadata.go walks their
-// metadata, allocator.go limits the memory, and validate.go checks the buffers of the arrays. Rejected streams return an
+// checks a stream before, while and after Arrow reads it: reader.go splits it into messages and limits the
+// memory, metadata.go walks their metadata, and validate.go checks the buffers of the arrays. Rejected streams return an
 // error that wraps [ErrDamaged].
 package stream
 
