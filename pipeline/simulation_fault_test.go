@@ -797,7 +797,7 @@ func keyOf(m wire.Message) (key recordKey, fixed bool) {
 	}
 	switch m.Kind() {
 	case statistics.KindVisit, statistics.KindGram, statistics.KindLeave, statistics.KindSample, statistics.KindSeal, statistics.KindPrepare,
-		schemas.KindWeights, schemas.KindStructure, statistics.KindIncrement, statistics.KindTerms, statistics.KindMoments:
+		schemas.KindWeights, schemas.KindStructure, statistics.KindTerms, statistics.KindMoments:
 		id, err := wire.IdentityOf(m)
 		return recordKey{id}, err == nil
 	case schemas.KindManifest:
@@ -918,7 +918,7 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 		s.fail("%v is written: expected one record a share, and none of an update that its solver visits", key)
 	}
 	if s.examplesReused && (key.Stage == wire.Survey && (key.Kind != statistics.KindPrepare || s.local) || s.chain != nil &&
-		(key.Kind == statistics.KindGram || key.Kind == statistics.KindIncrement)) {
+		key.Kind == statistics.KindGram) {
 		// The first survey counts, or, where solvers visit the rows, the first result of one, and later visits hold to it. Gram matrices
 		// do not say which rows they are of.
 		return
@@ -929,7 +929,7 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	_, known := s.reference[key]
 	// In the reference of a chain one worker owns all partitions.
 	divided := s.chain != nil && !known && slices.Contains([]wire.Kind{statistics.KindVisit, statistics.KindGram, statistics.KindSample,
-		statistics.KindLeave, statistics.KindIncrement, statistics.KindSeal}, key.Kind)
+		statistics.KindLeave, statistics.KindSeal}, key.Kind)
 	if s.examplesReused || divided || !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "" || s.chained[key.Run] != "") {
 		if first, known := s.others[key]; !known {
 			s.others[key] = s.content(m)

@@ -122,15 +122,6 @@ func (u *Update) TakesAway() bool {
 	return u != nil && !u.Restart && !u.Sparse && len(u.Leave) > 0
 }
 
-// HasRows reports whether an increment of a full run, given its index, has offsets on any of some partitions. A run without a list of
-// increments has one, on all partitions.
-func (c *Chain) HasRows(increment int, partitions []int) bool {
-	return len(c.Increments) == 0 || slices.ContainsFunc(partitions, func(number int) bool {
-		covered, _ := c.Increments[increment].On(number)
-		return slices.ContainsFunc(covered.Spans, func(s coverage.Span) bool { return !s.Empty() })
-	})
-}
-
 // UntilOf returns the timestamp of the newest message of an increment of a full run; 0: unknown.
 func (c *Chain) UntilOf(number int) int64 {
 	if number == c.Number {

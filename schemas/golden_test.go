@@ -111,7 +111,6 @@ func kinds() map[wire.Kind]again {
 				return terms.SingleRecord(), err
 			})(m, mem)
 		},
-		statistics.KindIncrement: record(terms),
 	}
 }
 

@@ -228,22 +228,6 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// An increment has rows where it has offsets. A run without a list of increments has one, everywhere.
-func TestIncrementsHaveRows(t *testing.T) {
-	c := &Chain{Increments: []coverage.Increment{
-		{Covered: []coverage.Coverage{{Spans: coverage.Spans{{Partition: 1, From: 3, To: 4}}}, {Spans: coverage.Spans{{Partition: 2, From: 5, To: 5}}}}}, {},
-	}}
-	for _, test := range []struct {
-		increment  int
-		partitions []int
-		want       bool
-	}{{0, []int{0, 1}, true}, {0, []int{0, 2}, false}, {1, []int{0, 1, 2}, false}} {
-		assert.Equal(t, c.HasRows(test.increment, test.partitions), test.want, "increment %d on %v", test.increment, test.partitions)
-	}
-	first := (&Chain{Number: 1})
-	assert.True(t, first.HasRows(0, []int{3}), "the first run has no rows")
-}
-
 // A window that is stored as a change of another is the same when it is read, whatever the updates between them were.
 func TestWindowsAreStoredAsChanges(t *testing.T) {
 	random, changes := rand.New(rand.NewPCG(1, 2)), 0

@@ -166,14 +166,16 @@ func (s *Solver) endFull(f *fitting, sum *accumulate.Sum) error {
 		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
 		of, w := statistics.Increment(i), c.found.increments[i].Weight
 		c.left.fitted[i] = of.VisitedIn(sum.Tensors()).Weight / w
-		at, any := sum.Take(of.Terms())
-		if !any {
-			at.Data = make([]float64, 2*p*k)
+		scores, cross, err := of.TermsIn(sum.Tensors(), p, k)
+		if err != nil {
+			return err
 		}
-		for j := range at.Data {
-			at.Data[j] /= w
+		for j := range scores {
+			scores[j], cross[j] = scores[j]/w, cross[j]/w
 		}
-		terms[i] = solve.TermsOf(at.Data[:p*k], at.Data[p*k:])
+		terms[i] = solve.TermsOf(scores, cross)
+		sum.Take(of.Scores())
+		sum.Take(of.Cross())
 		moments.AddTerms(w, terms[i])
 	}
 	s.leaveStage(f.shape, moments, terms)

@@ -26,9 +26,6 @@ type gathering struct {
 // part is the records of one kind in a gathering: which are needed, and how they become sums.
 type part struct {
 	kind wire.Kind
-	// on reports whether a share has a record of the terms of an increment; nil: each share has a record of the visit.
-	on        func(*schemas.Share) bool
-	increment int // index of that increment
 	// read returns the sum in a record that has arrived.
 	read  func(wire.Identity, *schemas.Share) (*accumulate.Sum, error)
 	next  int // the first share whose record is not part of total
@@ -70,16 +67,15 @@ func (s *Solver) visitSum() *part {
 	}}
 }
 
-// sealSum gathers the sums in the seals of a stage, and the terms of increments, which workers write before.
-func (s *Solver) sealSum(stage int) []*part {
-	parts := []*part{{kind: statistics.KindSeal, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
+// sealSum gathers the sums in the seals of a stage.
+func (s *Solver) sealSum() *part {
+	return &part{kind: statistics.KindSeal, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
 		seal, err := wire.Read[statistics.Seal](s.inbox.take(id))
 		if err != nil {
 			return nil, err
 		}
 		return s.sumOf(&seal.Visit, share)
-	}}}
-	return append(parts, s.terms(stage)...)
+	}}
 }
 
 // blockGram gathers the Gram matrix of a stage's block, or that of rows that leave the window.
@@ -200,7 +196,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			// After a long wait, the record may be at offsets that were read before the brokers lost the messages there, even if the
 			// brokers still have the last message that was read.
 			long := wait < protocol.MaxPatience && protocol.Patience(wait) == protocol.MaxPatience
-			passed := s.hasPassed(*missing) || long && s.isSealed(*missing)
+			passed := s.hasPassed(*missing)
 			s.missed = s.missed || passed || long
 			if err := s.readMissed(ctx); err != nil {
 				return nil, err
@@ -234,22 +230,12 @@ func (s *Solver) isNeedless(g *gathering) bool {
 // was deleted.
 func (s *Solver) hasPassed(id wire.Identity) bool {
 	due, _ := s.chain.Due()
-	if id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement { // workers write these again with the next stage's first visit
+	if id.Kind == statistics.KindSeal { // workers write it again with the next stage's first visit
 		return id.Stage < due.Stage-1 || id.Stage == due.Stage-1 && due.Number > 0
 	}
 	grams := statistics.OfGram(id.Kind) // an update writes these again with each visit to the stage
 	repeated := grams && s.plan.Update() != nil && id.Stage == due.Stage
 	return !repeated && id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
-}
-
-// isSealed reports whether missing terms of increments were on the topic: the seal, which workers publish after them, has
-// arrived. A worker that has published both publishes them again if it still owns the share.
-func (s *Solver) isSealed(id wire.Identity) bool {
-	if id.Kind != statistics.KindIncrement {
-		return false
-	}
-	id.Kind, id.Visit = statistics.KindSeal, 0
-	return s.inbox.has(id)
 }
 
 // failure returns the failure of a share with missing records; nil if there is none.
@@ -260,7 +246,7 @@ func (s *Solver) failure(g *gathering) *schemas.Failure {
 			continue
 		}
 		for _, p := range g.parts {
-			if p.has(&g.shares[i]) && !s.inbox.has(s.identityOf(g, p, &g.shares[i])) {
+			if !s.inbox.has(s.identity(p.kind, g.Visit, g.shares[i].First)) {
 				return failure
 			}
 		}
@@ -284,10 +270,7 @@ func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
 func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err error) {
 	for ; p.next < len(g.shares); p.next++ {
 		share := &g.shares[p.next]
-		if !p.has(share) {
-			continue
-		}
-		id := s.identityOf(g, p, share)
+		id := s.identity(p.kind, g.Visit, share.First)
 		if lacks, err := s.lacks(id); lacks || err != nil {
 			return &id, err
 		}
@@ -304,18 +287,6 @@ func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err 
 	return nil, nil
 }
 
-// has reports whether a share has a record.
-func (p *part) has(share *schemas.Share) bool { return p.on == nil || p.on(share) }
-
-// identityOf returns the identity of a share's record of a part.
-func (s *Solver) identityOf(g *gathering, p *part, share *schemas.Share) wire.Identity {
-	v := g.Visit
-	if p.on != nil {
-		v.Number = p.increment
-	}
-	return s.identity(p.kind, v, share.First)
-}
-
 // lacks reports whether a record has not arrived. The error is a *[goneError] if it never will: a worker makes the visits to a
 // share in order, and seals a stage before it visits the next one. So the record is gone if a later record of the share has
 // arrived.
@@ -323,8 +294,7 @@ func (s *Solver) lacks(id wire.Identity) (bool, error) {
 	if s.inbox.holds(id) {
 		return false, nil
 	}
-	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
-	if last, any := s.inbox.latest[id.Partition]; any && (last.Stage > id.Stage || !seals && id.Before(last)) {
+	if last, any := s.inbox.latest[id.Partition]; any && (last.Stage > id.Stage || id.Kind != statistics.KindSeal && id.Before(last)) {
 		return true, &goneError{id}
 	}
 	return true, nil
@@ -336,30 +306,6 @@ func (s *Solver) places() int {
 		return 1 + len(u.Refresh)
 	}
 	return max(len(s.plan.Chain.Increments), 1)
-}
-
-// terms gathers the terms of increments, which workers send before the seals of a stage of a full run.
-func (s *Solver) terms(stage int) (parts []*part) {
-	if s.plan.Chain == nil || s.plan.Update() != nil {
-		return nil
-	}
-	of, err := s.chain.Stage(stage)
-	if err != nil || of.Link.Learnt {
-		return nil
-	}
-	for i := range s.places() {
-		parts = append(parts, &part{kind: statistics.KindIncrement, increment: i,
-			on: func(share *schemas.Share) bool { return s.plan.Chain.HasRows(i, share.Partitions) },
-			read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
-				field, err := statistics.IncrementFieldOf(s.inbox.take(id), s.sparse(), of.Features.Size(), of.Classes)
-				if err != nil {
-					return nil, err
-				}
-				return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{field}), nil
-			},
-		})
-	}
-	return parts
 }
 
 // An update of few rows takes longer to distribute than to visit, so its solver visits them: with the code of workers, and the same

@@ -239,7 +239,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent wire.Digest) e
 	if s.plan.Update() == nil {
 		var err error
 		v := protocol.Visit{Stage: f.number, Parent: parent}
-		if sealed, err = s.gather(ctx, s.gathering(v, s.sealSum(v.Stage)...)); err != nil {
+		if sealed, err = s.gather(ctx, s.gathering(v, s.sealSum())); err != nil {
 			return err
 		}
 		s.last = sealed

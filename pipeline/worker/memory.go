@@ -23,8 +23,7 @@ const (
 	// gramMatrices is the additional number in a stage's first visit: tiles and sums of both cores, records, messages.
 	gramMatrices = 3
 	// termMatrices is the number of p × k matrices of float64 for the terms of increments in a full run of a chain: two in
-	// each outcome that waits for its turn, the tiles of both cores, and those of the increment being summed and of the one
-	// being written.
+	// each outcome that waits for its turn, and the tiles of both cores.
 	termMatrices = 16
 	// segmentScores is the number of n × k matrices of float32 for the n rows of a segment whose residuals are published: scores
 	// after the stage, and the message with scores and residuals, whose buffer grows.
@@ -113,10 +112,8 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	case w.Plan.Chain == nil:
 		return 0, 0
 	case u == nil:
-		increments := int64(max(len(w.Plan.Chain.Increments), 1))
-		if stage, kept = termMatrices, 2*increments; w.Plan.Group > 1 { // each partition of a share has rows of most increments
-			stage += 2 * 2 * increments
-		}
+		increments := int64(max(len(w.Plan.Chain.Increments), 1)) // of a share that is summed, and of one that is written
+		stage, kept = termMatrices+2*2*increments, 2*increments
 	default: // a worker has them as sums and as a record, the solver as before and after the run
 		visited := int64(1 + len(u.Refresh))
 		stage, kept = 4*visited, 4*visited+2*int64(len(u.Leave))

@@ -320,25 +320,3 @@ func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 
 // No goroutine is left when the tests are done.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// For any number of increments in a full run, a worker holds the terms of one, and sends their sum once.
-func TestTermsOfOneIncrementAreHeld(t *testing.T) {
-	const increments, perIncrement, segment = 1000, 6, 2
-	var list []coverage.Increment
-	for i := range increments {
-		span := coverage.Span{From: int64(i * perIncrement), To: int64((i + 1) * perIncrement)}
-		list = append(list, coverage.Increment{Number: i + 1, Weight: 1, Covered: []coverage.Coverage{{Spans: coverage.Spans{span}}}})
-	}
-	p := visit.NewShare(segment, &visit.Part{Span: coverage.Span{To: increments * perIncrement}, Increments: list})
-	open, sent := &openSeal{terms: map[int]*accumulate.Sum{}}, map[int]float64{}
-	for i, s := range p.Segments {
-		terms := accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldTerms, []float64{float64(i + 1)})})
-		whole := assert.Must(open.addTerms(&visit.Load{Share: p, Index: i}, terms))(t)
-		assert.Need(t, len(open.terms) <= 1, "after segment %d there are the terms of %d increments", i, len(open.terms))
-		if whole != nil {
-			sent[s.Increment] += whole.Field(statistics.FieldTerms, 1)[0]
-		}
-	}
-	assert.True(t, len(open.terms) == 0 && len(sent) == increments && sent[999] == 2998+2999+3000,
-		"%d sums are left, %d were sent, the last is %g", len(open.terms), len(sent), sent[999])
-}

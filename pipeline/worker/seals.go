@@ -95,18 +95,9 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*visit.Sh
 			if err != nil {
 				return nil, err
 			}
-			terms, err := open[p].addTerms(at, o.Terms)
-			if err != nil {
-				return nil, err
-			}
 			return func(ctx context.Context) error {
 				if err := w.writeResiduals(ctx, open[p], at.Segment().Span.Partition, o); err != nil {
 					return err
-				}
-				if terms != nil {
-					if err := w.publishTerms(ctx, current, p, at.Segment().Increment, terms); err != nil {
-						return err
-					}
 				}
 				if whole == nil {
 					return nil
@@ -120,14 +111,13 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*visit.Sh
 // openSeal is the seal of residuals that are still being written.
 type openSeal struct {
 	statistics.Seal
-	digesters map[int]*sink.Digester  // by partition
-	terms     map[int]*accumulate.Sum // of a chain's increments that are not complete in the share
+	digesters map[int]*sink.Digester // by partition
 }
 
 // openSeal returns the seal of a share without residuals.
 func (w *Worker) openSeal(v protocol.Visit, p *visit.Share, attempt string) *openSeal {
 	s := &openSeal{Seal: statistics.Seal{Visit: statistics.Visit{Identity: w.identity(statistics.KindSeal, v, p)}, Attempt: attempt},
-		digesters: map[int]*sink.Digester{}, terms: map[int]*accumulate.Sum{}}
+		digesters: map[int]*sink.Digester{}}
 	for _, part := range p.Parts {
 		number := part.Span.Partition
 		s.Parts = append(s.Parts, statistics.SealedPart{Partition: number, From: -1})
@@ -175,42 +165,6 @@ func (w *Worker) seal(ctx context.Context, p *visit.Share, open *openSeal, sum *
 	}
 	w.seals.add(&open.Seal)
 	return nil
-}
-
-// addTerms adds the terms of a segment, if any, to the terms of its increment. It returns the terms of the increment when they are complete
-// in the share, otherwise nil. So a share holds only the terms of incomplete increments: of one, if it has one partition.
-func (s *openSeal) addTerms(at *visit.Load, of *accumulate.Sum) (whole *accumulate.Sum, err error) {
-	if of == nil {
-		return nil, nil
-	}
-	number := at.Segment().Increment
-	if whole = s.terms[number]; whole == nil {
-		whole, s.terms[number] = of, of
-	} else if err := whole.Merge(of); err != nil {
-		return nil, err
-	}
-	if slices.ContainsFunc(at.Share.Segments[at.Index+1:], func(next *visit.Segment) bool { return next.Increment == number }) {
-		return nil, nil
-	}
-	delete(s.terms, number)
-	return whole, nil
-}
-
-// publishTerms writes the terms of an increment of a share.
-func (w *Worker) publishTerms(ctx context.Context, v *visit.Visit, p *visit.Share, increment int, terms *accumulate.Sum) error {
-	id := w.identity(statistics.KindIncrement, protocol.Visit{Stage: v.Stage, Number: increment, Parent: v.Parent}, p)
-	columns, classes := v.Of.Features.Size(), v.Of.Classes
-	if v.Of.Features.Sparse() {
-		o, err := statistics.OccurringOf(terms.Tensors(), statistics.FieldOccurring, columns, classes)
-		if err != nil {
-			return err
-		}
-		sparse := statistics.OccurringTerms{Identity: id, Occurring: o, Classes: classes}
-		return publish(ctx, w, sparse.Record())
-	}
-	both, _ := terms.Take(statistics.FieldTerms)
-	dense := statistics.Terms{Identity: id, Sums: wire.Tensor[float64]{Shape: []int{2, columns, classes}, Data: both.Data}}
-	return publish(ctx, w, wire.RecordOf[float64](&dense))
 }
 
 // seals are the known seals of a run, by this and other workers. A scan reads the seals of the previous stage while it writes those of its

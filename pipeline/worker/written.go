@@ -24,10 +24,9 @@ func (w *Worker) isGramOfUpdate(id wire.Identity) bool {
 	return w.Plan.Update() != nil && id.Stage != wire.Survey && statistics.OfGram(id.Kind)
 }
 
-// ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the due visit, or terms of
-// increments, which are published again with the seal.
+// ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the due visit.
 func ofSeal(id wire.Identity, v protocol.Visit, seal int) bool {
-	return (id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement) && id.Stage == seal && id.Parent == v.Parent
+	return id.Kind == statistics.KindSeal && id.Stage == seal && id.Parent == v.Parent
 }
 
 // forgetWritten drops the records that a solver does not wait for when a visit and the seals of a stage are due.

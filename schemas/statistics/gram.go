@@ -55,12 +55,11 @@ func GramOf(id wire.Identity, fields wire.Tensors[float64]) *Gram {
 
 // Kinds of the sums of a stage that a chain keeps: [Moments] and [Terms].
 const (
-	KindMoments   wire.Kind = "moments"
-	KindTerms     wire.Kind = "terms"
-	KindIncrement wire.Kind = "increment"
+	KindMoments wire.Kind = "moments"
+	KindTerms   wire.Kind = "terms"
 )
 
-// FieldTerms is the name of the sums of an increment: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ [2, p, k].
+// FieldTerms is the tensor of [Terms].
 const FieldTerms = "terms"
 
 // Moments are the sums of a stage over the window after a run of a chain: over its increments, each multiplied by its weight.
@@ -83,13 +82,9 @@ func MomentsOf(r *wire.Record[float64], p, k int) (*Moments, error) {
 }
 
 // Terms are the terms of an increment's quadratic at a stage, other than its Gram matrix, at weight 1.
-//
-// In a record of the kind increment, they are those of an increment in a share,
-// at the end of a stage of a full run of a chain. They have their own records, so that a worker need not keep those of all increments until
-// it seals the share.
 type Terms struct {
 	wire.Identity // Visit is the index of the increment among those that the run visited
-	// Sums are Σ x (xᵀV)ᵀ and Σ x (g − y)ᵀ, 2 × p × k; in the kind increment Σ w x (y − g)ᵀ.
+	// Sums are Σ x (xᵀV)ᵀ and Σ x (g − y)ᵀ, 2 × p × k.
 	Sums             wire.Tensor[float64] `tensor:"terms"`
 	columns, classes int                  // expected by Check
 }
@@ -116,22 +111,4 @@ func TermsOf(r *wire.Record[float64], p, k int) (*Terms, error) {
 func (t *Terms) Check() error {
 	_, err := wire.Tensors[float64]{t.Sums}.Shaped(FieldTerms, 2, t.columns, t.classes)
 	return err
-}
-
-// IncrementFieldOf returns the terms in a record as the field of their increment in a sum. sparse reports whether the record is
-// that of an [OccurringTerms]; p and k are the shape of the block. An error wraps [wire.ErrDamaged].
-func IncrementFieldOf(r *wire.Record[float64], sparse bool, p, k int) (field wire.Tensor[float64], err error) {
-	as := Increment(r.Visit)
-	if sparse {
-		terms, err := OccurringTermsOf(r, p, k)
-		if err != nil {
-			return field, err
-		}
-		return terms.Tensor(as.Occurring(), k), nil
-	}
-	terms, err := TermsOf(r, p, k)
-	if err != nil {
-		return field, err
-	}
-	return wire.Tensor[float64]{Name: as.Terms(), Shape: []int{2, p, k}, Data: terms.Sums.Data}, nil
 }

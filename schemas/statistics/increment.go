@@ -17,9 +17,6 @@ func (i Increment) Scores() string { return i.name("scores") }
 // Cross is the name of Σ w x (y − g)ᵀ [p, k].
 func (i Increment) Cross() string { return i.name("cross") }
 
-// Terms is the name of both, stacked [2, p, k].
-func (i Increment) Terms() string { return i.name("terms") }
-
 // Visited is the name of the losses [4]: Σw and Σw·loss of the training rows, Σw and Σw·loss of the rows for the gate.
 func (i Increment) Visited() string { return i.name("visited") }
 

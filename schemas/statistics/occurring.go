@@ -67,9 +67,9 @@ func OccurringOf(t wire.Tensors[float64], name string, p, k int) (o Occurring, e
 	return o, nil
 }
 
-// OccurringTerms are the terms that a chain keeps of an increment on sparse rows at a stage, for one partition or for all.
+// OccurringTerms are the terms that a chain keeps of an increment on sparse rows at a stage.
 type OccurringTerms struct {
-	wire.Identity // kind increment: Visit is the index of the increment; kind terms: its index among the visited increments
+	wire.Identity // Visit is the index of the increment among those that the run visited
 	Occurring
 	Classes int // k
 }

@@ -54,13 +54,11 @@ func (p *Processor) Residuals(ctx context.Context, l *Load, attempt string) (*Ou
 		p.sum.Count(b.Examples, b.Checksum)
 		o.Rows += int64(n)
 	}
-	if chained {
-		if p.visit.Of.Features.Sparse() {
-			o.Terms = p.occurringTerms(batches)
-		} else {
-			o.Terms = p.termsOfSegment()
-		}
-		p.countVisited(statistics.Increment(p.segment.Increment))
+	if chained && p.visit.Of.Features.Sparse() {
+		p.addOccurringTerms(batches)
+		p.countVisited()
+	} else if chained {
+		p.endTerms(p.accumulator.End())
 	}
 	p.sum.Pack()
 	average.Pack()

@@ -317,7 +317,7 @@ func (p *Processor) sumGradient() summing {
 	}, func() {
 		p.accumulator.End()
 		if update {
-			p.nameSums()
+			p.endTerms(p.sum)
 		}
 	}}
 }

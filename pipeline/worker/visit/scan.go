@@ -236,9 +236,8 @@ type Outcome struct {
 	Events []event.Quarantined       // of the messages of a segment in quarantine
 
 	// Of a segment, when a stage is published:
-	Terms    *accumulate.Sum // of its increment in a full run of a chain
-	Messages []wire.Message  // residuals
-	Rows     int64           // of these
+	Messages []wire.Message // residuals
+	Rows     int64          // of these
 	Scores   []scored
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -270,14 +269,11 @@ func (p *Processor) judgeSparse(b *Batch, i int) {
 	p.judgeOwn(b.Rows.Slice(0, b.Examples), b.Offset, 0)
 }
 
-// occurringTerms computes the terms of an increment on sparse rows, in a full run: the curvature at the final weights, or
+// addOccurringTerms adds the terms of an increment on sparse rows, in a full run: the curvature at the final weights, or
 // the counts.
-func (p *Processor) occurringTerms(batches []*Batch) *accumulate.Sum {
-	sum, k := &accumulate.Sum{}, p.visit.Of.Classes
+func (p *Processor) addOccurringTerms(batches []*Batch) {
+	k := p.visit.Of.Classes
 	p.expandSparse(batches)
-	if len(batches) == 0 {
-		return sum
-	}
 	p.occurring.Begin(p.blocks)
 	terms := make([]float64, len(p.occurring.Columns())*k)
 	for i, b := range batches {
@@ -292,8 +288,7 @@ func (p *Processor) occurringTerms(batches []*Batch) *accumulate.Sum {
 		p.visit.Of.Link.Predict(p.residual)
 		p.addCurvature(terms, p.occurring.Batch(i), p.residual, b.Fitted)
 	}
-	p.occurring.Table(sum, statistics.FieldOccurring, terms)
-	return sum
+	p.occurring.Table(p.sum, statistics.Increment(p.segment.Increment).Occurring(), terms)
 }
 
 // readCounts reads the counts of the weights of a counted stage of a full run of a chain.

@@ -1,8 +1,6 @@
 package visit
 
 import (
-	"slices"
-
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -14,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 )
 
@@ -110,18 +107,18 @@ func (p *Processor) addScores(tile, after, before kernel.Dense, weights []float3
 	p.terms.Add(tile, p.own, weights)
 }
 
-// nameSums renames the sums of the segment to the names of its increment.
-func (p *Processor) nameSums() {
+// endTerms adds the terms of the segment to its sums, under the names of its increment. cross has the cross moment.
+func (p *Processor) endTerms(cross *accumulate.Sum) {
 	increment := statistics.Increment(p.segment.Increment)
 	p.sum.Move(p.terms.End(), statistics.FieldCross, increment.Scores())
-	p.sum.Move(p.sum, statistics.FieldCross, increment.Cross())
-	p.countVisited(increment)
+	p.sum.Move(cross, statistics.FieldCross, increment.Cross())
+	p.countVisited()
 }
 
 // countVisited records the losses of the segment as those of its increment.
-func (p *Processor) countVisited(increment statistics.Increment) {
+func (p *Processor) countVisited() {
 	losses := statistics.LossesOf(p.sum.Tensors())
-	visited := p.sum.Field(increment.Visited(), 4)
+	visited := p.sum.Field(statistics.Increment(p.segment.Increment).Visited(), 4)
 	visited[0], visited[1] = losses[examples.Train].Weight, losses[examples.Train].Loss
 	if split, gated := JudgedSplit(p.Plan); gated {
 		visited[2], visited[3] = losses[split].Weight, losses[split].Loss
@@ -135,16 +132,6 @@ func (p *Processor) countForgotten(b *Batch) {
 			p.sum.Field(statistics.FieldForgotten, 1+len(p.Plan.Update().Refresh))[p.segment.Increment] += float64(end - first)
 		})
 	}
-}
-
-// termsOfSegment returns the terms of the segment that the processor has summed.
-func (p *Processor) termsOfSegment() *accumulate.Sum {
-	ofScores, ofResiduals := p.terms.End(), p.accumulator.End()
-	scores, _ := ofScores.Tensors().Find(statistics.FieldCross)
-	cross, _ := ofResiduals.Tensors().Find(statistics.FieldCross)
-	both := wire.Tensor[float64]{Name: statistics.FieldTerms, Shape: append([]int{2}, scores.Shape...),
-		Data: slices.Concat(scores.Data, cross.Data)}
-	return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{both})
 }
 
 // AddTerms replaces the terms of the increments in the sums of a share by their sum, weighted by increment, as terms of increment 0.
