@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -27,7 +26,6 @@ type writtenMessage struct {
 	key      string
 	digest   wire.Digest // digest of the record
 	checksum uint32      // checksum of the value
-	at       time.Time   // timestamp; zero: unknown
 }
 
 // NewWritten returns a record of a partition without known messages.
@@ -45,7 +43,7 @@ func (w *Written) Precedes(begins []int64) bool {
 }
 
 func writtenMessageOf(m Message) writtenMessage {
-	return writtenMessage{m.Offset, m.Key, m.Digest(), m.Checksum(), m.Time}
+	return writtenMessage{m.Offset, m.Key, m.Digest(), m.Checksum()}
 }
 
 // writtenTogether is the number of messages of a record that are in memory at the same time.
@@ -82,12 +80,7 @@ func (c *Client) Holds(ctx context.Context, w *Written) (bool, error) {
 	for _, m := range w.messages {
 		found := FoundSame
 		if err == nil {
-			found, err = still(ctx, c.Log, w.topic, bounds, m.offset, func(there Message) bool {
-				is := writtenMessageOf(there)
-				same := m.at.IsZero() || m.at.Equal(is.at)
-				is.at = m.at
-				return same && is == m
-			})
+			found, err = still(ctx, c.Log, w.topic, bounds, m.offset, func(there Message) bool { return writtenMessageOf(there) == m })
 		}
 		if err != nil || found != FoundSame {
 			return false, err

@@ -137,8 +137,7 @@ func (s *Solver) identity(kind wire.Kind, v protocol.Visit, share int) wire.Iden
 // accepted.
 var errAccepted = errors.New("the weights are accepted")
 
-// goneError means that statistics were deleted during the run: statistics of a later visit, which come after them, are on
-// the topic.
+// goneError means that statistics were deleted during the run: no worker will write them again.
 type goneError struct{ wire.Identity } // identity of the deleted statistics
 
 // Error includes the deleted statistics.
@@ -271,8 +270,8 @@ func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err 
 	for ; p.next < len(g.shares); p.next++ {
 		share := &g.shares[p.next]
 		id := s.identity(p.kind, g.Visit, share.First)
-		if lacks, err := s.lacks(id); lacks || err != nil {
-			return &id, err
+		if !s.inbox.holds(id) {
+			return &id, nil
 		}
 		sum, err := p.read(id, share)
 		if err != nil {
@@ -285,19 +284,6 @@ func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err 
 		}
 	}
 	return nil, nil
-}
-
-// lacks reports whether a record has not arrived. The error is a *[goneError] if it never will: a worker makes the visits to a
-// share in order, and seals a stage before it visits the next one. So the record is gone if a later record of the share has
-// arrived.
-func (s *Solver) lacks(id wire.Identity) (bool, error) {
-	if s.inbox.holds(id) {
-		return false, nil
-	}
-	if last, any := s.inbox.latest[id.Partition]; any && (last.Stage > id.Stage || id.Kind != statistics.KindSeal && id.Before(last)) {
-		return true, &goneError{id}
-	}
-	return true, nil
 }
 
 // places returns the number of increments in a visit to a stage.

@@ -206,16 +206,22 @@ func (s *scripted) Close() {}
 // A solver that takes over a run receives a visit to a stage whose weights are already accepted. A seal that precedes the
 // visit is missing, so it was deleted, and the solver must not wait for it forever.
 func TestSealThatIsGone(t *testing.T) {
-	s := newTrial(t, 1, true, nil)
-	first := s.accept(s.final(0, s.accept(s.survey())))
-	s.accept(s.final(1, first))
-	seal := s.identity(statistics.KindSeal, protocol.Visit{Stage: 0, Parent: first}, 0)
-	assert.Equal(t, assert.Must(s.lacks(seal))(t), true, "the seal is missing before anything has come")
+	s := newTrial(t, 1, false, nil)
+	write := func(r *wire.Record[float32]) wire.Digest {
+		s.topics[s.Topics.Weights] = append(s.topics[s.Topics.Weights], messagesOf(t, r)...)
+		return s.accept(r)
+	}
+	first := write(s.final(0, write(s.survey())))
+	v := protocol.Visit{Stage: 0, Parent: first}
+	seal := s.identity(statistics.KindSeal, v, 0)
+	assert.True(t, !s.hasPassed(seal), "the seal is due")
+	write(s.final(1, first))
 	for _, m := range s.visitOf(protocol.Visit{Stage: 1, Parent: first}, 0) {
 		s.collectOrSkip(m)
 	}
-	lacks, err := s.lacks(seal)
-	assert.True(t, errors.As(err, new(*goneError)), "behind the next stage's visit: %v, %v", lacks, err)
+	s.script.late = 1
+	_, err := s.gather(t.Context(), s.gathering(v, s.sealSum()))
+	assert.True(t, errors.As(err, new(*goneError)), "behind the next stage's visit: %v", err)
 }
 
 // A worker's failure ends the run if it concerns the due visit and no worker makes the visit within patience. It does not
@@ -494,19 +500,16 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	assert.True(t, !s.inbox.holds(visit(0, 0)), "a record of stage 0 is kept while stage 1 is solved")
 }
 
-// After the seal of a later stage, missing records of earlier stages are considered deleted, even if no later visit is left.
-func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
-	s := &Solver{inbox: newInbox(), plan: &schemas.Plan{}}
-	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}
-	assert.Equal(t, assert.Must(s.lacks(seal))(t), true, "the seal is missing")
-	s.inbox.noteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2})
-	assert.MustFail(s.lacks(seal))(t, new(*goneError))
-	visit := wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}
-	assert.Equal(t, assert.Must(s.lacks(visit))(t), true, "the visit of the same stage is missing")
-	for _, n := range []int{2, 4, 1} {
-		s.inbox.noteVisit(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: n, Partition: 2})
-	}
-	assert.MustFail(s.lacks(visit))(t, new(*goneError))
+// After the final weights of a later stage, missing records of earlier stages are considered deleted, even if no visit is left.
+func TestFinalWeightsSayWhatIsGone(t *testing.T) {
+	s := newTrial(t, 1, true, nil)
+	first := s.accept(s.final(0, s.accept(s.survey())))
+	seal, visit := wire.Identity{Kind: statistics.KindSeal}, wire.Identity{Kind: statistics.KindVisit, Stage: 1}
+	assert.True(t, !s.hasPassed(seal) && !s.hasPassed(visit), "the seal and the visit are missing")
+	s.accept(s.final(1, first))
+	assert.True(t, s.hasPassed(seal) && s.hasPassed(visit), "the seal of stage 0 and the visit to stage 1 are due")
+	last := wire.Identity{Kind: statistics.KindSeal, Stage: 1}
+	assert.True(t, !s.hasPassed(last), "the seal of the last stage is not due")
 }
 
 // Sums about different points are not added.

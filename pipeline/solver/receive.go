@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 
@@ -42,21 +43,24 @@ func (s *Solver) fail(failure *schemas.Failure) {
 
 // see records the last message of the run from a partition of the statistics topic.
 func (s *Solver) see(partition int, m protocol.Message) {
-	last := protocol.NewWritten(wire.Identity{}, s.Topics.Statistics, partition)
-	last.Add(m)
-	s.read[partition] = last
+	s.read[partition] = protocol.MarkOf(partition, m)
 }
 
 // readMissed rereads the run's statistics if they may have missing records: a record was dropped as incomplete or damaged,
 // or the last message is no longer at its offset, so that offsets already read may have other messages. Workers do not
 // repeat records that are on the topic.
 func (s *Solver) readMissed(ctx context.Context) error {
-	for _, last := range s.read {
-		there, err := s.Holds(ctx, last)
+	topic := s.Topics.Statistics
+	for partition, last := range s.read {
+		first, end, err := s.Log.Bounds(ctx, topic, partition)
 		if err != nil {
 			return err
 		}
-		s.missed = s.missed || !there
+		found, err := protocol.Still(ctx, s.Log, topic, coverage.Span{Partition: partition, From: first, To: end}, last)
+		if err != nil {
+			return err
+		}
+		s.missed = s.missed || found != protocol.FoundSame
 	}
 	if !s.missed {
 		return nil
@@ -64,7 +68,7 @@ func (s *Solver) readMissed(ctx context.Context) error {
 	s.missed = false
 	clear(s.read)
 	for partition, from := range s.plan.Since.Statistics {
-		for m, err := range s.Remaining(ctx, s.Topics.Statistics, partition, from, math.MaxInt64) {
+		for m, err := range s.Remaining(ctx, topic, partition, from, math.MaxInt64) {
 			if errors.As(err, new(*kafkalog.DeletedError)) {
 				break // the subscription handles deletions
 			}
@@ -113,7 +117,6 @@ func (s *Solver) collect(m wire.Message) error {
 		return nil // of a solved stage, or of a stage or share outside the plan
 	}
 	if id.Kind != statistics.KindSeal && s.isAccepted(id.Stage) {
-		s.inbox.noteVisit(id)
 		return nil // no longer needed
 	}
 	if digest, twice := s.inbox.digests[id]; twice {
@@ -144,15 +147,12 @@ type inbox struct {
 	stage   int // current stage: records of earlier stages are not needed
 	records map[wire.Identity]*wire.Record[float64]
 	digests map[wire.Identity]wire.Digest // of all records that have arrived, reduced or not
-	latest  map[int]wire.Identity         // by share, the latest visit that has arrived, or the seal of a later stage
 	chunks  statistics.Collector
 }
 
 // newInbox returns an empty inbox.
 func newInbox() inbox {
-	return inbox{
-		records: map[wire.Identity]*wire.Record[float64]{}, digests: map[wire.Identity]wire.Digest{}, latest: map[int]wire.Identity{},
-	}
+	return inbox{records: map[wire.Identity]*wire.Record[float64]{}, digests: map[wire.Identity]wire.Digest{}}
 }
 
 // Begin sets the current stage, and drops records of earlier stages.
@@ -185,15 +185,5 @@ func (b *inbox) collect(id wire.Identity, m wire.Message, mem memory.Allocator) 
 		return err
 	}
 	b.records[id], b.digests[id] = r, m.Digest()
-	b.noteVisit(id)
 	return nil
-}
-
-// noteVisit records the latest visit of a share, or the seal of a later stage, since the earlier visits may be deleted. Missing
-// earlier records will then never arrive.
-func (b *inbox) noteVisit(id wire.Identity) {
-	last, any := b.latest[id.Partition]
-	if id.Kind == statistics.KindVisit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
-		b.latest[id.Partition] = id
-	}
 }

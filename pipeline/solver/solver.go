@@ -19,6 +19,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -38,11 +39,11 @@ type Solver struct {
 
 	plans    *protocol.Plans // followed with the weights and statistics topics
 	inbox    inbox
-	failures map[int]*schemas.Failure  // by share, the last of the due visit or a later one
-	read     map[int]*protocol.Written // last record, by partition of the statistics topic
-	missed   bool                      // the statistics may have missing records: see readMissed
-	claims   int                       // number of claims
-	factors  [2]solve.Buffer           // of alternating stages: those of the previous stage may still be in use
+	failures map[int]*schemas.Failure // by share, the last of the due visit or a later one
+	read     map[int]coverage.Mark    // of the last message, by partition of the statistics topic
+	missed   bool                     // the statistics may have missing records: see readMissed
+	claims   int                      // number of claims
+	factors  [2]solve.Buffer          // of alternating stages: those of the previous stage may still be in use
 	stages   []schemas.StageReport
 	last     *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far
 	visited  []schemas.Share // that visits to stages read
@@ -74,7 +75,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner p
 		visited: plan.Shares(plan.Partitions()), surveyed: plan.Shares(plan.Surveyed()), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, owner: owner, chain: chain,
 		began: client.Clock.Now(), preserved: client.Clock.Now(),
-		inbox: newInbox(), failures: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},
+		inbox: newInbox(), failures: map[int]*schemas.Failure{}, read: map[int]coverage.Mark{},
 	}
 }
 

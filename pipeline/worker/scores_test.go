@@ -258,8 +258,8 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 			w.seals.of(number, 0).Parts[0].Scores, w.seals.of(number, 1).Parts[0].Scores = "wrong", "wrong"
 		},
 		"no seals": func(w *Worker, number int) {
-			w.seals.forget(number, 0)
-			w.seals.forget(number, 1)
+			w.seals.Delete(sealed{number, 0})
+			w.seals.Delete(sealed{number, 1})
 		},
 	} {
 		for _, bytes := range []int64{0, 600, 1 << 30} { // nothing, one segment or two, and everything in memory

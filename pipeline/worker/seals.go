@@ -81,7 +81,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*visit.Sh
 	outcomes := visit.Outcomes{}
 	return w.executor.Run(ctx, &visit.Scan{
 		Run: w.Run, Shares: shares, Scores: w.scoresBefore(stage), Extent: all,
-		MaxWrites: w.publications(), InOrder: true, // residuals are in the order of their examples
+		MaxWrites: w.publications(),
 		Processor: func() visit.Process {
 			p := current.Processor()
 			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
@@ -167,39 +167,25 @@ func (w *Worker) seal(ctx context.Context, p *visit.Share, open *openSeal, sum *
 	return nil
 }
 
-// seals are the known seals of a run, by this and other workers. A scan reads the seals of the previous stage while it writes those of its
-// own, so of, add and forget are safe for concurrent use. Create one with [newSeals].
+// seals are the known seals of a run, by this and other workers: a *statistics.Seal for each sealed. A scan reads the seals of the previous
+// stage while it writes those of its own.
 type seals struct {
-	mutex sync.Mutex
-	known map[sealed]*statistics.Seal
-	next  map[int]int64 // by statistics partition: offset of the next message to read
+	sync.Map
+	next map[int]int64 // by statistics partition: offset of the next message to read
 }
 
 // sealed is a share, by its first partition, and a stage.
 type sealed struct{ share, stage int }
 
-func newSeals() *seals { return &seals{known: map[sealed]*statistics.Seal{}, next: map[int]int64{}} }
-
 // of returns the seal of a share after a stage, or nil.
 func (s *seals) of(share, stage int) *statistics.Seal {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.known[sealed{share, stage}]
+	known, _ := s.Load(sealed{share, stage})
+	seal, _ := known.(*statistics.Seal)
+	return seal
 }
 
 // add adds a seal, or replaces the one of its share and stage.
-func (s *seals) add(seal *statistics.Seal) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.known[sealed{seal.Partition, seal.Stage}] = seal
-}
-
-// forget causes the residuals of a share after a stage to be published again.
-func (s *seals) forget(share, stage int) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	delete(s.known, sealed{share, stage})
-}
+func (s *seals) add(seal *statistics.Seal) { s.Store(sealed{seal.Partition, seal.Stage}, seal) }
 
 // sealDigest is the common properties of a seal's messages.
 type sealDigest struct {

@@ -72,7 +72,8 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner p
 	}
 	return &Worker{
 		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, owner: owner, chain: chain,
-		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()), written: map[wire.Identity]*protocol.Written{}, seals: newSeals(),
+		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()), written: map[wire.Identity]*protocol.Written{},
+		seals: &seals{next: map[int]int64{}},
 	}
 }
 

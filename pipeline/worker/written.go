@@ -53,7 +53,7 @@ func (w *Worker) repeat(ctx context.Context) error {
 			p.Visited, p.Grams = protocol.Visit{}, 0
 		}
 		if seals[w.first(p)] {
-			w.seals.forget(w.first(p), seal)
+			w.seals.Delete(sealed{w.first(p), seal})
 		}
 	}
 	return nil

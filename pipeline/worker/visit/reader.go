@@ -65,7 +65,7 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		return nil
 	}
 	if r.residuals == nil {
-		r.residuals = r.Scores.reader(ctx, l.Share, segment.Part, segment.residuals)
+		r.residuals = r.Scores.reader(ctx, l.Share, segment.Part)
 	}
 	if err := r.residuals.load(l); err != nil {
 		return fmt.Errorf("read residuals %s%v: %w", topics.Residuals, segment.Span, err)
@@ -76,7 +76,7 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 // readMessages reads the messages of the next segment, with the given span. Those that count become the messages of the
 // load. Messages between segments do not belong to the run.
 func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.SpanCounting, span coverage.Span) error {
-	if r.examples == nil || r.next > 0 && span.From-r.at >= wideGap {
+	if r.examples == nil || r.at != span.From {
 		if r.examples != nil {
 			r.examples.Stop()
 		}
@@ -89,9 +89,6 @@ func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.Spa
 			return err
 		}
 		m := r.examples.Take()
-		if m.Offset < span.From {
-			continue
-		}
 		if reason := replay.AcceptAt(m.Offset, m.Message); reason != "" {
 			l.PassedOver.Count(reason, 1)
 			l.Skipped = append(l.Skipped, m.Offset)
@@ -100,10 +97,6 @@ func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.Spa
 		l.Messages = append(l.Messages, m)
 	}
 }
-
-// wideGap is the maximum number of messages between two segments that are read and discarded. Across a wider gap, the
-// reader seeks.
-const wideGap = 64
 
 // readPast reads the messages of a past segment: those that counted when its increment was added.
 func (r *reader) readPast(ctx context.Context, l *Load) error {

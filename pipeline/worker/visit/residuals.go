@@ -37,20 +37,18 @@ type residualsReader struct {
 	*ResidualsReader
 	messages *protocol.Ahead
 	attempt  string
-	at       int64 // offset of the last message on the residuals topic
-	offset   int64 // offset of its examples message
+	offset   int64 // offset of the examples message of the last one
 	row      int   // first row of that message that is not read yet
 	scratch  link.Scratch
 }
 
-// reader returns a reader of the residuals of a partition in a share, which must be sealed. It starts at offset from of the residuals
-// topic, or at the start of the sealed range if that is later.
-func (r *ResidualsReader) reader(ctx context.Context, s *Share, part *Part, from int64) *residualsReader {
+// reader returns a reader of the residuals of a partition in a share, which must be sealed.
+func (r *ResidualsReader) reader(ctx context.Context, s *Share, part *Part) *residualsReader {
 	seal, number := r.Seal(s), part.Span.Partition
 	of := seal.Part(number)
 	return &residualsReader{
 		ResidualsReader: r, attempt: seal.Attempt, offset: -1,
-		messages: protocol.NewAhead(r.Log.Range(ctx, r.Topics.Residuals, number, max(from, of.From), of.To)),
+		messages: protocol.NewAhead(r.Log.Range(ctx, r.Topics.Residuals, number, of.From, of.To)),
 	}
 }
 
@@ -80,14 +78,14 @@ func (r *residualsReader) next(before int64) (*schemas.Residuals, error) {
 		if own && head.Offset >= before {
 			return nil, nil
 		}
-		taken := r.messages.Take()
+		of := r.messages.Take().Message
 		if !own {
 			continue // of another worker, or for weights that were not accepted
 		}
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
 			continue // a duplicate
 		}
-		part, err := schemas.DecodeResiduals(taken.Message, r.Classes, r.Memory)
+		part, err := schemas.DecodeResiduals(of, r.Classes, r.Memory)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnsealed, err)
 		}
@@ -100,7 +98,7 @@ func (r *residualsReader) next(before int64) (*schemas.Residuals, error) {
 		if part.Row != r.row {
 			return nil, fmt.Errorf("%w: row %d of offset %d follows row %d", ErrUnsealed, part.Row, part.Offset, r.row)
 		}
-		r.at, r.offset = taken.Offset, part.Offset
+		r.offset = part.Offset
 		r.row += len(part.Score) / r.Classes
 		return part, nil
 	}
@@ -136,8 +134,7 @@ func (r *residualsReader) load(l *Load) error {
 }
 
 // Restore reads the sealed residuals of a share and verifies them against the seal. It copies the scores to the batches in
-// memory, and records the start offsets of the other segments. The error wraps ErrUnsealed if the residuals must be computed
-// again. Some batches then have wrong scores.
+// memory. The error wraps ErrUnsealed if the residuals must be computed again. Some batches then have wrong scores.
 func (r *ResidualsReader) Restore(ctx context.Context, s *Share) error {
 	seal := r.Seal(s)
 	if seal == nil || seal.Parent != r.Parent {
@@ -158,11 +155,15 @@ func (r *ResidualsReader) Restore(ctx context.Context, s *Share) error {
 
 // restore is Restore for a partition of the share, without conversion of the scores.
 func (r *ResidualsReader) restore(ctx context.Context, s *Share, part *Part, seal statistics.SealedPart) error {
-	reader := r.reader(ctx, s, part, 0)
+	reader := r.reader(ctx, s, part)
 	defer reader.close()
 	var digester sink.Digester
 	rows := int64(0)
-	part.beginResiduals(seal.To)
+	for _, segment := range part.segments {
+		for _, b := range segment.Batches {
+			clear(b.Votes.Data) // once a member is finished, the residuals have its votes
+		}
+	}
 	for {
 		m, err := reader.next(math.MaxInt64)
 		if err != nil {
@@ -173,32 +174,19 @@ func (r *ResidualsReader) restore(ctx context.Context, s *Share, part *Part, sea
 		}
 		digester.Add(m.Offset, m.Row, m.Score, m.Votes)
 		rows += int64(len(m.Score) / r.Classes)
-		if !part.addResiduals(m, reader.at) {
+		if !part.addResiduals(m) {
 			return fmt.Errorf("%w: offset %d is not of the run", ErrUnsealed, m.Offset)
 		}
 	}
-	part.endResiduals()
 	if digest := digester.Digest(); rows != seal.Rows || digest != seal.Scores {
 		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", ErrUnsealed, rows, digest.Short(), seal.Rows, seal.Scores.Short())
 	}
 	return nil
 }
 
-// beginResiduals starts recording the residuals offset of each segment of a partition, and clears its batches' votes: once a
-// member is finished, they are in the residuals. end is the offset after the partition's last residuals.
-func (p *Part) beginResiduals(end int64) {
-	for _, segment := range p.segments {
-		for _, b := range segment.Batches {
-			clear(b.Votes.Data)
-		}
-		segment.residuals = end
-	}
-}
-
-// addResiduals copies the scores and votes of a residuals message of a partition to its batch, if that is in memory, and
-// records the residuals offset of the segment. at is the message's offset on the residuals topic. The messages must be in
-// the order of the examples. The result is false if the examples message does not belong to the run.
-func (p *Part) addResiduals(m *schemas.Residuals, at int64) bool {
+// addResiduals copies the scores and votes of a residuals message of a partition to its batch, if that is in memory. The result is
+// false if the examples message does not belong to the run.
+func (p *Part) addResiduals(m *schemas.Residuals) bool {
 	i, _ := slices.BinarySearchFunc(p.segments, m.Offset, func(s *Segment, offset int64) int {
 		if s.Span.To <= offset {
 			return -1
@@ -208,10 +196,8 @@ func (p *Part) addResiduals(m *schemas.Residuals, at int64) bool {
 	if i == len(p.segments) {
 		return false
 	}
-	segment := p.segments[i]
-	segment.residuals = min(segment.residuals, at)
 	from := m.Row * m.Classes
-	for _, b := range segment.Batches {
+	for _, b := range p.segments[i].Batches {
 		if b.Offset == m.Offset && from+len(m.Score) <= len(b.Score.Data) {
 			copy(b.Score.Data[from:], m.Score)
 			if m.Votes != nil && b.Votes.Rows > 0 {
@@ -220,11 +206,4 @@ func (p *Part) addResiduals(m *schemas.Residuals, at int64) bool {
 		}
 	}
 	return true
-}
-
-// endResiduals completes the offsets: for a segment without residuals, it records the offset of the next segment.
-func (p *Part) endResiduals() {
-	for i := len(p.segments) - 2; i >= 0; i-- {
-		p.segments[i].residuals = min(p.segments[i].residuals, p.segments[i+1].residuals)
-	}
 }

@@ -40,10 +40,8 @@ type Scan struct {
 	// Collect is called for each outcome, in order within a share. If it returns a write, that runs while further outcomes are computed,
 	// and completes before the scan ends.
 	Collect func(*Load, *Outcome) (Write, error)
-	// MaxWrites is the maximum number of concurrent writes; 0 means 1.
+	// MaxWrites is the maximum number of concurrent writes; 0 means 1. Those of a share run sequentially, in the order of collection.
 	MaxWrites int
-	// InOrder means that the writes of a share run sequentially, in the order of collection.
-	InOrder bool
 }
 
 // Process computes the outcome of a segment.
@@ -119,7 +117,7 @@ func (c Concurrent) Run(ctx context.Context, s *Scan) error {
 		last[of] = done
 		writing.Go(func() error {
 			defer close(done)
-			if s.InOrder && before != nil {
+			if before != nil {
 				<-before
 			}
 			return write(ctx)

@@ -139,9 +139,8 @@ type Segment struct {
 	Leaves    bool
 	Past      bool // the increment is outside the spans of this run
 
-	Batches   []*Batch  // that stay in memory between visits; nil: they must be read again
-	counted   []counted // messages that the survey has counted, in offset order
-	residuals int64     // start offset of the segment's scores on the residuals topic
+	Batches []*Batch  // that stay in memory between visits; nil: they must be read again
+	counted []counted // messages that the survey has counted, in offset order
 }
 
 // Checksum returns a hash of the position of a message of a partition, of its number of rows and of its bytes. If a later visit reads other
