@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
@@ -16,8 +19,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
-
-	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
 // Chain is the sequence of accepted records of a run: the survey's result, then weights. Of the records with the same
@@ -516,4 +517,39 @@ func (c *Chain) Passes(stage int) (passes []schemas.PassReport) {
 		}
 	}
 	return passes
+}
+
+// Preserve writes the accepted records of an unfinished run again if they are older than age, so that retention does not
+// delete records that another process needs to continue the run. Readers of a chain ignore duplicates, at any offset.
+func (c *Client) Preserve(ctx context.Context, chain *Chain, age time.Duration) error {
+	topic := c.Topics.Weights
+	old, err := c.Log.Before(ctx, topic, age)
+	if err != nil || old[0] <= chain.Plan.Since.Weights {
+		return err
+	}
+	type message struct { // of a record: its key, and the record's digest
+		key    string
+		digest wire.Digest
+	}
+	failed := func(err error) error {
+		return fmt.Errorf("write the weights of run %s again before they expire: %w", chain.Run, err)
+	}
+	latest := map[message]int64{}
+	for m, err := range c.Remaining(ctx, topic, 0, chain.Plan.Since.Weights, math.MaxInt64) {
+		if err != nil {
+			return failed(err)
+		}
+		if m.Run() == chain.Run && chain.Has(m.Digest()) {
+			latest[message{m.Key, m.Digest()}] = m.Offset
+		}
+	}
+	for m, err := range c.Remaining(ctx, topic, 0, chain.Plan.Since.Weights, old[0]) {
+		if at, accepted := latest[message{m.Key, m.Digest()}]; err == nil && accepted && at == m.Offset {
+			_, err = c.Log.Append(ctx, topic, 0, m.Message)
+		}
+		if err != nil {
+			return failed(err)
+		}
+	}
+	return nil
 }

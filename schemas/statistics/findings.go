@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Findings is what a survey finds in a segment, in a share, or in all shares, besides sums and a sample of rows. Lists are in the order of
@@ -162,4 +163,86 @@ func (c ColumnRows) List() (counts []examples.ColumnRows) {
 		counts = append(counts, examples.ColumnRows{Column: column, Rows: c[column]})
 	}
 	return counts
+}
+
+// ServedLosses is the error of a version's served answers, given the labels of the rows.
+type ServedLosses struct {
+	Version int
+	Weight  float64 // Σw
+	Rows    float64 // number of rows
+	Errors  float64 // Σw of the rows with another label
+}
+
+// ErrorPercent returns the weighted percentage of wrong rows, or 0 if the weight is 0.
+func (s ServedLosses) ErrorPercent() float64 { return 100 * ratio(s.Errors, s.Weight) }
+
+// AddServed adds the errors on further rows. Both lists, and the result, are in the order of the versions.
+func AddServed(to []ServedLosses, more ...ServedLosses) []ServedLosses {
+	for _, s := range more {
+		i, found := slices.BinarySearchFunc(to, s.Version, func(a ServedLosses, version int) int { return cmp.Compare(a.Version, version) })
+		if !found {
+			to = slices.Insert(to, i, ServedLosses{Version: s.Version})
+		}
+		to[i].Weight += s.Weight
+		to[i].Rows += s.Rows
+		to[i].Errors += s.Errors
+	}
+	return to
+}
+
+// checkServed returns an error unless the errors are possible and the versions ascend.
+func checkServed(served []ServedLosses) error {
+	for i, s := range served {
+		losses := Losses{Weight: s.Weight, Rows: s.Rows, Errors: s.Errors}
+		if err := losses.check(); err != nil {
+			return fmt.Errorf("version %d: %w", s.Version, err)
+		}
+		if s.Version < 1 || s.Version > examples.MaxVersion || i > 0 && s.Version <= served[i-1].Version {
+			return fmt.Errorf("version %d at place %d: expected ascending versions, from 1", s.Version, i)
+		}
+	}
+	return nil
+}
+
+// ErrorBin is the prequential error of consecutive messages: measured before training on them.
+type ErrorBin struct {
+	Offset   int64   `json:"offset"`   // distance of the first message from the first offset of its partition
+	Messages int64   `json:"messages"` // number of messages
+	Rows     int64   `json:"rows"`     // number of training rows
+	Weight   float64 `json:"weight"`   // Σw of these rows
+	Error    float64 `json:"error"`    // percent
+	Loss     float64 `json:"loss"`     // loss of the last stage's link
+}
+
+// and merges two adjacent bins.
+func (b ErrorBin) and(next ErrorBin) ErrorBin {
+	if weight := b.Weight + next.Weight; weight > 0 {
+		b.Error = wire.Finite((b.Weight*b.Error + next.Weight*next.Error) / weight)
+		b.Loss = wire.Finite((b.Weight*b.Loss + next.Weight*next.Loss) / weight)
+		b.Weight = weight
+	}
+	b.Messages, b.Rows = b.Messages+next.Messages, b.Rows+next.Rows
+	return b
+}
+
+// Shorten returns a curve with at most that many bins. It merges neighbours.
+func Shorten(curve []ErrorBin, most int) []ErrorBin {
+	for len(curve) > max(most, 1) {
+		half := make([]ErrorBin, 0, (len(curve)+1)/2)
+		for i := 0; i < len(curve); i += 2 {
+			if i+1 == len(curve) {
+				half = append(half, curve[i])
+			} else {
+				half = append(half, curve[i].and(curve[i+1]))
+			}
+		}
+		curve = half
+	}
+	return curve
+}
+
+// Bin returns the bin of one message, given its distance from the first offset of its partition.
+func (m *MessageLosses) Bin(offset int64) ErrorBin {
+	return ErrorBin{Offset: offset, Messages: 1, Rows: int64(m.Rows), Weight: m.Weight, Error: wire.Finite(m.ErrorPercent()),
+		Loss: wire.Finite(m.MeanLoss())}
 }
