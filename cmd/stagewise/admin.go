@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -90,12 +91,18 @@ func newTopicsDelete() *cobra.Command {
 		client := protocol.NewClient(log, c.Name, nil)
 		var names []string
 		var table screen.Table
-		for _, name := range topicNames(c) {
-			exists, err := log.Exists(cmd.Context(), name)
-			if err != nil {
-				return err
+		found, err := log.Topics(cmd.Context(), c.Name+".")
+		if err != nil {
+			return err
+		}
+		owned := topicNames(c)
+		for _, t := range found {
+			if topics.IsBeside(c.Name, t.Name) {
+				owned = append(owned, t.Name)
 			}
-			if !exists {
+		}
+		for _, name := range owned {
+			if !slices.ContainsFunc(found, func(t kafkalog.Topic) bool { return t.Name == name }) {
 				continue
 			}
 			spans, err := client.Log.Spans(cmd.Context(), name)

@@ -138,7 +138,7 @@ func (t *trials) open(ctx context.Context) error {
 	if job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples); err != nil {
 		return err
 	}
-	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:8]), p.Topics.Examples // not created
+	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:topics.UniqueLength]), p.Topics.Examples // not created
 	beside, created := p.Beside(job.Name), topics.Topics(job)
 	cache, nothing := visit.NewCache(bytes), func() {}
 	dispatch.CheckCache(ctx, beside, cache)

@@ -83,16 +83,30 @@ type Settings struct {
 	Wrong       []error          // for topics that delete messages that must stay
 }
 
-// ReadSettings compares the existing topics of a job with its configuration. It excludes a topic of another pipeline that
-// the job reads.
+// UniqueLength is the length of the unique word in the names of topics beside those of a pipeline.
+const UniqueLength = 8
+
+// IsBeside reports whether a topic is of a search or a reproduction beside the named pipeline. A killed process leaves such topics.
+func IsBeside(name, topic string) bool {
+	beside, ok := strings.CutPrefix(topic, name+".search-")
+	if !ok {
+		beside, ok = strings.CutPrefix(topic, name+".verify-")
+	}
+	return ok && strings.IndexByte(beside, '.') == UniqueLength
+}
+
+// ReadSettings compares the existing topics of a job with its configuration, and lists those beside them. It excludes a topic of
+// another pipeline that the job reads.
 func ReadSettings(ctx context.Context, p *Pipeline, job Job) (*Settings, error) {
 	found, err := p.Admin.Topics(ctx, job.Name+".")
 	if err != nil {
 		return nil, err
 	}
-	byName := map[string]kafkalog.Topic{}
+	s, byName := &Settings{}, map[string]kafkalog.Topic{}
 	for _, t := range found {
-		byName[t.Name] = t
+		if byName[t.Name] = t; IsBeside(job.Name, t.Name) {
+			s.Topics = append(s.Topics, t)
+		}
 	}
 	configured := job.Examples.Partitions
 	if examples, ok := byName[p.Topics.Examples]; ok {
@@ -107,7 +121,6 @@ func ReadSettings(ctx context.Context, p *Pipeline, job Job) (*Settings, error) 
 	if wanted[0].Name == p.Topics.Examples {
 		wanted[0].Partitions = configured
 	}
-	s := &Settings{}
 	var names []string
 	for _, want := range wanted {
 		if has, ok := byName[want.Name]; ok { // a pipeline named a.b has the same prefix
