@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/internal/signature"
 )
 
@@ -102,9 +103,9 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p format.Payload, 
 	}
 	if kind.Named {
 		if len(indexes) > 0 {
-			p.Indexes, _, err = format.Indexes(indexes)
+			p.Indexes, _, err = typed.Indexes(indexes)
 		} else {
-			p.Indexes, p.Value, err = format.Indexes(p.Value)
+			p.Indexes, p.Value, err = typed.Indexes(p.Value)
 		}
 	}
 	return p, err

@@ -30,6 +30,7 @@ type Content struct {
 	File    *fileBytes  // as stored
 	Path    []Partition // partition values from directory names
 	Decoded bool        // decoded from another encoding
+	packed  *bufio.Reader
 	unzip   *zstd.Decoder
 }
 
@@ -37,29 +38,26 @@ type Content struct {
 // renamed.
 func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error) {
 	raw := &fileBytes{ReadCloser: file, ctx: ctx, sum: sha256.New()}
-	packed := bufio.NewReaderSize(raw, readSize)
-	plain := &decompressed{name: name, file: raw, packed: packed}
-	from := io.Reader(packed)
-	magic, err := packed.Peek(signature.CompressionBytes)
+	c := &Content{Name: name, File: raw, packed: bufio.NewReaderSize(raw, readSize)}
+	from := io.Reader(c.packed)
+	magic, err := c.packed.Peek(signature.CompressionBytes)
 	if err != nil && err != io.EOF {
 		return nil, WholeFile(name, err)
 	}
-	plain.kind, err = signature.Compression(magic), nil
-	c := &Content{Name: name, Kind: plain.kind, File: raw}
-	switch plain.kind {
+	switch c.Kind, err = signature.Compression(magic), nil; c.Kind {
 	case "gzip":
-		from, err = gzip.NewReader(packed)
+		from, err = gzip.NewReader(c.packed)
 	case "bzip2":
-		from = bzip2.NewReader(packed)
+		from = bzip2.NewReader(c.packed)
 	case "zstd":
-		c.unzip, err = zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		c.unzip, err = zstd.NewReader(c.packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(maxZstdWindow))
 		from = c.unzip
 	}
 	if err != nil {
-		return nil, plain.fail(err)
+		return nil, c.fail(err)
 	}
-	c.Reader = bufio.NewReaderSize(placed{from, plain.fail}, readSize)
+	c.Reader = bufio.NewReaderSize(placed{from, c.fail}, readSize)
 	return c, nil
 }
 
@@ -131,25 +129,17 @@ func (f *fileBytes) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressed adds the file and the offset to the errors of a decompressor.
-type decompressed struct {
-	name   string
-	kind   string // "gzip", "bzip2", "zstd"; "": not compressed
-	file   *fileBytes
-	packed *bufio.Reader // of file
-}
-
-// fail returns an error at the next byte of the file.
-func (d *decompressed) fail(err error) error {
-	e := WholeFile(d.name, err)
-	if d.kind == "" || d.file.ctx.Err() != nil {
+// fail returns an error of the file or of its decompressor, at the next byte of the file.
+func (c *Content) fail(err error) error {
+	e := WholeFile(c.Name, err)
+	if c.Kind == "" || c.File.ctx.Err() != nil {
 		return e
 	}
-	e.Offset = d.file.read - int64(d.packed.Buffered())
+	e.Offset = c.Bytes() - int64(c.packed.Buffered())
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
-		e.Err = fmt.Errorf("the %s stream is cut off: %w", d.kind, io.ErrUnexpectedEOF)
+		e.Err = fmt.Errorf("the %s stream is cut off: %w", c.Kind, io.ErrUnexpectedEOF)
 	} else {
-		e.Err = fmt.Errorf("the %s stream is damaged: %w", d.kind, e.Err)
+		e.Err = fmt.Errorf("the %s stream is damaged: %w", c.Kind, e.Err)
 	}
 	return e
 }

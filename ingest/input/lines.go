@@ -3,6 +3,7 @@ package input
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -61,3 +62,17 @@ func FirstRows(c *Content) ([]byte, error) {
 // MaxRowBytes is the maximum length of a row in a file. Without it an open quote would read the rest of the file into
 // memory. The widest example that fits into a message has 215,000 features, 19 bytes each.
 const MaxRowBytes = 4 << 20
+
+// EndsRow reports whether a row of a text file ends after the given number of bytes, which is less than the file size.
+func EndsRow(file io.Reader, bytes int64) (bool, error) {
+	if _, err := io.CopyN(io.Discard, file, bytes-1); err != nil {
+		return false, err
+	}
+	var around [3]byte // the last byte, and two after it
+	n, err := io.ReadFull(file, around[:])
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	text := string(around[:n])
+	return text[0] == '\n' || n > 1 && text[1] == '\n' || n > 2 && text[1:] == "\r\n", nil
+}

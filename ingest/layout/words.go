@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -84,33 +85,18 @@ func (t WordOptions) Digest() wire.Digest {
 	return wire.DigestJSON(t.counted)
 }
 
-// occurrences has the columns of a sparse row that counts what occurs.
-type occurrences struct {
-	counts map[int32]float32 // by column
-	places []int32           // columns, ascending
-}
+// occurrences are the columns of what occurs in a sparse row that counts it: a column for each time.
+type occurrences []int32
 
-// count begins a row, and counts the columns for which put is called.
-func (r *occurrences) count(each func(put func(column int32)) error) error {
-	if r.counts == nil {
-		r.counts = map[int32]float32{}
+// appendTo appends the counts of the columns, starting at a column, to the current row, and removes them.
+func (o *occurrences) appendTo(rows *examples.SparseRows, from int) {
+	slices.Sort(*o)
+	for all := *o; len(all) > 0; {
+		n, _ := slices.BinarySearch(all, all[0]+1)
+		rows.Append(int32(from)+all[0], float32(n))
+		all = all[n:]
 	}
-	clear(r.counts)
-	r.places = r.places[:0]
-	err := each(func(column int32) {
-		if r.counts[column]++; r.counts[column] == 1 {
-			r.places = append(r.places, column)
-		}
-	})
-	slices.Sort(r.places)
-	return err
-}
-
-// AppendTo appends the columns of the last row, starting at a column, to the current row.
-func (r *occurrences) AppendTo(rows *examples.SparseRows, from int) {
-	for _, column := range r.places {
-		rows.Append(int32(from)+column, r.counts[column])
-	}
+	*o = (*o)[:0]
 }
 
 // Counter counts the words of texts. It is not safe for concurrent use. Create it with NewCounter.
@@ -142,20 +128,20 @@ func NewCounter(how WordOptions) *Counter {
 // Append counts the words of a text and their phrases, and appends the counts as a row. It ignores those without a column. It is an error
 // if the text is not UTF-8.
 func (c *Counter) Append(rows *examples.SparseRows, text string) error {
-	err := c.count(func(put func(column int32)) error {
-		return c.each(text, func(phrase []byte) error {
-			if column, known := c.column(phrase); known {
-				put(column)
-			}
-			return nil
-		})
-	})
-	if err == nil {
-		c.AppendTo(rows, 0)
-		rows.End()
+	if !utf8.ValidString(text) {
+		return errNotUTF8
 	}
-	return err
+	for phrase := range c.in(text) {
+		if column, known := c.column(phrase); known {
+			c.occurrences = append(c.occurrences, column)
+		}
+	}
+	c.appendTo(rows, 0)
+	rows.End()
+	return nil
 }
+
+var errNotUTF8 = errors.New("a text that is not UTF-8: convert the file")
 
 // phrases finds the words of texts, and their phrases.
 type phrases struct {
@@ -164,39 +150,36 @@ type phrases struct {
 	starts []int  // starts in text of the last words, with which the next phrases start
 }
 
-// each calls put with each word of a text, and with each phrase that ends with it: its words separated by spaces. A word
-// is a run of letters, marks and digits, in lower case. The argument of put is valid during the call. The error is that of
-// put, or means that the text is not UTF-8.
-func (p *phrases) each(text string, put func(phrase []byte) error) error {
-	if !utf8.ValidString(text) {
-		return errors.New("a text that is not UTF-8: convert the file")
-	}
-	p.text, p.starts = p.text[:0], p.starts[:0]
-	words := strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
-			!unicode.IsMark(r)
-	})
-	for word := range words {
-		if len(p.starts) == p.most {
-			p.starts = append(p.starts[:0], p.starts[1:]...)
-		}
-		p.starts = append(p.starts, len(p.text))
-		p.text = append(p.text, word...)
-		for _, start := range p.starts {
-			if err := put(p.text[start:]); err != nil {
-				return err
+// in iterates over the words of a text, and with each over the phrases that end with it: words separated by spaces. A word is a run
+// of letters, marks and digits, in lower case. A phrase is valid until the next one.
+func (p *phrases) in(text string) iter.Seq[[]byte] {
+	return func(yield func(phrase []byte) bool) {
+		p.text, p.starts = p.text[:0], p.starts[:0]
+		words := strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
+				!unicode.IsMark(r)
+		})
+		for word := range words {
+			if len(p.starts) == p.most {
+				p.starts = append(p.starts[:0], p.starts[1:]...)
 			}
+			p.starts = append(p.starts, len(p.text))
+			p.text = append(p.text, word...)
+			for _, start := range p.starts {
+				if !yield(p.text[start:]) {
+					return
+				}
+			}
+			p.text = append(p.text, ' ')
 		}
-		p.text = append(p.text, ' ')
 	}
-	return nil
 }
 
 // foundPhrases counts the texts in which each phrase occurs.
 type foundPhrases struct {
 	phrases
 	limit int                 // maximum number of different phrases
-	in    map[string]*textsOf // by phrase
+	found map[string]*textsOf // by phrase
 	texts int                 // number of texts read
 }
 
@@ -208,36 +191,39 @@ type textsOf struct {
 
 // add adds the phrases of a text.
 func (p *foundPhrases) add(text string) error {
-	if p.in == nil {
-		p.in = map[string]*textsOf{}
+	if !utf8.ValidString(text) {
+		return errNotUTF8
+	}
+	if p.found == nil {
+		p.found = map[string]*textsOf{}
 	}
 	p.texts++
-	return p.each(text, func(phrase []byte) error {
-		of := p.in[string(phrase)]
+	for phrase := range p.in(text) {
+		of := p.found[string(phrase)]
 		if of == nil {
-			if len(p.in) == p.limit {
+			if len(p.found) == p.limit {
 				return fmt.Errorf("more than %d different words and phrases: set examples.words.vocabulary to hashed, or "+
 					"lower examples.words.phrases", p.limit)
 			}
 			of = &textsOf{}
-			p.in[string(phrase)] = of
+			p.found[string(phrase)] = of
 		}
 		if of.last != p.texts {
 			of.last = p.texts
 			of.texts++
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // vocabulary returns the phrases in the most texts, in alphabetical order. Ties are broken alphabetically. It is an error
 // if there are none.
 func (p *foundPhrases) vocabulary(most int) ([]string, error) {
-	if len(p.in) == 0 {
+	if len(p.found) == 0 {
 		return nil, errors.New("no text has a word")
 	}
-	all := slices.SortedFunc(maps.Keys(p.in), func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.in[b].texts, p.in[a].texts), strings.Compare(a, b))
+	all := slices.SortedFunc(maps.Keys(p.found), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.found[b].texts, p.found[a].texts), strings.Compare(a, b))
 	})
 	kept := slices.Clone(all[:min(len(all), most)])
 	slices.Sort(kept)
@@ -271,23 +257,21 @@ func newHasher(columns int, names []string, cross [][]string) *hasher {
 	return h
 }
 
-// Hash hashes a row with these words in the columns of the hasher, in order; "": none. A cross needs words in all of its
-// columns.
-func (h *hasher) Hash(words []string) {
-	_ = h.count(func(put func(column int32)) error {
-		for _, cross := range h.crosses {
-			if slices.ContainsFunc(cross, func(i int) bool { return words[i] == "" }) {
-				continue
-			}
-			h.hash.Reset()
-			for _, i := range cross {
-				for _, text := range []string{h.names[i], words[i]} { // a hash never fails
-					h.hash.Write([]byte(text))
-					h.hash.Write([]byte{0})
-				}
-			}
-			put(int32(h.hash.Sum64() % h.columns))
+// appendRow appends the hashes of a row, starting at a column, to the current row. words are those of the columns of the hasher, in order;
+// "": none. A cross needs words in all of its columns.
+func (h *hasher) appendRow(to *examples.SparseRows, from int, words []string) {
+	for _, cross := range h.crosses {
+		if slices.ContainsFunc(cross, func(i int) bool { return words[i] == "" }) {
+			continue
 		}
-		return nil
-	})
+		h.hash.Reset()
+		for _, i := range cross {
+			for _, text := range []string{h.names[i], words[i]} { // a hash never fails
+				h.hash.Write([]byte(text))
+				h.hash.Write([]byte{0})
+			}
+		}
+		h.occurrences = append(h.occurrences, int32(h.hash.Sum64()%h.columns))
+	}
+	h.appendTo(to, from)
 }

@@ -41,9 +41,9 @@ func TestWordsAreCounted(t *testing.T) {
 				"%q: %v, expected %v", test.text, got, want)
 		}
 	}
-	c := NewCounter(WordOptions{Columns: 1, Phrases: 1})
-	err := c.Append(&examples.SparseRows{}, "a b c")
-	assert.True(t, err == nil && c.counts[0] == 3, "one column: %v: %v", c.counts, err)
+	c, one := NewCounter(WordOptions{Columns: 1, Phrases: 1}), examples.SparseRows{}
+	err := c.Append(&one, "a b c")
+	assert.True(t, err == nil && one.Values[0] == 3, "one column: %v: %v", one, err)
 }
 
 // For any text, a row has unique ascending columns, and the counts add up to the number of words and phrases.
@@ -84,5 +84,5 @@ func TestVocabularyThatDoesNotFit(t *testing.T) {
 	}
 	want := "more than 5 different words and phrases: set examples.words.vocabulary to hashed, or lower examples.words.phrases"
 	err := p.add("two four")
-	assert.True(t, err != nil && err.Error() == want && len(p.in) == 5, "%v, expected %s", err, want)
+	assert.True(t, err != nil && err.Error() == want && len(p.found) == 5, "%v, expected %s", err, want)
 }

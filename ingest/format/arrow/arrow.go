@@ -1,3 +1,4 @@
+// Package arrow reads Arrow files and streams as tables.
 package arrow
 
 import (

@@ -279,72 +279,46 @@ func appendPixels(dst []byte, pixels image.Image, channels int) []byte {
 	return dst
 }
 
-// packedFolder reads a directory as the tar archive of its files, with names and contents only. So a directory is read,
-// digested and checked for changes like a file.
-type packedFolder struct {
-	fs.FS
-	files   []string // remaining files, as paths relative to the directory
-	archive *tar.Writer
-	ready   bytes.Buffer // unread part of the archive
-	ended   bool
-}
-
-// OpenFolder opens a directory. Its files are in the order of their names, or, if mixed is set, in a pseudorandom order
-// derived from the names: otherwise classes in directories of their own would follow one another.
-func OpenFolder(name string, mixed bool) (*packedFolder, error) {
-	f := &packedFolder{FS: os.DirFS(name)}
-	for file, err := range input.Walk(f.FS, false) {
+// OpenFolder opens a directory as the tar archive of its files, with names and contents only. So a directory is read, digested and checked
+// for changes like a file. Its files are in the order of their names, or, if mixed is set, in a pseudorandom order derived from the names:
+// otherwise classes in directories of their own would follow one another.
+func OpenFolder(name string, mixed bool) (io.ReadCloser, error) {
+	var files []string
+	folder := os.DirFS(name)
+	for file, err := range input.Walk(folder, false) {
 		if err != nil {
 			return nil, err
 		}
-		f.files = append(f.files, file.Path)
+		files = append(files, file.Path)
 	}
-	if len(f.files) == 0 {
+	if len(files) == 0 {
 		return nil, errors.New("an empty folder: expected PNG or JPEG files, in a folder for each class")
 	}
 	if mixed {
-		slices.SortFunc(f.files, func(a, b string) int {
+		slices.SortFunc(files, func(a, b string) int {
 			first, second := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 			return bytes.Compare(first[:], second[:])
 		})
 	}
-	f.archive = tar.NewWriter(&f.ready)
-	return f, nil
+	read, write := io.Pipe()
+	go func() { write.CloseWithError(packFolder(folder, files, write)) }() // it ends when read is closed
+	return read, nil
 }
 
-// Read implements io.Reader.
-func (f *packedFolder) Read(p []byte) (int, error) {
-	for f.ready.Len() == 0 {
-		if f.ended {
-			return 0, io.EOF
+// packFolder writes the archive of files in a directory.
+func packFolder(folder fs.FS, files []string, to io.Writer) error {
+	archive := tar.NewWriter(to)
+	for _, name := range files {
+		data, err := fs.ReadFile(folder, name)
+		if err == nil {
+			err = archive.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o644})
 		}
-		if err := f.pack(); err != nil {
-			return 0, err
+		if err == nil {
+			_, err = archive.Write(data)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return f.ready.Read(p)
+	return archive.Close()
 }
-
-// pack adds the next file to the archive, or ends the archive.
-func (f *packedFolder) pack() error {
-	if len(f.files) == 0 {
-		f.ended = true
-		return f.archive.Close()
-	}
-	name := f.files[0]
-	f.files = f.files[1:]
-	data, err := fs.ReadFile(f.FS, name)
-	if err != nil {
-		return err
-	}
-	if err := f.archive.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o644}); err != nil {
-		return err
-	}
-	if _, err := f.archive.Write(data); err != nil {
-		return err
-	}
-	return f.archive.Flush()
-}
-
-// Close implements io.Closer.
-func (f *packedFolder) Close() error { return nil }

@@ -24,11 +24,21 @@ func fieldOf(of protoreflect.MessageDescriptor, name string) protoreflect.FieldD
 }
 
 // Parts implements tabular.Nested.
-func (n *protobufValue) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.Cell) error) error {
-	return tabular.Parts(at, n.at, put)
+func (n *protobufValue) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.Cell) error) (err error) {
+	entries, isMap := n.value.Interface().(protoreflect.Map)
+	if !isMap {
+		return tabular.Parts(at, n.at, put)
+	}
+	entries.Range(func(key protoreflect.MapKey, v protoreflect.Value) bool {
+		if next := at.Named([]byte(key.String())); next != nil {
+			err = put(next, protobufCell(v, n.field.MapValue()))
+		}
+		return err == nil
+	})
+	return err
 }
 
-// at returns a part.
+// at returns a field of a message, or an item of a list.
 func (n *protobufValue) at(next *tabular.Step) (part tabular.Cell, ok bool) {
 	switch v := n.value.Interface().(type) {
 	case protoreflect.Message:
@@ -44,34 +54,8 @@ func (n *protobufValue) at(next *tabular.Step) (part tabular.Cell, ok bool) {
 		if next.Index >= 0 && next.Index < v.Len() {
 			return protobufCell(v.Get(next.Index), n.field), true
 		}
-	case protoreflect.Map:
-		if key, ok := keyOf(n.field.MapKey(), next.Name); ok && v.Has(key) {
-			return protobufCell(v.Get(key), n.field.MapValue()), true
-		}
 	}
 	return part, false
-}
-
-// keyOf parses a map key.
-func keyOf(f protoreflect.FieldDescriptor, name string) (key protoreflect.MapKey, ok bool) {
-	switch f.Kind() {
-	case protoreflect.StringKind:
-		return protoreflect.ValueOfString(name).MapKey(), true
-	case protoreflect.BoolKind:
-		v, err := strconv.ParseBool(name)
-		return protoreflect.ValueOfBool(v).MapKey(), err == nil
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		v, err := strconv.ParseInt(name, 10, 32)
-		return protoreflect.ValueOfInt32(int32(v)).MapKey(), err == nil
-	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
-		v, err := strconv.ParseInt(name, 10, 64)
-		return protoreflect.ValueOfInt64(v).MapKey(), err == nil
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		v, err := strconv.ParseUint(name, 10, 32)
-		return protoreflect.ValueOfUint32(uint32(v)).MapKey(), err == nil
-	}
-	v, err := strconv.ParseUint(name, 10, 64)
-	return protoreflect.ValueOfUint64(v).MapKey(), err == nil
 }
 
 // Items implements tabular.Nested.

@@ -1,2 +1,0 @@
-// Package arrow reads Arrow files and streams as tables.
-package arrow
