@@ -186,13 +186,6 @@ func (e *Exact) End(sum *Sum) {
 	}
 }
 
-// AddRounded rounds x to single precision, and adds weight times the result to dst.
-func AddRounded(dst []float64, weight float64, x []float64) {
-	for i, v := range x {
-		dst[i] += weight * float64(float32(v))
-	}
-}
-
 // Block sums the Gram matrix of a block of sparse columns over the rows of a segment. Two columns of a block are seldom
 // nonzero in the same row: with blocks of 1000 columns of NEWS20, 7 % of the values of the matrix are not 0. So a sum
 // has only these values and their indices. The zero value is ready for Begin. Block reuses its memory, and is not safe

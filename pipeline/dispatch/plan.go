@@ -101,11 +101,14 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		from = earlier.Plan
 	}
 	plan.Stages = stages.Placed(plan.Stages, from)
-	if plan.Prepare, err = PrepareOf(ctx, p, job, plan, from); err == nil && earlier != nil {
-		plan.Warm, err = warmFrom(plan, earlier)
-	}
-	if err != nil {
+	if plan.Prepare, err = PrepareOf(ctx, p, job, plan, from); err != nil {
 		return nil, err
+	}
+	if earlier != nil {
+		if err := CheckFeatures(plan, from); err != nil {
+			return nil, fmt.Errorf("warm start from version %d: %w", earlier.Version, err)
+		}
+		plan.Warm = &schemas.Warm{Run: earlier.Run, Manifest: earlier.Digest()}
 	}
 	plan.Group = schemas.ShareSize(job.Group, len(all), sharesOf(plan))
 	plan.Submission = p.Fresh()
@@ -184,14 +187,6 @@ func warmStart(ctx context.Context, p *topics.Pipeline, version string, f *sourc
 		return nil, fmt.Errorf("warm start: version %d was trained on forgotten rows: train once without warm", m.Version)
 	}
 	return m, nil
-}
-
-// warmFrom returns the warm start of a plan from a version.
-func warmFrom(plan *schemas.Plan, m *schemas.Manifest) (*schemas.Warm, error) {
-	if err := CheckFeatures(plan, m.Plan); err != nil {
-		return nil, fmt.Errorf("warm start from version %d: %w", m.Version, err)
-	}
-	return &schemas.Warm{Run: m.Run, Manifest: m.Digest()}, nil
 }
 
 // CheckWords returns an error if the words of rows would have other columns than in an earlier plan: such rows can't be

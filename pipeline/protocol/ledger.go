@@ -25,13 +25,12 @@ type Ledger struct {
 	Next int64
 
 	topic   string
-	last    coverage.Mark             // of the last applied message
-	lines   map[string]*line          // by key: the messages on the topic that have no tombstone
-	order   []*line                   // the same in topic order, together with replaced lines
-	damaged []error                   // why messages were skipped
-	owned   bool                      // no other ledger has the state
-	decoded map[wire.Digest]submitted // plans that the process decoded before: see [Client.RereadLedger]
-	plans   wire.Documents            // incomplete ones
+	last    coverage.Mark    // of the last applied message
+	lines   map[string]*line // by key: the messages on the topic that have no tombstone
+	order   []*line          // the same in topic order, together with replaced lines
+	damaged []error          // why messages were skipped
+	owned   bool             // no other ledger has the state
+	plans   wire.Documents   // incomplete ones
 	ledgerState
 }
 
@@ -172,9 +171,6 @@ func (l *Ledger) decode(m wire.Message) (value any, known bool, err error) {
 		if err != nil || !ok {
 			return nil, err != nil, err
 		}
-		if plan, there := l.decoded[m.Digest()]; there {
-			return plan, true, nil
-		}
 		plan, run, err := DecodePlan(whole)
 		if err != nil {
 			return nil, true, err
@@ -207,8 +203,8 @@ func decoded[T schemas.JSON](m wire.Message) (any, bool, error) {
 // ReadLedger returns the current state of the plans topic. A process reads the topic once, and then only later messages,
 // as long as the topic still has the last message that was read. ReadLedger skips damaged messages: see [Ledger.Report].
 func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
-	if known := c.knownLedger(); known != nil {
-		l := *known
+	if c.ledger != nil && c.ledger.Load() != nil {
+		l := *c.ledger.Load()
 		if there, err := c.readPlans(ctx, &l); err != nil || there {
 			return &l, err
 		}
@@ -216,26 +212,10 @@ func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 	return c.RereadLedger(ctx)
 }
 
-// knownLedger returns the ledger that the process has read last; nil: none.
-func (c *Client) knownLedger() *Ledger {
-	if c.ledger == nil {
-		return nil
-	}
-	return c.ledger.Load()
-}
-
 // RereadLedger is [Client.ReadLedger] for a role that has waited long for a message. It reads the whole topic: if a client wrote a plan
-// twice, compaction may have changed the order of the waiting runs. Plans that the process has read before, with the same digests, are
-// not decoded again.
+// twice, compaction may have changed the order of the waiting runs.
 func (c *Client) RereadLedger(ctx context.Context) (*Ledger, error) {
-	l := &Ledger{topic: c.Topics.Plans, decoded: map[wire.Digest]submitted{}}
-	if known := c.knownLedger(); known != nil {
-		for _, m := range known.lines {
-			if plan, is := m.value.(submitted); is {
-				l.decoded[m.Digest()] = plan
-			}
-		}
-	}
+	l := &Ledger{topic: c.Topics.Plans}
 	_, err := c.readPlans(ctx, l)
 	return l, err
 }
@@ -266,7 +246,6 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 	}
 	if l.Next = end; first || there && messages > 1 {
 		l.fold()
-		l.decoded = nil // the lines have the plans now
 		if c.ledger != nil {
 			known := *l
 			known.lines, known.order = maps.Clone(l.lines), slices.Clone(l.order)

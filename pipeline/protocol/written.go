@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -36,12 +35,6 @@ func NewWritten(id wire.Identity, topic string, partition int) *Written {
 // Add adds a message of the record after it is read.
 func (w *Written) Add(m Message) { w.messages = append(w.messages, writtenMessageOf(m)) }
 
-// Precedes reports whether a message of the record is before the start offsets of a reader, by partition of the topic:
-// after a partition was truncated, a record of a run may have a lower offset than the start of the run.
-func (w *Written) Precedes(begins []int64) bool {
-	return w.partition < len(begins) && slices.ContainsFunc(w.messages, func(m writtenMessage) bool { return m.offset < begins[w.partition] })
-}
-
 func writtenMessageOf(m Message) writtenMessage {
 	return writtenMessage{m.Offset, m.Key, m.Digest(), m.Checksum()}
 }
@@ -72,10 +65,14 @@ func WriteRecord[T wire.Number](ctx context.Context, c *Client, topic string, pa
 	return w, write()
 }
 
-// Holds reports whether a topic still has a record: each message at its offset, with the same bytes. Retention may have
-// deleted messages, or an unclean leader election may have lost them, after which other messages may have their offsets.
-func (c *Client) Holds(ctx context.Context, w *Written) (bool, error) {
+// Holds reports whether a topic still has a record where a reader finds it that starts at the given offsets, by partition: each message at
+// its offset, with the same bytes. Retention may have deleted messages, or an unclean leader election may have lost them, after which other
+// messages may have their offsets, and records of a run offsets before its start.
+func (c *Client) Holds(ctx context.Context, w *Written, begins []int64) (bool, error) {
 	first, end, err := c.Log.Bounds(ctx, w.topic, w.partition)
+	if w.partition < len(begins) {
+		first = max(first, begins[w.partition])
+	}
 	bounds := coverage.Span{Partition: w.partition, From: first, To: end}
 	for _, m := range w.messages {
 		found := FoundSame

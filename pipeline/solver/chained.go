@@ -38,8 +38,13 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	if plan.Update() != nil {
 		if losses := statistics.LossesOf(c.found.sum.Tensors())[examples.Train]; losses.Weight > 0 {
 			retrain.PrequentialError, retrain.PrequentialLoss = finite(losses.ErrorPercent()), finite(losses.MeanLoss())
-			retrain.Curve = errorCurve(c.found.Messages, plan.Chain)
-			retrain.Served = servedReports(c.found.Served)
+			for _, m := range inLogOrder(c.found.Messages, plan.Chain) {
+				retrain.Curve = append(retrain.Curve, m.Bin(distance(&m, plan.Chain)))
+			}
+			retrain.Curve = statistics.Shorten(retrain.Curve, curveBins)
+			for _, s := range c.found.Served {
+				retrain.Served = append(retrain.Served, schemas.ServedReport{Version: s.Version, Rows: int64(s.Rows), Error: s.ErrorPercent()})
+			}
 			split := r.Splits[examples.Train.String()]
 			retrain.PrequentialLogLoss, retrain.PrequentialBrier, retrain.PrequentialECE, retrain.PrequentialRMSE = split.LogLoss,
 				split.Brier, split.ECE, split.RMSE

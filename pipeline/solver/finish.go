@@ -223,23 +223,6 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// servedReports returns the reports of served predictions by version; nil if there are none.
-func servedReports(served []statistics.ServedLosses) (reports []schemas.ServedReport) {
-	for _, s := range served {
-		reports = append(reports, schemas.ServedReport{Version: s.Version, Rows: int64(s.Rows), Error: s.ErrorPercent()})
-	}
-	return reports
-}
-
-// temperedReport returns the report of the temperature that predicts the holdout rows best; nil if none was measured.
-func temperedReport(sealed *accumulate.Sum) *schemas.TemperedReport {
-	temperature, loss, ok := sealed.TemperedOf()
-	if !ok {
-		return nil
-	}
-	return &schemas.TemperedReport{Temperature: temperature, HoldoutLoss: wire.Finite(loss)}
-}
-
 // inLogOrder returns the prequential losses of an update's messages, in the order in which cuts use them.
 func inLogOrder(messages []statistics.MessageLosses, chain *schemas.Chain) []statistics.MessageLosses {
 	messages = slices.Clone(messages)
@@ -259,11 +242,3 @@ func distance(m *statistics.MessageLosses, chain *schemas.Chain) int64 {
 
 // curveBins is the maximum number of bins of a curve.
 const curveBins = 100
-
-// errorCurve returns the prequential error of an update, by message.
-func errorCurve(messages []statistics.MessageLosses, chain *schemas.Chain) (curve []statistics.ErrorBin) {
-	for _, m := range inLogOrder(messages, chain) {
-		curve = append(curve, m.Bin(distance(&m, chain)))
-	}
-	return statistics.Shorten(curve, curveBins)
-}

@@ -137,13 +137,8 @@ func (s *Solver) identity(kind wire.Kind, v protocol.Visit, share int) wire.Iden
 // accepted.
 var errAccepted = errors.New("the weights are accepted")
 
-// goneError means that statistics were deleted during the run: no worker will write them again.
-type goneError struct{ wire.Identity } // identity of the deleted statistics
-
-// Error includes the deleted statistics.
-func (e *goneError) Error() string {
-	return fmt.Sprintf("the %v is gone: it was deleted during the run", e.Identity)
-}
+// errGone means that statistics were deleted during the run: no worker will write them again.
+var errGone = errors.New("it was deleted during the run")
 
 // gather waits until a gathering has the records of all spans of the plan, and returns their sum. In the meantime it also
 // reduces the records of others, so that these do not accumulate in memory. The error is errAccepted if the records are no
@@ -201,7 +196,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 				return nil, err
 			}
 			if passed && !s.inbox.has(*missing) {
-				return nil, &goneError{*missing}
+				return nil, fmt.Errorf("the %v is gone: %w", *missing, errGone)
 			}
 			if !alone { // otherwise this process is still making the visit
 				event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)

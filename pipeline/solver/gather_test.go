@@ -221,7 +221,7 @@ func TestSealThatIsGone(t *testing.T) {
 	}
 	s.script.late = 1
 	_, err := s.gather(t.Context(), s.gathering(v, s.sealSum()))
-	assert.True(t, errors.As(err, new(*goneError)), "behind the next stage's visit: %v", err)
+	assert.True(t, errors.Is(err, errGone), "behind the next stage's visit: %v", err)
 }
 
 // A worker's failure ends the run if it concerns the due visit and no worker makes the visit within patience. It does not
@@ -409,7 +409,7 @@ func TestVisitThatIsGone(t *testing.T) {
 		s.script.late = 3
 		s.inbox.Begin(0)
 		sum, err := s.gatherVisit(v)
-		switch gone := errors.As(err, new(*goneError)); {
+		switch gone := errors.Is(err, errGone); {
 		case test.there && err != nil, test.final && !test.there && !gone, !test.final && !errors.Is(err, errOver):
 			t.Errorf("%s: gather returns %+v, %v", name, sum, err)
 		}

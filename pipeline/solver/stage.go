@@ -89,7 +89,9 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 		f.fit = update
 	} else {
 		updated := s.plan.Chain != nil && s.plan.Chain.Number == 1 && !f.shape.Sparse
-		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), updated, f.shape, s.factorsOf(number))
+		n := s.plan.MemberStages()
+		member := s.withRidges(number)[number-number%n:][:n]
+		f.fit = solve.NewFit(member, number%n, updated, f.shape, s.factorsOf(number))
 	}
 	s.inbox.Begin(number)
 	return f, nil
@@ -101,23 +103,18 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 	if err != nil {
 		return nil, solve.Shape{}, err
 	}
+	calibration := examples.Train // of a learnt link
+	if s.plan.Task() == examples.SeveralLabels {
+		calibration = examples.Holdout // on the training rows, two of three data sets became worse
+	}
 	return stage, solve.Shape{
 		Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes,
 		Sparse: stage.Features.Sparse(), Counted: stage.Features.Counted(), AtATime: stage.Features.FittedAtATime(),
-		Rounds: stage.Features.Rounds(), Calibration: s.calibrationSplit(), Basis: stage.Basis,
+		Rounds: stage.Features.Rounds(), Calibration: calibration, Basis: stage.Basis,
 		Chained: s.plan.Chain != nil && stage.Features.Sparse(),
 		Curved:  stage.Features.Leaves() > 0 && s.plan.Chain == nil && !stage.Link.Learnt,
 		Trees:   stage.Features.Trees(),
 	}, nil
-}
-
-// calibrationSplit returns the split on which a link is learnt: the holdout for multi-label tasks, because calibration on
-// the training rows made two of three data sets worse.
-func (s *Solver) calibrationSplit() examples.Split {
-	if s.plan.Task() == examples.SeveralLabels {
-		return examples.Holdout
-	}
-	return examples.Train
 }
 
 // observe gathers the statistics of a visit, and passes them to the fit. In the first visit to the stage, the fit factors
@@ -287,7 +284,9 @@ func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageRe
 		r.Passes = r.ByPass[n-1].Pass
 	}
 	r.Measured = splitMetrics(event.MetricsOf(sealed.Tensors())).measured()
-	r.Tempered = temperedReport(sealed)
+	if temperature, loss, ok := sealed.TemperedOf(); ok { // predicts the holdout rows best
+		r.Tempered = &schemas.TemperedReport{Temperature: temperature, HoldoutLoss: wire.Finite(loss)}
+	}
 	return r
 }
 
@@ -298,13 +297,6 @@ func (s *Solver) shape(stage int) (p, k int) {
 		panic(fmt.Sprintf("solver: a stage that was fitted: %v", err))
 	}
 	return of.Features.Size(), of.Classes
-}
-
-// memberStages returns the stages of a stage's member, as returned by withRidges.
-func (s *Solver) memberStages(number int) []schemas.Stage {
-	n := s.plan.MemberStages()
-	first := number - number%n
-	return s.withRidges(number)[first : first+n]
 }
 
 // withRidges returns the stages of the plan for the fit of one of them, with the numbers of the auto ridges that are

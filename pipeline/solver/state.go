@@ -16,19 +16,13 @@ import (
 // The state topic has, for each version of a chain that can be updated, the sums of its stages, and for each increment the terms of its
 // last visit, one record a stage. Only what a record contains differs between dense and sparse rows.
 
-// stateError means that state required by an update is missing. The next version must be full.
-type stateError struct {
-	What  string // missing state: "the terms of increment 3"
-	Topic string
-}
-
-// Error includes the missing state.
-func (e *stateError) Error() string {
-	return fmt.Sprintf("%s are no longer on %s: the next version is a full one", e.What, e.Topic)
+// lost returns the error for state that an update requires: "the terms of increment 3". The next version must be full.
+func (s *Solver) lost(what string) error {
+	return fmt.Errorf("%s are no longer on %s: the next version is a full one", what, s.Topics.State)
 }
 
 // readStages reads the records of a kind at a place of the state topic, one per stage, and returns their decoded values. what names the
-// records in the *[stateError] if some are missing.
+// records in the error if some are missing.
 func readStages[T any](ctx context.Context, s *Solver, place schemas.StatePlace, kind wire.Kind, what string,
 	decode func(*wire.Record[float64]) (T, error)) ([]T, error) {
 	list, found := make([]T, len(s.plan.Stages)), map[int]bool{}
@@ -41,7 +35,7 @@ func readStages[T any](ctx context.Context, s *Solver, place schemas.StatePlace,
 		return len(found) == len(list), err
 	})
 	if err == nil && len(found) < len(list) {
-		err = &stateError{what, s.Topics.State}
+		err = s.lost(what)
 	}
 	return list, err
 }
@@ -52,7 +46,7 @@ func readTerms[T any](ctx context.Context, s *Solver, w *schemas.Window, number 
 	what := fmt.Sprintf("the terms of increment %d", number)
 	i := slices.IndexFunc(w.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == number })
 	if i < 0 {
-		return nil, &stateError{what, s.Topics.State}
+		return nil, s.lost(what)
 	}
 	return readStages(ctx, s, w.Increments[i].Terms, statistics.KindTerms, what, decode)
 }
@@ -63,7 +57,7 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 	from := &s.chained.start
 	from.plansFrom = parent.PlansFrom
 	if from.at = parent.Window; from.at == nil {
-		return &stateError{fmt.Sprintf("the window and the sums of version %d", parent.Version), s.Topics.State}
+		return s.lost(fmt.Sprintf("the window and the sums of version %d", parent.Version))
 	}
 	if from.head = s.options.Store.pop(parent.Run); from.head == nil {
 		if from.head, err = s.readHead(ctx, parent); err != nil {
@@ -97,7 +91,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	}
 	what := fmt.Sprintf("the window and the sums of version %d", parent.Version)
 	if after == nil {
-		return nil, &stateError{what, s.Topics.State}
+		return nil, s.lost(what)
 	}
 	h := &head{window: after.Window}
 	if h.window.Sparse {

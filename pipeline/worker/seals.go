@@ -322,10 +322,7 @@ func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map
 		if !wanted(id) {
 			continue
 		}
-		there, err := false, error(nil)
-		if r := w.written[id]; !r.Precedes(w.Plan.Since.Statistics) {
-			there, err = w.Holds(ctx, r)
-		}
+		there, err := w.Holds(ctx, w.written[id], w.Plan.Since.Statistics)
 		if err != nil {
 			return nil, err
 		}

@@ -70,12 +70,6 @@ func (b *Batch) Block(stage, columns int, shared *kernel.Dense, cache *Cache) (b
 	return *shared, false
 }
 
-// dropBlock drops the stored block, and returns its memory.
-func (b *Batch) dropBlock(cache *Cache) {
-	cache.Give(b.blockBytes())
-	b.block, b.blockOf = kernel.Dense{}, 0
-}
-
 // forget makes the stored block invalid, unless keep returns true for its stage. Its memory stays.
 func (b *Batch) forget(keep func(stage int) bool) {
 	if b.blockOf > 0 && !keep(b.blockOf-1) {

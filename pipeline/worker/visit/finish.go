@@ -110,15 +110,9 @@ func (p *Processor) finishRows(average *accumulate.Sum, b *Batch, votes kernel.D
 	}
 	p.conclude(rows, examples, after, p.residual.Slice(from, to))
 	p.judgeOwn(rows.Slice(0, examples), b.Offset, from)
-	if endsMember(p.Plan, p.visit.Stage) {
+	if p.Plan.Members() > 1 && p.Plan.EndsMember(p.visit.Stage) {
 		p.vote(average, rows, examples, votes.Slice(from, to), b.Votes.Slice(from, to))
 	}
-}
-
-// tempers reports whether the losses of holdout rows are summed at several temperatures: only models of trees are chosen by them.
-func (p *Processor) tempers() bool {
-	stage := p.visit.Of
-	return p.Plan.Holdout > 0 && p.Plan.Chain == nil && stage.Features.Leaves() > 0 && stage.Link.HasTemperature()
 }
 
 // conclude measures the final predictions of the leading rows, from the scores in p.score, and writes the rows' residuals.
@@ -129,7 +123,8 @@ func (p *Processor) conclude(rows accumulate.Rows, examples int, score, residual
 		p.tempered.Reshape(p.score.Rows, p.score.Cols)
 		copy(p.tempered.Data, p.score.Data)
 	}
-	if p.tempers() {
+	// Only models of trees are chosen by the losses at several temperatures.
+	if p.Plan.Holdout > 0 && p.Plan.Chain == nil && stage.Features.Leaves() > 0 && stage.Link.HasTemperature() {
 		p.temperatures.Add(p.sum, rows.Slice(0, examples), p.score.Slice(0, examples), stage.Link)
 	}
 	p.predict(rows, p.score)
@@ -148,11 +143,6 @@ func (p *Processor) conclude(rows accumulate.Rows, examples int, score, residual
 	}
 	stage.Link.Probabilities(p.score, p.workspace.Link())
 	p.measureQuality(p.sum, measured, p.score.Slice(0, examples))
-}
-
-// endsMember reports whether a stage is the last of a member, in a plan that averages several.
-func endsMember(plan *schemas.Plan, stage int) bool {
-	return plan.Members() > 1 && plan.EndsMember(stage)
 }
 
 // votesAfter returns the votes of a batch's rows (n × k) after the stage, for [Processor.vote] to fill if the stage ends a

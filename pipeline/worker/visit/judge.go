@@ -69,7 +69,7 @@ func (p *Processor) judgedWeight(rows accumulate.Rows, row int) float64 {
 
 // judgeAgain adds the losses of both versions on the rows of a revisited increment that the gate uses. p.loss has the
 // losses of the run's version on the rows of a batch, starting at row first.
-func (p *Processor) judgeAgain(rows accumulate.Rows, inputs model.Inputs, offset int64, first int) {
+func (p *Processor) judgeAgain(rows accumulate.Rows, b *Batch, first int) {
 	split, _ := JudgedSplit(p.Plan)
 	if p.judged.Choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
 		return
@@ -78,25 +78,19 @@ func (p *Processor) judgeAgain(rows accumulate.Rows, inputs model.Inputs, offset
 		p.offered = p.visit.Offered.Predictor(p.BLAS)
 	}
 	var own model.Inputs
-	p.judged.Gather(&own.Prepared, inputs.Prepared)
-	columns := len(inputs.Codes) / inputs.Prepared.Rows // 0 without trees
+	p.judged.Gather(&own.Prepared, b.Inputs.Slice(first, first+len(rows.Classes)))
+	columns := len(b.Codes) / b.Len() // 0 without trees
 	for _, i := range p.judged.Places {
-		own.Codes = append(own.Codes, inputs.Codes[i*columns:][:columns]...)
+		own.Codes = append(own.Codes, b.Codes[(first+i)*columns:][:columns]...)
 	}
 	p.offered.MeasureInputs(own, p.judged.Truth, p.judged.Loss, p.judged.Predicted)
 	groups := p.sum.Field(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
 	for j, i := range p.judged.Places {
-		w, at := p.judgedWeight(rows, i), groups[3*schemas.GateGroup(offset, first+i):]
+		w, at := p.judgedWeight(rows, i), groups[3*schemas.GateGroup(b.Offset, first+i):]
 		at[0] += w
 		at[1] += w * float64(p.judged.Loss[j])
 		at[2] += w * float64(p.loss[i])
 	}
-}
-
-// preparedRows returns the rows [from, to) of a batch.
-func preparedRows(b *Batch, from, to int) model.Inputs {
-	columns := len(b.Codes) / b.Len()
-	return model.Inputs{Prepared: b.Inputs.Slice(from, to), Codes: b.Codes[from*columns : to*columns]}
 }
 
 // judge adds the losses of the version for subscribers on the rows of a message that the gate uses. numbers are

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -27,12 +26,6 @@ import (
 // maxWeight is the maximum weight of a row: a tile of the Gram matrix has its product with the square of an input.
 const maxWeight = 1 << 63
 
-// overflowError means that rows of a message overflow. It wraps [wire.ErrDamaged].
-type overflowError struct {
-	What string // overflowing quantity: "features"
-	Rows []int
-}
-
 // named lists things in a reason: the first three, and the number of others.
 func named(all []string) string {
 	const most = 3
@@ -42,21 +35,15 @@ func named(all []string) string {
 	return english.WordSeries(all, "and")
 }
 
-// Error includes the first rows.
-func (e *overflowError) Error() string {
-	var rows []string
-	for _, row := range e.Rows {
-		rows = append(rows, strconv.Itoa(row))
+// overflowError returns the error for rows of a message that overflow, with the first ones. what is the overflowing quantity: "features".
+func overflowError(what string, rows []int) error {
+	var list []string
+	for _, row := range rows {
+		list = append(list, strconv.Itoa(row))
 	}
-	verb := "are"
-	if len(e.Rows) == 1 {
-		verb = "is"
-	}
-	return fmt.Sprintf("%s %s %s left out: the %s overflow", english.PluralWord(len(e.Rows), "row", ""), named(rows), verb, e.What)
+	return fmt.Errorf("%s %s %s left out: the %s overflow", english.PluralWord(len(rows), "row", ""), named(list),
+		english.PluralWord(len(rows), "is", "are"), what)
 }
-
-// Unwrap returns [wire.ErrDamaged].
-func (e *overflowError) Unwrap() error { return wire.ErrDamaged }
 
 // Overflows finds rows that overflow. It keeps its memory between messages. The zero value is ready; it is not safe for concurrent use.
 type Overflows struct {
@@ -113,7 +100,7 @@ func (p *surveyor) noteOverflow(what string, rows []int) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	err := &overflowError{What: what, Rows: rows}
+	err := overflowError(what, rows)
 	if p.Plan.OnBadMessage == schemas.StopOnBadMessage {
 		return err
 	}

@@ -211,7 +211,7 @@ func (p *Processor) summing(batches []*Batch) summing {
 		return p.sumSparse(batches)
 	case p.visit.Gram:
 		return p.sumGram()
-	case p.visit.Calibrates():
+	case !of.Link.HasGradient(p.visit.Number): // the second visit of a pass of Algorithm 2
 		return p.sumCalibration()
 	}
 	return p.sumGradient()
@@ -343,7 +343,7 @@ func (p *Processor) gradient(b *Batch, tile kernel.Dense, from, to int) {
 	if update {
 		p.judgeOwn(rows, b.Offset, from)
 		if p.again && p.visit.Offered != nil {
-			p.judgeAgain(rows, preparedRows(b, from, to), b.Offset, from)
+			p.judgeAgain(rows, b, from)
 		}
 	}
 	rows.Residuals(p.score)

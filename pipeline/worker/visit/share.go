@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -99,7 +100,8 @@ func (s *Share) ZeroScores() {
 // DropBlocks drops the blocks of rows in memory, and returns their memory. The rows are kept.
 func (s *Share) DropBlocks(cache *Cache) {
 	for _, b := range s.batches() {
-		b.dropBlock(cache)
+		cache.Give(b.blockBytes())
+		b.block, b.blockOf = kernel.Dense{}, 0
 	}
 }
 

@@ -229,7 +229,7 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 	overflowing := leaveOutOverflows(p.Plan, batch, p.x)
 	if p.shape == nil {
 		if len(overflowing) > 0 {
-			return 0, &overflowError{What: "features", Rows: overflowing}
+			return 0, overflowError("features", overflowing)
 		}
 		return 0, nil // no message of the run has rows
 	}

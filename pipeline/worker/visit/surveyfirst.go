@@ -38,20 +38,8 @@ type readMessage struct {
 	checksum  uint64
 }
 
-// replacedError means that a message from which the survey has taken its shift was replaced: the topic has changed during
+// checkRead returns an error if messages of the segment that the survey has read in advance were replaced: the topic has changed during
 // the run.
-type replacedError struct {
-	Topic     string
-	Partition int
-	Offset    int64
-}
-
-// Error includes the message.
-func (e *replacedError) Error() string {
-	return fmt.Sprintf("examples %s[%d]@%d: another message was there when the survey began", e.Topic, e.Partition, e.Offset)
-}
-
-// checkRead returns a *[replacedError] if messages of the segment that the survey has read in advance were replaced.
 func (s *Survey) checkRead(l *Load) error {
 	span := l.Segment().Span
 	for _, read := range s.first.read {
@@ -61,7 +49,8 @@ func (s *Survey) checkRead(l *Load) error {
 		if !slices.ContainsFunc(l.Messages, func(m protocol.Message) bool {
 			return m.Offset == read.offset && Checksum(m, span.Partition, 0) == read.checksum
 		}) {
-			return &replacedError{s.Client.Topics.Examples, span.Partition, read.offset}
+			return fmt.Errorf("examples %s[%d]@%d: another message was there when the survey began", s.Client.Topics.Examples, span.Partition,
+				read.offset)
 		}
 	}
 	return nil
@@ -122,7 +111,7 @@ func (s *Survey) searchFirst(ctx context.Context, span coverage.Span, found *fir
 			if had.shape != found.shape || len(had.Shift) != len(found.Shift) || len(had.TargetShift) != len(found.TargetShift) {
 				found.read = append(found.read, readMessage{span.Partition, m.Offset, Checksum(m, span.Partition, 0)})
 			}
-			if isOfRun(err) {
+			if errors.As(err, new(*stages.DenseError)) || errors.As(err, new(*stages.SparseError)) { // the plan does not fit its examples
 				return false, err
 			}
 		}
@@ -156,7 +145,7 @@ func (s *Survey) firstIn(found *first, batch *examples.Rows) (whole bool, err er
 	readFeatures(&x, batch)
 	left := leaveOutOverflows(s.Plan, batch, x)
 	if len(left) == batch.Rows {
-		return false, &overflowError{What: "features", Rows: left}
+		return false, overflowError("features", left)
 	}
 	weighs := func(row int) bool { return batch.Weight(row) != 0 && !slices.Contains(left, row) }
 	targets, err := s.meanTargets(batch, weighs)
@@ -221,11 +210,6 @@ func (s *Survey) meanTargets(examples *examples.Rows, counts func(row int) bool)
 		return nil, nil
 	}
 	return mean, nil
-}
-
-// isOfRun reports whether an error means that the plan does not fit its examples.
-func isOfRun(err error) bool {
-	return errors.As(err, new(*stages.DenseError)) || errors.As(err, new(*stages.SparseError))
 }
 
 // means returns the mean of each column over the weighted rows. Missing values (NaN) are ignored.

@@ -174,7 +174,9 @@ func LeavingGram(u *schemas.Update, sum *accumulate.Sum) (matrix []float64) {
 		if matrix == nil {
 			matrix = make([]float64, len(field.Data))
 		}
-		accumulate.AddRounded(matrix, c.Weight, field.Data)
+		for j, v := range field.Data {
+			matrix[j] += c.Weight * float64(float32(v))
+		}
 	}
 	return matrix
 }

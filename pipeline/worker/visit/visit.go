@@ -119,14 +119,11 @@ func newVisit(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error)
 	return s, nil
 }
 
-// Calibrates reports whether the visit is the second of a pass of Algorithm 2, which fits a calibration.
-func (v *Visit) Calibrates() bool { return !v.Of.Link.HasGradient(v.Number) }
-
 // gramSample selects whole messages with about want of total training rows. It spreads them evenly along each partition,
 // with a different start in each partition.
 type gramSample struct{ Want, Total int64 }
 
-// newGramSample returns a sample with about want of total training rows.
+// newGramSample returns such a sample.
 func newGramSample(want, total int64) *gramSample {
 	for total >= 1<<30 { // products with ordinals must fit an int64; only the ratio matters
 		want, total = max(want/2, 1), total/2
