@@ -130,7 +130,7 @@ var reachable = []struct {
 const maxImports = 12
 
 var importers = map[string]int{
-	"cmd/stagewise": 26, "cmd/stagewise/screen": 29, "config": 15, "ingest": 21, "model": 13,
+	"cmd/stagewise": 24, "cmd/stagewise/screen": 27, "config": 14, "ingest": 18, "model": 12,
 	"pipeline": 19, "pipeline/dispatch": 18, "pipeline/protocol": 16, "pipeline/replay": 18, "pipeline/solver": 21, "pipeline/topics": 12,
 	"pipeline/worker": 15, "pipeline/worker/visit": 25,
 }

@@ -311,8 +311,11 @@ type session struct {
 	untilSignal bool
 }
 
+// minGarbage is the minimum limit of garbage: a lower limit would make collections of a small heap frequent.
+const minGarbage = 64 << 20
+
 // session opens the log of a configuration, calls do with it and with a recorder that shows what the command does, and
-// closes it. finish ends the display, so that results can follow.
+// closes it. finish ends the display, so results can follow. Garbage is limited to a quarter of the memory that the configuration sets.
 func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, of session,
 	do func(log *kafkalog.Log, recorder event.Recorder, finish func()) error) error {
 	if of.input != nil && of.input.NamesStandardInput() {
@@ -321,6 +324,9 @@ func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, of session,
 			return failed(err)
 		}
 		defer remove()
+	}
+	if c.Memory > 0 {
+		allowGarbage(cmd.Context(), max(int64(c.Memory)/4, minGarbage))
 	}
 	recorder, finish := f.recorder(c, cmd.ErrOrStderr())
 	defer finish()

@@ -26,7 +26,6 @@ import (
 	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -45,7 +44,7 @@ func main() {
 		caught = append(caught, syscall.SIGHUP)
 	}
 	signal.Notify(signals, caught...)
-	ctx, cancel := context.WithCancelCause(memorylimit.Garbage(context.Background()))
+	ctx, cancel := context.WithCancelCause(limitGarbage(context.Background()))
 	go func() {
 		received := <-signals
 		signal.Stop(signals) // a second signal ends the process at once

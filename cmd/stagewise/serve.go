@@ -24,7 +24,6 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -142,7 +141,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipeline string, log *kafkalog.Log,
 	registry *prometheus.Registry, recorder event.Recorder) error {
 	o := c.Serve
-	memorylimit.Allow(ctx, int64(o.Memory)/8)
+	allowGarbage(ctx, int64(o.Memory)/8)
 	server, err := serve.New(o, versions, registry, pipeline, func(text string) { event.Notice(recorder, "%s", text) })
 	if err != nil {
 		return err

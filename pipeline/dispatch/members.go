@@ -9,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -51,7 +50,7 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, cache *visit.
 	if err != nil {
 		return nil, err
 	}
-	limit(ctx, p, job, bytes)
+	p.MatrixBytes = bytes
 	if cache == nil {
 		cache = visit.NewRunCache(bytes)
 	}
@@ -84,18 +83,6 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, cache *visit.
 		leaving.Wait()
 	}
 	return m, nil
-}
-
-// minGarbage is the minimum limit of garbage: a lower limit would make collections of a small heap frequent.
-const minGarbage = 64 << 20
-
-// limit limits the memory of a process: matrices of sparse rows may take bytes. If the job sets its memory, garbage is limited to
-// a quarter of it.
-func limit(ctx context.Context, p *topics.Pipeline, job topics.Job, bytes int64) {
-	p.MatrixBytes = bytes
-	if job.Memory > 0 {
-		memorylimit.Allow(ctx, max(job.Memory/4, minGarbage))
-	}
 }
 
 // CheckCache empties a cache if the examples topic is or may be compacted: the messages of its rows may then no

@@ -82,7 +82,7 @@ func open(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Rec
 	if err := topics.CheckPolicies(ctx, p, rec, compacted...); err != nil {
 		return nil, err
 	}
-	limit(ctx, p, job, bytes)
+	p.MatrixBytes = bytes
 	return visit.NewCache(bytes), nil
 }
 

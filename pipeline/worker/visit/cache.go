@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -61,7 +60,7 @@ func CacheBytes(asked int64) (int64, error) {
 	if asked > 0 {
 		return asked, nil
 	}
-	free, err := memorylimit.Free()
+	free, err := freeBytes()
 	if err != nil {
 		return 0, fmt.Errorf("find how much memory is free (set memory): %w", err)
 	}

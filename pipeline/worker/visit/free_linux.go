@@ -1,4 +1,4 @@
-package memorylimit
+package visit
 
 import (
 	"math"
