@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +24,6 @@ type Archive struct {
 	partitions [][]*file              // each by first offset
 
 	paths   []string // of the values that are read; nil: unknown
-	once    sync.Once
 	first   string   // name of the first file
 	numbers []string // the paths at which it has numbers
 }
@@ -82,7 +79,14 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 	} else {
 		err = a.place(found)
 	}
-	return a, err
+	if err != nil {
+		return nil, err
+	}
+	for _, files := range a.partitions {
+		slices.SortFunc(files, func(a, b *file) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Path, b.Path)) })
+	}
+	a.first, a.numbers = a.numbersOfFirst(ctx)
+	return a, nil
 }
 
 // TopicOf returns the topic of the messages in an archive, according to its first file. It returns a topic even with an error.
@@ -147,7 +151,6 @@ func (a *Archive) place(files []dataFile) error {
 		}
 		a.add(p.partition, &file{dataFile: f, first: p.first, sorted: true})
 	}
-	a.sort()
 	return nil
 }
 
@@ -157,50 +160,30 @@ const maxPartitions = 100_000
 // index finds partitions and offsets in the rows of files.
 func (a *Archive) index(ctx context.Context, files []dataFile) error {
 	needed := wanted([properties][]string{atPartition: a.columns[atPartition], atOffset: a.columns[atOffset]})
-	for _, f := range files {
-		c, err := a.open(ctx, f, needed)
-		if err != nil {
-			return err
-		}
-		found, err := c.index(f)
-		_ = c.Close() // only read
-		if err != nil {
-			return err
-		}
-		for partition, f := range found {
-			a.add(partition, f)
+	for _, of := range files {
+		found := map[int]*file{}
+		for rows, err := range a.rowsIn(ctx, of, needed) {
+			if err != nil {
+				return err
+			}
+			partition := rows.partition()
+			if rows.Offset == unknown || partition == unknown {
+				return rows.fail("row %d, counted from 0: no partition and offset: set examples.archive.partition and "+
+					"examples.archive.offset to the columns that have them", rows.number)
+			}
+			f := found[partition]
+			if f == nil {
+				f = &file{dataFile: of, first: rows.Offset, sorted: true}
+				found[partition] = f
+				a.add(partition, f)
+			}
+			end := f.end.Load()
+			f.sorted, f.first = f.sorted && rows.Offset >= end, min(f.first, rows.Offset)
+			f.end.Store(max(end, rows.Offset+int64(rows.Len())))
 		}
 	}
 	a.Topic = cmp.Or(a.Topic, unnamed)
-	a.sort()
 	return nil
-}
-
-// index returns the range of offsets of each partition.
-func (c *contents) index(of dataFile) (map[int]*file, error) {
-	found := map[int]*file{}
-	for {
-		rows, err := c.next()
-		switch {
-		case err == io.EOF:
-			return found, nil
-		case err != nil:
-			return nil, err
-		}
-		partition, n := rows.partition(), int64(rows.Len())
-		if rows.Offset == unknown || partition == unknown {
-			return nil, c.fail(fmt.Errorf("row %d, counted from 0: no partition and offset: set examples.archive.partition and "+
-				"examples.archive.offset to the columns that have them", c.row-n))
-		}
-		f := found[partition]
-		if f == nil {
-			f = &file{dataFile: of, first: rows.Offset, sorted: true}
-			found[partition] = f
-		}
-		end := f.end.Load()
-		f.sorted, f.first = f.sorted && rows.Offset >= end, min(f.first, rows.Offset)
-		f.end.Store(max(end, rows.Offset+n))
-	}
 }
 
 func (a *Archive) add(number int, f *file) {
@@ -208,12 +191,6 @@ func (a *Archive) add(number int, f *file) {
 		a.partitions = append(a.partitions, nil)
 	}
 	a.partitions[number] = append(a.partitions[number], f)
-}
-
-func (a *Archive) sort() {
-	for _, files := range a.partitions {
-		slices.SortFunc(files, func(a, b *file) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Path, b.Path)) })
-	}
 }
 
 // Partitions returns the number of partitions.
@@ -242,8 +219,10 @@ func (a *Archive) Bounds(ctx context.Context, number int) (first, end int64, err
 	for _, files := range folders {
 		for i, f := range slices.Backward(files) {
 			if f.end.Load() == 0 {
-				if err := a.findEnd(ctx, number, f); err != nil {
-					return 0, 0, err
+				for _, err := range a.rowsOf(ctx, number, f, wanted(a.columns)) {
+					if err != nil {
+						return 0, 0, err
+					}
 				}
 			}
 			to := f.end.Load()
@@ -253,26 +232,4 @@ func (a *Archive) Bounds(ctx context.Context, number int) (first, end int64, err
 		}
 	}
 	return first, end, nil
-}
-
-// findEnd finds where a file ends.
-func (a *Archive) findEnd(ctx context.Context, number int, f *file) error {
-	c, err := a.open(ctx, f.dataFile, wanted(a.columns))
-	if err != nil {
-		return err
-	}
-	if d, ok := c.rows.(*records); ok && len(d.Schema().Fields()) == 0 && len(f.Deleted) == 0 { // no column has the offset
-		f.end.Store(f.first + d.Rows())
-		return c.Close()
-	}
-	_ = c.Close() // only read
-	r := &Range{archive: a, partition: number, files: []*file{f}, wanted: wanted(a.columns), to: -1}
-	defer r.Close()
-	for err == nil {
-		_, err = r.rows(ctx)
-	}
-	if err == io.EOF {
-		return nil
-	}
-	return err
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -63,13 +62,7 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 	if err != nil {
 		return nil, err
 	}
-	r := a.Range(0, max(first, from), end, end)
-	defer r.Close()
-	for {
-		found, err := r.Next(context.Background())
-		if err == io.EOF {
-			return rows, nil
-		}
+	for found, err := range a.Range(t.Context(), 0, max(first, from), end, end) {
 		if gap, ok := errors.AsType[*GapError](err); ok {
 			rows = append(rows, fmt.Sprintf("(%d to %d)", gap.From, gap.To))
 			continue
@@ -87,6 +80,7 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 			rows[len(rows)-1] += " = " + filepath.Base(c.File)
 		}
 	}
+	return rows, nil
 }
 
 // Rows have the offsets that their files say, each once and in order; what is wrong with a file is an error with its name.
@@ -164,8 +158,14 @@ func TestRangesFromGaps(t *testing.T) {
 			assert.True(t, err == nil && strings.Join(rows, " ") == want, "%s, from %d: %v %v, expected %s", layout, from, rows, err, want)
 		}
 	}
+	// Nor does a range that ends where a file has no row, as before the first offset of the topic.
+	o := Options{Files: t.TempDir(), Offset: "at"}
+	writeFile(t, o.Files+"/t+0+0.json", []byte("{\"at\":0}\n{\"at\":2}\n"))
+	for rows, err := range assert.Must(Open(t.Context(), o, "t", nil))(t).Range(t.Context(), 0, 0, 2, 2) {
+		assert.True(t, err == nil && rows.Offset+int64(rows.Len()) == 1, "%v: %v", rows, err)
+	}
 	// A sink with a folder for each hour writes an earlier hour's row after others, and the current hour goes on.
-	o, files := Options{Offset: "at"}, map[string]string{"h=2/t+0+0.json": "{\"at\":0}\n{\"at\":1}\n{\"at\":4}\n{\"at\":7}\n",
+	files := map[string]string{"h=2/t+0+0.json": "{\"at\":0}\n{\"at\":1}\n{\"at\":4}\n{\"at\":7}\n",
 		"h=1/t+0+2.json": "{\"at\":2}\n", "h=0/t+0+3.json": "{\"at\":3}\n", "h=1/t+0+5.json": "{\"at\":5}\n", "h=0/t+0+6.json": "{\"at\":6}\n"}
 	for from, want := range map[int64]string{0: "0 1 2 3 4 5 6 7", 3: "3 4 5 6 7", 4: "4 5 6 7", 6: "6 7", 7: "7"} {
 		rows, err := read(t, o, files, from)
@@ -201,15 +201,15 @@ func TestTimes(t *testing.T) {
 	writeFile(t, filepath.Join(folder, "t+2+0.json"), []byte(lines))
 	a := assert.Must(Open(t.Context(), Options{Files: folder, Timestamp: "meta.at"}, "t", nil))(t)
 	for partition := range a.Partitions() {
-		r := a.Range(partition, 0, 1000, 1000)
-		for i := int64(0); i < 1000; {
-			rows := assert.Must(r.Next(t.Context()))(t)
+		i := int64(0)
+		for rows, err := range a.Range(t.Context(), partition, 0, 1000, 1000) {
+			assert.NoError(t, err)
 			for row := range rows.Len() {
 				assert.Equal(t, rows.Time(row), first.UnixMilli()+i, "%s: the time of row %d", filepath.Base(rows.File), i)
 				i++
 			}
 		}
-		assert.NoError(t, r.Close())
+		assert.Equal(t, i, int64(1000), "rows")
 	}
 }
 

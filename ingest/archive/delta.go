@@ -219,7 +219,7 @@ func (t *table) eachAction(file string, visit func(action)) error {
 			return parse(stream.AppendJSON(nil, row.Of.Column, row.Row))
 		})
 	}
-	content, err := t.open(file)
+	_, content, err := t.store.content(t.ctx, file)
 	if err != nil {
 		return err
 	}

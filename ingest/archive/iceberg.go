@@ -426,7 +426,7 @@ func textOfTime(at time.Time) string {
 
 // decodeAll returns the records of a container file in Avro.
 func decodeAll[T any](t *table, name string) (all []T, err error) {
-	content, err := t.open(t.path(name))
+	_, content, err := t.store.content(t.ctx, t.path(name))
 	if err != nil {
 		return nil, err
 	}

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	arrowtypes "github.com/apache/arrow/go/v17/arrow"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
@@ -31,7 +34,8 @@ type Rows struct {
 	Copies []*Rows
 
 	of       *block
-	from, to int // the rows in the block
+	from, to int   // the rows in the block
+	number   int64 // of the first row in the file, from 0
 }
 
 // Len returns the number of rows, at least 1.
@@ -39,9 +43,17 @@ func (r *Rows) Len() int { return r.to - r.from }
 
 // Cut returns the rows [from, to). Copies stay with the first row.
 func (r *Rows) Cut(from, to int) *Rows {
+	if from == 0 && to == r.Len() {
+		return r
+	}
 	cut := *r
-	cut.Offset, cut.from, cut.to = r.Offset+int64(from), r.from+from, r.from+to
+	cut.Offset, cut.number, cut.from, cut.to = r.Offset+int64(from), r.number+int64(from), r.from+from, r.from+to
 	return &cut
+}
+
+// fail returns an error in the file.
+func (r *Rows) fail(format string, arguments ...any) error {
+	return input.WholeFile(r.File, fmt.Errorf(format, arguments...))
 }
 
 // Time returns the time of a message, in milliseconds since 1970; 0: unknown.
@@ -170,109 +182,141 @@ func timeOf(v *tabular.Cell) (int64, error) {
 type decoder interface {
 	// next returns the next rows, at least one; io.EOF after the last. They are valid after the next call too.
 	next() (*block, error)
+	// typeAt returns the type of the values at a path; Other if the file does not say it.
+	typeAt(path []string) stream.Type
 	io.Closer
 }
 
 // contents are the rows of an open file.
 type contents struct {
-	name    string
-	file    openFile
+	decoder
 	content *input.Content
-	rows    decoder
-	changed string  // see Rows.Changed
-	ahead   Rows    // the rows that were decoded
-	row     int64   // number of rows that were read
-	deleted []int64 // numbers of later rows that are deleted
-}
-
-// open opens a file. wanted reports whether rows need a column; nil: they need all.
-func (a *Archive) open(ctx context.Context, of dataFile, wanted func(path string) bool) (c *contents, err error) {
-	c = &contents{name: of.Path, deleted: of.Deleted}
-	if c.file, err = a.store.Open(ctx, of.Path); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			c.rows, err = nil, c.fail(err)
-			_ = c.Close()
-		}
-	}()
-	if c.content, err = input.New(ctx, of.Path, contentOf(c.file)); err != nil {
-		return c, err
-	}
-	c.content.SkipMark()
-	magic, err := c.content.Peek(4)
-	text := bytes.TrimSpace(magic)
-	switch {
-	case len(magic) == 0 && err == io.EOF:
-		return c, input.ErrEmpty
-	case err != nil && err != io.EOF:
-		return c, err
-	case string(magic) == "PAR1" && c.content.Kind == "":
-		of.Wanted = wanted
-		reader, err := parquet.Open(c.file, c.file.Size(), of.Columns)
-		c.rows = &records{Reader: reader, columns: a.columns, value: a.layout.value}
-		return c, err
-	case of.Names != nil || len(of.Values) > 0:
-		return c, errors.New("a file of a table that is not in Parquet: rewrite the table's files as Parquet")
-	case string(magic) == "Obj\x01":
-		reader, err := typed.OpenAvro(c.content)
-		c.rows = &container{reader, newFound(a.columns), a.layout.value}
-		return c, err
-	case len(text) == 0 || slices.Contains([]byte("{[\""), text[0]):
-		c.rows = &lines{input.LineReader{Content: c.content}, newFound(a.columns), a.layout.value, a.columns[atOffset]}
-		return c, nil
-	}
-	return c, errors.New("rows of no format of archives: expected an Avro container file, Parquet, or JSON with a row in each line")
 }
 
 // Close closes the file.
 func (c *contents) Close() error {
-	if c.rows != nil {
-		_ = c.rows.Close() // only read
+	if c.decoder != nil {
+		_ = c.decoder.Close() // only read
 	}
-	if c.content != nil {
-		return c.content.Close()
+	return c.content.Close()
+}
+
+// open opens a file. wanted reports whether rows need a column; nil: they need all.
+func (a *Archive) open(ctx context.Context, of dataFile, wanted func(path string) bool) (_ *contents, err error) {
+	file, content, err := a.store.content(ctx, of.Path)
+	if err != nil {
+		return nil, err
 	}
-	return c.file.Close()
+	c := &contents{content: content}
+	defer func() {
+		if err != nil {
+			c.decoder, err = nil, of.fail(err)
+			_ = c.Close()
+		}
+	}()
+	content.SkipMark()
+	magic, err := content.Peek(4)
+	text := bytes.TrimSpace(magic)
+	switch {
+	case len(magic) == 0 && err == io.EOF:
+		return nil, input.ErrEmpty
+	case err != nil && err != io.EOF:
+		return nil, err
+	case string(magic) == "PAR1" && content.Kind == "":
+		of.Wanted = wanted
+		reader, err := parquet.Open(file, file.Size(), of.Columns)
+		c.decoder = &records{Reader: reader, columns: a.columns, value: a.layout.value}
+		return c, err
+	case of.Names != nil || len(of.Values) > 0:
+		return nil, errors.New("a file of a table that is not in Parquet: rewrite the table's files as Parquet")
+	case string(magic) == "Obj\x01":
+		reader, err := typed.OpenAvro(content)
+		c.decoder = &container{reader, newFound(a.columns), a.layout.value}
+		return c, err
+	case len(text) == 0 || slices.Contains([]byte("{[\""), text[0]):
+		c.decoder = &lines{input.LineReader{Content: content}, newFound(a.columns), a.layout.value, a.columns[atOffset]}
+		return c, nil
+	}
+	return nil, errors.New("rows of no format of archives: expected an Avro container file, Parquet, or JSON with a row in each line")
 }
 
 // fail adds the file to an error.
-func (c *contents) fail(err error) error {
-	if errors.As(err, new(*input.Error)) || err == io.EOF {
+func (f *dataFile) fail(err error) error {
+	if errors.As(err, new(*input.Error)) {
 		return err
 	}
-	return input.WholeFile(c.name, err)
+	return input.WholeFile(f.Path, err)
 }
 
-// next returns the next rows that are not deleted, of one partition; io.EOF after the last. Their Offset is unknown if they do not have it.
-func (c *contents) next() (*Rows, error) {
-	for {
-		if c.ahead.Len() == 0 {
-			of, err := c.rows.next()
-			if err != nil {
-				if !errors.As(err, new(*input.Error)) && err != io.EOF {
-					err = fmt.Errorf("row %d, counted from 0: %w", c.row, err)
+// rowsIn iterates over the rows of a file that are not deleted: adjacent ones of one partition. Their Offset is unknown if they do not have
+// it.
+func (a *Archive) rowsIn(ctx context.Context, of dataFile, wanted func(path string) bool) iter.Seq2[*Rows, error] {
+	return func(yield func(*Rows, error) bool) {
+		c, err := a.open(ctx, of, wanted)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer c.Close() // only read
+		rest := Rows{File: of.Path, Changed: a.changed(of.Path, c)}
+		for deleted := of.Deleted; ; {
+			if rest.Len() == 0 {
+				if rest.of, err = c.next(); err == io.EOF {
+					return
+				} else if err != nil {
+					if !errors.As(err, new(*input.Error)) {
+						err = fmt.Errorf("row %d, counted from 0: %w", rest.number, err)
+					}
+					yield(nil, of.fail(err))
+					return
 				}
-				return nil, c.fail(err)
+				rest.from, rest.to = 0, len(rest.of.messages)
 			}
-			c.ahead = Rows{File: c.name, Changed: c.changed, of: of, to: len(of.messages)}
-		}
-		n, deleted := c.ahead.alike(), false
-		if len(c.deleted) > 0 {
-			if deleted = c.deleted[0] == c.row; deleted {
-				n, c.deleted = 1, c.deleted[1:]
-			} else {
-				n = int(min(int64(n), c.deleted[0]-c.row))
+			n, isDeleted := rest.alike(), len(deleted) > 0 && deleted[0] == rest.number
+			if isDeleted {
+				n, deleted = 1, deleted[1:]
+			} else if len(deleted) > 0 {
+				n = int(min(int64(n), deleted[0]-rest.number))
 			}
-		}
-		rows := c.ahead.Cut(0, n)
-		rows.Offset = rows.of.messages[rows.from].offset
-		c.ahead.from += n
-		if c.row += int64(n); !deleted {
-			return rows, nil
+			rows := rest
+			rows.Offset, rows.to = rest.of.messages[rest.from].offset, rest.from+n
+			rest.from, rest.number = rest.from+n, rest.number+int64(n)
+			if !isDeleted && !yield(&rows, nil) {
+				return
+			}
 		}
 	}
+}
+
+// numbersOfFirst returns the name of the first file, and the paths to read at which it has numbers. It returns none if the file can't be
+// read: the reader of its rows reports the error.
+func (a *Archive) numbersOfFirst(ctx context.Context) (name string, numbers []string) {
+	at := slices.IndexFunc(a.partitions, func(files []*file) bool { return len(files) > 0 })
+	if at < 0 || len(a.paths) == 0 {
+		return "", nil
+	}
+	of := a.partitions[at][0].dataFile
+	c, err := a.open(ctx, of, a.wanted)
+	if err != nil {
+		return "", nil
+	}
+	defer c.Close() // only read
+	for _, path := range a.paths {
+		if t := c.typeAt(tabular.Path(path)); t == stream.Number || t == stream.Whole {
+			numbers = append(numbers, path)
+		}
+	}
+	return of.Path, numbers
+}
+
+// changed describes the first column to read that has texts in a file but numbers in the first file of the archive; "" if there is none.
+func (a *Archive) changed(name string, c *contents) string {
+	for _, path := range a.numbers {
+		if c.typeAt(tabular.Path(path)) == stream.Text {
+			return fmt.Sprintf("%s has text in the column %q, in which %s has numbers", name, path, a.first)
+		}
+	}
+	return ""
 }
 
 // found reads the columns of a row that have properties of its message.
@@ -363,6 +407,10 @@ func (d *records) next() (*block, error) {
 	return b, nil
 }
 
+func (d *records) typeAt(path []string) stream.Type {
+	return stream.TypeOf(arrow.TypeAt(arrowtypes.StructOf(d.Schema().Fields()...), path))
+}
+
 // setAll sets a property of messages to the values of a column. With an error, n is the number of rows before the invalid one.
 func setAll(messages []message, property int, column *stream.Values) (n int, err error) {
 	whole := column.Type == stream.Whole && !column.Unsigned() && property != atKey
@@ -394,6 +442,8 @@ type container struct {
 	value string // as of records
 }
 
+func (d *container) typeAt(path []string) stream.Type { return d.TypeAt(path) }
+
 func (d *container) next() (*block, error) {
 	members, row, err := d.AvroRows.Next()
 	if err != nil {
@@ -417,6 +467,8 @@ type lines struct {
 
 // Close implements io.Closer. The content is closed by its owner.
 func (d *lines) Close() error { return nil }
+
+func (*lines) typeAt([]string) stream.Type { return stream.Other }
 
 func (d *lines) next() (*block, error) {
 	line := []byte(nil)

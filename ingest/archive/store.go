@@ -32,6 +32,17 @@ type openFile interface {
 	Size() int64 // in bytes
 }
 
+// content opens a file, and its content, decompressed. Closing the content closes the file.
+func (s store) content(ctx context.Context, path string) (file openFile, content *input.Content, err error) {
+	if file, err = s.Open(ctx, path); err != nil {
+		return nil, nil, err
+	}
+	if content, err = input.New(ctx, path, contentOf(file)); err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return file, content, nil
+}
+
 // contentOf reads a file from its beginning. Closing the content closes the file.
 func contentOf(f openFile) io.ReadCloser {
 	return struct {

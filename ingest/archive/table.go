@@ -97,25 +97,12 @@ func (t *table) versions(folder string, names *regexp.Regexp) (files map[int64][
 	return files, last, nil
 }
 
-// open opens a file of metadata, decompressed.
-func (t *table) open(path string) (*input.Content, error) {
-	f, err := t.store.Open(t.ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	content, err := input.New(t.ctx, path, contentOf(f))
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return content, nil
-}
-
 // maxMetadata is the maximum size of a file of metadata that is read as a whole, decompressed.
 const maxMetadata = 1 << 30
 
 // content returns the content of a file.
 func (t *table) content(path string) ([]byte, error) {
-	from, err := t.open(path)
+	_, from, err := t.store.content(t.ctx, path)
 	if err != nil {
 		return nil, err
 	}

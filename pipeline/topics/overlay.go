@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"math"
 	"slices"
@@ -262,14 +261,9 @@ func (l *archived) readFiles(ctx context.Context, partition int, from, to, first
 	if err != nil {
 		return from, false, err
 	}
-	open := listed.Range(partition, from, to, needed)
-	defer func() { _ = open.Close() }() // only read from
-	for {
-		rows, err := open.Next(ctx)
+	for rows, err := range listed.Range(ctx, partition, from, to, needed) {
 		gap, missing := errors.AsType[*archive.GapError](err)
 		switch {
-		case err == io.EOF:
-			return to, false, nil
 		case missing && l.outdated(listed, partition, first):
 			return gap.From, true, nil
 		case missing && l.options.Archive.OnGap == archive.GapContinue:
@@ -280,6 +274,7 @@ func (l *archived) readFiles(ctx context.Context, partition int, from, to, first
 			return to, false, nil
 		}
 	}
+	return to, false, nil
 }
 
 // messageOf returns the messages of rows, or a single message with its copies.
