@@ -85,18 +85,20 @@ func (t WordOptions) Digest() wire.Digest {
 	return wire.DigestJSON(t.counted)
 }
 
-// occurrences are the columns of what occurs in a sparse row that counts it: a column for each time.
-type occurrences []int32
+// occurrences counts what occurs in a sparse row.
+type occurrences struct {
+	counts map[int32]float32 // by column
+	order  []int32           // of the last row
+}
 
-// appendTo appends the counts of the columns, starting at a column, to the current row, and removes them.
+// appendTo appends the counts to the current row, whose columns start at from, and resets them.
 func (o *occurrences) appendTo(rows *examples.SparseRows, from int) {
-	slices.Sort(*o)
-	for all := *o; len(all) > 0; {
-		n, _ := slices.BinarySearch(all, all[0]+1)
-		rows.Append(int32(from)+all[0], float32(n))
-		all = all[n:]
+	o.order = slices.AppendSeq(o.order[:0], maps.Keys(o.counts))
+	slices.Sort(o.order)
+	for _, column := range o.order {
+		rows.Append(int32(from)+column, o.counts[column])
 	}
-	*o = (*o)[:0]
+	clear(o.counts)
 }
 
 // Counter counts the words of texts. It is not safe for concurrent use. Create it with NewCounter.
@@ -108,7 +110,7 @@ type Counter struct {
 
 // NewCounter returns a counter for texts with these options.
 func NewCounter(how WordOptions) *Counter {
-	c := &Counter{phrases: phrases{most: how.Phrases}}
+	c := &Counter{phrases: phrases{most: how.Phrases}, occurrences: occurrences{counts: map[int32]float32{}}}
 	if how.Found() {
 		c.column = func(phrase []byte) (int32, bool) {
 			column, known := how.places[string(phrase)]
@@ -133,7 +135,7 @@ func (c *Counter) Append(rows *examples.SparseRows, text string) error {
 	}
 	for phrase := range c.in(text) {
 		if column, known := c.column(phrase); known {
-			c.occurrences = append(c.occurrences, column)
+			c.counts[column]++
 		}
 	}
 	c.appendTo(rows, 0)
@@ -243,7 +245,7 @@ type hasher struct {
 // newHasher returns a hasher of the words of columns with these names, and of crosses of some of them, to a number of
 // columns.
 func newHasher(columns int, names []string, cross [][]string) *hasher {
-	h := &hasher{columns: uint64(columns), names: names, hash: fnv.New64a()}
+	h := &hasher{columns: uint64(columns), names: names, hash: fnv.New64a(), occurrences: occurrences{counts: map[int32]float32{}}}
 	for i := range names {
 		h.crosses = append(h.crosses, []int{i})
 	}
@@ -271,7 +273,7 @@ func (h *hasher) appendRow(to *examples.SparseRows, from int, words []string) {
 				h.hash.Write([]byte{0})
 			}
 		}
-		h.occurrences = append(h.occurrences, int32(h.hash.Sum64()%h.columns))
+		h.counts[int32(h.hash.Sum64()%h.columns)]++
 	}
 	h.appendTo(to, from)
 }
