@@ -20,51 +20,21 @@ func CheckJSON(text []byte) error {
 	if err := CheckUTF8(text); err != nil {
 		return err
 	}
-	if at, ok := scan(text, space(text, 0), maxDepth); ok && space(text, at) == len(text) {
-		return checkEscapes(text)
+	at, ok := scan(text, space(text, 0), maxDepth)
+	if ok && space(text, at) == len(text) {
+		return nil
 	}
 	err := json.Unmarshal(text, new(json.RawMessage)) // its error has the position
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	switch {
+	case err == nil:
+		return fmt.Errorf("byte %d: %s: %w", at, text[at:at+6], ErrSurrogate)
 	case !ok:
 		return fmt.Errorf("not JSON: %w", err)
 	case strings.Contains(syntax.Error(), "unexpected end of JSON input"):
 		return errors.New("not JSON: it ends too early")
 	}
 	return fmt.Errorf("not JSON: byte %d: %w", syntax.Offset, err)
-}
-
-// checkEscapes returns an error, which wraps [ErrSurrogate], if JSON has an escaped unpaired surrogate.
-func checkEscapes(text []byte) error {
-	for at := 0; ; {
-		next := bytes.IndexByte(text[at:], '\\')
-		if next < 0 || at+next+1 >= len(text) {
-			return nil
-		}
-		at += next
-		unit, ok := escaped(text[at:])
-		switch {
-		case !ok:
-			at += 2
-		case unit < 0xd800 || unit > 0xdfff:
-			at += 6
-		default:
-			second, ok := escaped(text[at+6:])
-			if unit > 0xdbff || !ok || second < 0xdc00 || second > 0xdfff {
-				return fmt.Errorf("byte %d: %s: %w", at, text[at:at+6], ErrSurrogate)
-			}
-			at += 12
-		}
-	}
-}
-
-// escaped returns the code unit of the escape \uXXXX at the beginning of a text.
-func escaped(text []byte) (unit uint64, ok bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	unit, err := strconv.ParseUint(string(text[2:6]), 16, 32)
-	return unit, err == nil
 }
 
 // Cell is a JSON value that CheckJSON has accepted; nil, which is treated as null, if it is absent.
