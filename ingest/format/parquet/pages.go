@@ -9,8 +9,8 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding"
 	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -72,10 +72,11 @@ type decoded struct {
 	parquet.Page // nil: its other methods are not called
 	column       *parquet.Column
 	kind         parquet.Kind
-	left         int    // number of values that were not read yet, with nulls
+	count        int    // number of values, with nulls
 	repetition   []byte // levels of these values; nil: all are 0
 	definition   []byte
 	values       []int32 // without nulls; booleans are 0 or 1
+	read, nulls  int     // number of values that were read, and of nulls among them
 }
 
 // readV1 decodes a data page v1: levels with their size before them and values are compressed together.
@@ -125,8 +126,8 @@ func cut(content []byte, n int64) (first, others []byte, err error) {
 }
 
 // decode decodes the levels and the values.
-func (p *decoded) decode(count int, repetition, definition, values []byte, encoding format.Encoding) (err error) {
-	p.left = count
+func (p *decoded) decode(count int, repetition, definition, values []byte, of format.Encoding) (err error) {
+	p.count = count
 	if p.repetition, err = runs(repetition, p.column.MaxRepetitionLevel(), count); err != nil {
 		return err
 	}
@@ -139,30 +140,30 @@ func (p *decoded) decode(count int, repetition, definition, values []byte, encod
 		}
 	}
 	if count > 0 {
-		p.values, err = p.numbers(values, encoding, count)
+		p.values, err = p.numbers(values, of, count)
 	}
 	return err
 }
 
 // numbers decodes values that are not null.
-func (p *decoded) numbers(encoded []byte, encoding format.Encoding, count int) (all []int32, err error) {
+func (p *decoded) numbers(encoded []byte, of format.Encoding, count int) (all []int32, err error) {
 	switch {
-	case encoding == format.Plain && p.kind == parquet.Boolean && (count+7)/8 <= len(encoded):
+	case of == format.Plain && p.kind == parquet.Boolean && (count+7)/8 <= len(encoded):
 		for i := range count {
 			all = append(all, int32(encoded[i/8]>>(i%8)&1))
 		}
-	case encoding == format.Plain && p.kind == parquet.Int32 && 4*count <= len(encoded):
+	case of == format.Plain && p.kind == parquet.Int32 && 4*count <= len(encoded):
 		for i := range count {
 			all = append(all, int32(binary.LittleEndian.Uint32(encoded[4*i:])))
 		}
-	case encoding == format.RLE && p.kind == parquet.Boolean:
+	case of == format.RLE && p.kind == parquet.Boolean:
 		if _, encoded, err = cut(encoded, 4); err == nil { // their size
 			encoded, err = runs(encoded, 1, count)
 		}
 		for _, v := range encoded {
 			all = append(all, int32(v))
 		}
-	case encoding == format.DeltaBinaryPacked && p.kind == parquet.Int32:
+	case of == format.DeltaBinaryPacked && p.kind == parquet.Int32:
 		var wide []int64
 		if wide, err = new(delta.BinaryPackedEncoding).DecodeInt64(nil, encoded); err == nil && len(wide) < count {
 			err = errOtherValues
@@ -171,7 +172,7 @@ func (p *decoded) numbers(encoded []byte, encoding format.Encoding, count int) (
 			all = append(all, int32(v)) // some writers compute differences in 32 bits
 		}
 	default:
-		err = fmt.Errorf("values with the encoding %s: %w", encoding, errOtherValues)
+		err = fmt.Errorf("values with the encoding %s: %w", of, errOtherValues)
 	}
 	return all, err
 }
@@ -191,62 +192,42 @@ func runs(encoded []byte, most, count int) ([]byte, error) {
 	return all[:count], nil
 }
 
+// NumValues implements parquet.Page.
+func (p *decoded) NumValues() int64 { return int64(p.count) }
+
+// DefinitionLevels implements parquet.Page.
+func (p *decoded) DefinitionLevels() []byte { return p.definition }
+
+// Data implements parquet.Page.
+func (p *decoded) Data() encoding.Values { return encoding.Int32Values(p.values) }
+
+// Dictionary implements parquet.Page.
+func (p *decoded) Dictionary() parquet.Dictionary { return nil }
+
 // Values implements parquet.Page.
 func (p *decoded) Values() parquet.ValueReader { return p }
 
 // ReadValues implements parquet.ValueReader.
-func (p *decoded) ReadValues(to []parquet.Value) (int, error) {
-	level := func(all *[]byte, otherwise int) int {
-		if len(*all) == 0 {
+func (p *decoded) ReadValues(to []parquet.Value) (n int, err error) {
+	level := func(all []byte, otherwise int) int {
+		if all == nil {
 			return otherwise
 		}
-		first := (*all)[0]
-		*all = (*all)[1:]
-		return int(first)
-	}
-	to = to[:min(len(to), p.left)]
-	if p.left -= len(to); len(to) == 0 {
-		return 0, io.EOF
+		return int(all[p.read])
 	}
 	most := p.column.MaxDefinitionLevel()
-	for i := range to {
-		v, repetition, definition := parquet.NullValue(), level(&p.repetition, 0), level(&p.definition, most)
-		if definition == most {
-			if v = parquet.Int32Value(p.values[0]); p.kind == parquet.Boolean {
-				v = parquet.BooleanValue(p.values[0] == 1)
-			}
-			p.values = p.values[1:]
+	for ; n < len(to) && p.read < p.count; n++ {
+		v, repetition, definition := parquet.NullValue(), level(p.repetition, 0), level(p.definition, most)
+		if definition < most {
+			p.nulls++
+		} else if v = parquet.Int32Value(p.values[p.read-p.nulls]); p.kind == parquet.Boolean {
+			v = parquet.BooleanValue(v.Int32() == 1)
 		}
-		to[i] = v.Level(repetition, definition, p.column.Index())
+		to[n] = v.Level(repetition, definition, p.column.Index())
+		p.read++
 	}
-	return len(to), nil
-}
-
-// appendTo appends the values of at most n rows, each of which has one value, and returns the number of rows; 0 if the values are not
-// appended as they are stored.
-func (p *decoded) appendTo(to array.Builder, n int) int {
-	var put func(v int32)
-	switch to := to.(type) {
-	case *array.BooleanBuilder:
-		put = func(v int32) { to.Append(v == 1) }
-	case *array.Int32Builder:
-		put = to.Append
-	default:
-		return 0
+	if n == 0 {
+		return 0, io.EOF
 	}
-	n = min(n, p.left)
-	p.left -= n
-	most := byte(p.column.MaxDefinitionLevel())
-	for i := range n {
-		if p.definition != nil && p.definition[i] < most {
-			to.AppendNull()
-			continue
-		}
-		put(p.values[0])
-		p.values = p.values[1:]
-	}
-	if p.definition != nil {
-		p.definition = p.definition[n:]
-	}
-	return n
+	return n, nil
 }

@@ -363,12 +363,6 @@ func (l *leaf) appendStored(to array.Builder, n, present int) (rows int, err err
 	if ok, err := l.open(); !ok || l.stored < 0 {
 		return 0, err
 	}
-	if page, ok := l.page.(*decoded); ok {
-		if rows = page.appendTo(to, n); page.left == 0 {
-			l.release()
-		}
-		return rows, nil
-	}
 	data, from := l.page.Data(), l.stored-l.nulls
 	n = min(n, int(l.page.NumValues())-l.stored)
 	p := part{rows: n}
@@ -390,6 +384,12 @@ func (l *leaf) appendStored(to array.Builder, n, present int) (rows int, err err
 		p.indexes, data = data.Int32(), words.Page().Data()
 	}
 	switch to := to.(type) {
+	case *array.BooleanBuilder: // of a decoded page
+		truths := make([]bool, n)
+		for i, v := range of(p, data.Int32()) {
+			truths[i] = v == 1
+		}
+		to.AppendValues(truths, p.valid)
 	case *array.Int32Builder:
 		to.AppendValues(of(p, data.Int32()), p.valid)
 	case *array.Int64Builder:
