@@ -44,13 +44,9 @@ func (o Options) After(l *Learnt) Options {
 	if l == nil || l.Columns == nil {
 		return o
 	}
-	offsets, words, stamps := Offsets{}, maps.Clone(o.Found.Categories), maps.Clone(o.Found.Stamps)
-	if words == nil {
-		words = map[string][]string{}
-	}
-	if stamps == nil {
-		stamps = map[string]*value.Stamps{}
-	}
+	offsets, words, stamps := Offsets{}, map[string][]string{}, map[string]*value.Stamps{}
+	maps.Copy(words, o.Found.Categories)
+	maps.Copy(stamps, o.Found.Stamps)
 	for _, c := range l.Columns {
 		if c.Unit != "" {
 			stamps[c.Source()] = value.StampsIn(c.Unit, c.AnyTime)

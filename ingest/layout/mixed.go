@@ -66,13 +66,8 @@ func (h Hash) Check(categorical []string) (problems []option.Problem) {
 		wrong("hash.cross", h.Cross, "prepare.hash.columns too, such as 2^22")
 	}
 	for _, cross := range h.Cross {
-		known := map[string]bool{}
-		for _, c := range cross {
-			if known[c] || !slices.Contains(categorical, c) {
-				wrong("hash.cross", cross, "different columns of examples.categorical")
-				break
-			}
-			known[c] = true
+		if !distinct(cross) || slices.ContainsFunc(cross, func(c string) bool { return !slices.Contains(categorical, c) }) {
+			wrong("hash.cross", cross, "different columns of examples.categorical")
 		}
 		if len(cross) < 2 {
 			wrong("hash.cross", cross, "two or more columns")

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -87,20 +88,14 @@ type ColumnChoice struct {
 
 // Shape returns the shape in Image; zero if there is none.
 func (o Options) Shape() examples.Image {
-	shape := examples.Image{0, 0, 1}
-	if n := len(o.Image); n != 2 && n != 3 {
+	sizes := o.Image
+	switch len(sizes) {
+	case 0: // without parsing
 		return examples.Image{}
+	case 2:
+		sizes = append(slices.Clone(sizes), "1")
 	}
-	for i, text := range o.Image {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return examples.Image{}
-		}
-		shape[i] = n
-	}
-	if _, err := examples.ParseImage(shape.Text()); err != nil {
-		return examples.Image{}
-	}
+	shape, _ := examples.ParseImage("[" + strings.Join(sizes, ",") + "]")
 	return shape
 }
 
@@ -152,14 +147,15 @@ func (o Options) WithLabelLater() Options {
 
 // AreColumns reports whether texts are different columns.
 func AreColumns(texts []string) bool {
-	known := map[string]bool{}
-	for _, c := range texts {
-		if n, isNumber := Column(c).Number(); c == "" || known[c] || isNumber && n < 0 {
-			return false
-		}
-		known[c] = true
-	}
-	return true
+	return distinct(texts) && !slices.ContainsFunc(texts, func(c string) bool {
+		n, isNumber := Column(c).Number()
+		return c == "" || isNumber && n < 0
+	})
+}
+
+// distinct reports whether all texts differ.
+func distinct(texts []string) bool {
+	return len(slices.Compact(slices.Sorted(slices.Values(texts)))) == len(texts)
 }
 
 // TrainedAs returns the options for reading rows to predict in the way that a run read its training rows.

@@ -222,11 +222,11 @@ func (s Spreads) add(name string, v float64) {
 // addTime adds a time of a column. Ages are relative to the newest.
 func (s Spreads) addTime(l *Layout, column int, text string) {
 	_, u, anyTime, err := l.timeColumn(column)
-	if err != nil || l.missing.HasNumberText(text) {
+	if err != nil {
 		return
 	}
-	t, err := timeOf(text, u, anyTime)
-	if err != nil || l.missing.HasTime(t) {
+	t, missing, err := l.timeOf(text, u, anyTime)
+	if err != nil || missing {
 		return
 	}
 	age := value.PartOfTime(t, value.TimeAge)

@@ -23,15 +23,6 @@ type TimeColumn struct {
 	Unit  value.Unit `yaml:"unit"`  // of times that are numbers; "" or value.UnitAuto: determined from the rows
 }
 
-// MarshalYAML returns the parts alone if the unit is the default.
-func (c TimeColumn) MarshalYAML() (any, error) {
-	if c.Unit == "" {
-		return c.Parts, nil
-	}
-	type whole TimeColumn
-	return whole(c), nil
-}
-
 // MarshalJSON returns the parts alone if the unit is the default.
 func (c TimeColumn) MarshalJSON() ([]byte, error) {
 	if c.Unit == "" {
@@ -71,12 +62,7 @@ func (c TimeColumn) auto() bool { return c.Unit == "" || c.Unit == value.UnitAut
 
 // Auto reports whether the units of some columns are determined from the rows.
 func (t Times) Auto() bool {
-	for _, c := range t {
-		if c.auto() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(t)), TimeColumn.auto)
 }
 
 // Parts returns the parts of the columns.
@@ -138,34 +124,34 @@ func (l *Layout) CheckUnits() error {
 
 // putTime sets the features of a row for the parts of a time.
 func (l *Layout) putTime(c Cell, features []float32, text string) error {
-	text = strings.TrimSpace(text)
-	missing := l.missing.HasNumberText(text)
-	var t time.Time
-	if !missing {
-		var err error
-		if t, err = timeOf(text, c.columns[0].Unit, c.columns[0].AnyTime); err != nil {
-			return err
-		}
-		missing = l.missing.HasTime(t)
-	}
-	if missing {
-		for i := range c.columns {
-			features[c.At+i] = float32(math.NaN())
-		}
-		return l.CheckMissing(missingText(text))
+	t, missing, err := l.timeOf(text, c.columns[0].Unit, c.columns[0].AnyTime)
+	if err != nil {
+		return err
 	}
 	for i, p := range c.columns {
-		features[c.At+i] = float32(value.PartOfTime(t, p.Time) - p.Offset)
+		if missing {
+			features[c.At+i] = float32(math.NaN())
+		} else {
+			features[c.At+i] = float32(value.PartOfTime(t, p.Time) - p.Offset)
+		}
+	}
+	if missing {
+		return l.CheckMissing(missingText(strings.TrimSpace(text)))
 	}
 	return nil
 }
 
-// timeOf parses a time. anyTime means that a number may be any time, not only a likely one.
-func timeOf(text string, u value.Unit, anyTime bool) (time.Time, error) {
-	if anyTime {
-		return value.Time(text, u)
+// timeOf parses a time, which may be missing. anyTime means that a number may be any time, not only a likely one.
+func (l *Layout) timeOf(text string, u value.Unit, anyTime bool) (t time.Time, missing bool, err error) {
+	if text = strings.TrimSpace(text); l.missing.HasNumberText(text) {
+		return t, true, nil
 	}
-	return value.LikelyTime(text, u)
+	parse := value.LikelyTime
+	if anyTime {
+		parse = value.Time
+	}
+	t, err = parse(text, u)
+	return t, l.missing.HasTime(t), err
 }
 
 // bySource groups the columns of a model by the table column that they come from: one column, or several parts of the same times.
@@ -184,14 +170,8 @@ func bySource(columns examples.Columns) (sources []examples.Columns) {
 // Valid reports whether each column has different parts of times, and a unit.
 func (t Times) Valid() bool {
 	for _, c := range t {
-		known := map[string]bool{}
-		for _, p := range c.Parts {
-			if !value.IsTimePart(p) || known[p] {
-				return false
-			}
-			known[p] = true
-		}
-		if len(known) == 0 || !c.auto() && !c.Unit.Known() {
+		isPart := func(p string) bool { return !value.IsTimePart(p) }
+		if len(c.Parts) == 0 || !distinct(c.Parts) || slices.ContainsFunc(c.Parts, isPart) || !c.auto() && !c.Unit.Known() {
 			return false
 		}
 	}

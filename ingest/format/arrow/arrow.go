@@ -266,18 +266,16 @@ func (s *source) column(i int) *stream.Values {
 	if i < s.own {
 		return s.rows.At(i)
 	}
-	return at(s.rows, s.fields[i].Name, func(of *stream.Values) bool { return of.Column.NullN() == 0 })
+	return at(s.rows, s.fields[i].Name, true)
 }
 
 // At returns the values at a path in rows; nil if there are none. A member of a null struct is null, as in Parquet.
-func At(rows *stream.Values, path string) *stream.Values {
-	return at(rows, path, func(*stream.Values) bool { return true })
-}
+func At(rows *stream.Values, path string) *stream.Values { return at(rows, path, false) }
 
-// at returns the values at a path in structs; nil if there are none, or if one of the structs is not valid.
-func at(rows *stream.Values, path string, valid func(of *stream.Values) bool) *stream.Values {
+// at is At; with valid set, there are none either if one of the structs is null.
+func at(rows *stream.Values, path string, valid bool) *stream.Values {
 	for _, name := range tabular.Path(path) {
-		if rows == nil || rows.Type != stream.Struct || !valid(rows) {
+		if rows == nil || rows.Type != stream.Struct || valid && rows.Column.NullN() > 0 {
 			return nil
 		}
 		rows = rows.Named(name)

@@ -224,25 +224,19 @@ func (c *Cell) Kind() (k Kind, length int) {
 		}
 		return Unread, 0
 	}
-	first, n := Cell{}, 0
-	_ = c.Each(func(item Cell) error {
-		if n == 0 {
-			first = item
-		}
-		n++
-		return nil
-	})
-	switch {
-	case n == 0:
+	list := c.List()
+	if len(list) == 0 {
 		return None, 0
-	case first.kind == cellText:
-		return TextList, n
-	case first.kind == cellObject:
+	}
+	switch list[0].kind {
+	case cellText:
+		return TextList, len(list)
+	case cellObject:
 		return Pairs, 0
-	case first.kind == cellList:
+	case cellList:
 		return Unread, 0
 	}
-	return List, n
+	return List, len(list)
 }
 
 // Word returns a value that is a text.
