@@ -2,7 +2,6 @@ package kafkalog
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -133,31 +132,18 @@ func mayBeWritten(err error) bool {
 }
 
 // encode returns messages as an uncompressed record batch: https://kafka.apache.org/documentation/#recordbatch
-// It copies each value once.
 func encode(messages []Message, at time.Time) []byte {
 	b := kmsg.RecordBatch{PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: int32(len(messages) - 1), FirstTimestamp: at.UnixMilli(),
 		MaxTimestamp: at.UnixMilli(), ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(len(messages))}
-	records, size := make([]kmsg.Record, len(messages)), 0
-	var without []byte // a record without its value
+	var record []byte
 	for i, m := range messages {
-		r := kmsg.Record{OffsetDelta: int32(i), Key: m.Key}
+		r := kmsg.Record{OffsetDelta: int32(i), Key: m.Key, Value: m.Value}
 		for _, h := range m.Headers {
 			r.Headers = append(r.Headers, kmsg.Header(h))
 		}
-		without = r.AppendTo(without[:0])
-		r.Length = int32(len(without) - 1) // without the length field, which is 0
-		if m.Value != nil {
-			r.Value = m.Value
-			r.Length += int32(len(binary.AppendVarint(nil, int64(len(m.Value)))) - 1 + len(m.Value)) // a null value takes one byte
-		}
-		records[i], size = r, size+int(r.Length)+binary.MaxVarintLen32
+		record = r.AppendTo(record[:0])
+		r.Length = int32(len(record) - 1) // without the length field, which is 0
+		b.Records = r.AppendTo(b.Records)
 	}
-	raw := b.AppendTo(nil)
-	raw = append(make([]byte, 0, len(raw)+size), raw...)
-	for _, r := range records {
-		raw = r.AppendTo(raw)
-	}
-	binary.BigEndian.PutUint32(raw[beforeLength-4:], uint32(len(raw)-beforeLength))
-	binary.BigEndian.PutUint32(raw[atChecksum:], checksumOf(raw))
-	return raw
+	return encodeBatch(b)
 }

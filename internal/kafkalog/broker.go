@@ -93,12 +93,14 @@ func (b *broker) start(whole ...string) (cleaned, err error) {
 	if err := b.files.clean(time.Now(), whole...); err != nil {
 		cleaned = fmt.Errorf("clean the log of the embedded broker: %w", err)
 	}
+	accepted := &acceptor{listener: b.listener}
+	accepted.running, accepted.end = context.WithCancel(context.Background())
 	options := []kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.ClusterID(clusterID),
 		kfake.DataDir(b.files.dir),
 		kfake.WithLogger(b),
-		kfake.ListenFn(func(string, string) (net.Listener, error) { return b.listener.acceptor(), nil }),
+		kfake.ListenFn(func(string, string) (net.Listener, error) { return accepted, nil }),
 		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(compactionInterval.Milliseconds(), 10)}),
 	}
 	if b.sync {
@@ -184,13 +186,6 @@ func (b *broker) clean(ctx context.Context) error {
 	return b.restart(ctx)
 }
 
-// keepEnd makes sure that the offsets of a partition continue after all of its messages before an offset were deleted and
-// the process is killed: until it is stopped, kfake records the end of a partition only in its segments, which are then
-// gone.
-func (b *broker) keepEnd(topic string, partition int, end int64) error {
-	return b.running(func() error { return b.files.keepEnd(topic, partition, end) })
-}
-
 // Logf is the logging function of kfake. It records file errors: kfake answers a failed write with an unknown error code, and names the
 // cause, such as a full disk, only in its log.
 func (b *broker) Logf(level kfake.LogLevel, _ string, values ...any) {
@@ -233,10 +228,15 @@ func (b *broker) release() error {
 	if !b.discard || len(b.made) == 0 {
 		return unlock(b.lock)
 	}
-	if written, err := b.files.written(); written || err != nil {
+	written := false
+	err := b.files.each(func(p partition) error {
+		written = written || p.bytes() > 0
+		return nil
+	})
+	if written || err != nil {
 		return errors.Join(err, unlock(b.lock))
 	}
-	err := os.RemoveAll(b.made[0])
+	err = os.RemoveAll(b.made[0])
 	for _, parent := range b.made[1:] {
 		if os.Remove(parent) != nil {
 			break // no longer empty
@@ -320,13 +320,8 @@ func (l *listener) address() net.Addr {
 // acceptor is the listener of one broker instance, from its start to its end.
 type acceptor struct {
 	*listener
-	done chan struct{} // closed by end
-	end  func()
-}
-
-func (l *listener) acceptor() *acceptor {
-	done := make(chan struct{})
-	return &acceptor{l, done, sync.OnceFunc(func() { close(done) })}
+	running context.Context
+	end     context.CancelFunc // of running
 }
 
 // Accept returns the next connection of either kind.
@@ -334,7 +329,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	select {
 	case conn := <-a.taken:
 		return conn, nil
-	case <-a.done:
+	case <-a.running.Done():
 	case <-a.ended:
 	}
 	return nil, net.ErrClosed

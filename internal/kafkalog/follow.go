@@ -246,7 +246,7 @@ func (s *source) isOver() bool { return s.position >= s.to }
 // accept advances the source past its partition of a fetch response, and returns the messages in it.
 func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition) ([]Message, error) {
 	if failure(p.ErrorCode) == kafka.OffsetOutOfRange {
-		return nil, s.outOfRange(ctx)
+		return nil, s.lacks(ctx, false)
 	}
 	messages, next, err := decode(p, s.position)
 	if err != nil {
@@ -262,13 +262,14 @@ func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition
 	case s.stalled.IsZero():
 		s.stalled = time.Now()
 	case time.Since(s.stalled) > s.log.stall:
-		return nil, s.short(ctx)
+		return nil, s.lacks(ctx, true)
 	}
 	return messages, nil
 }
 
-// outOfRange determines why the broker does not have the position. It returns nil if it has moved the position.
-func (s *source) outOfRange(ctx context.Context) error {
+// lacks determines why the broker has nothing at the position. short means that the log must have it, as the range goes on. lacks returns
+// nil if it has moved the position.
+func (s *source) lacks(ctx context.Context, short bool) error {
 	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
 	switch {
 	case err != nil:
@@ -276,26 +277,10 @@ func (s *source) outOfRange(ctx context.Context) error {
 	case s.position < first && s.skipDeleted:
 		s.position = first
 		return nil
-	case s.position < first || s.position > end:
-		return s.deleted(first, end)
-	}
-	return kafka.OffsetNotAvailable // the leader that served the fetch was behind
-}
-
-// short determines why the broker has nothing at the position, which is before the end of the range.
-func (s *source) short(ctx context.Context) error {
-	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
-	switch {
-	case err != nil:
-		return err
-	case s.position < first || s.position >= end:
-		return s.deleted(first, end)
+	case s.position < first || s.position > end || short && s.position == end:
+		return &DeletedError{Topic: s.topic, Partition: s.partition, Wanted: s.position, First: first, End: end}
 	}
 	return kafka.OffsetNotAvailable // the log has the position, but the broker that served the fetch is behind
-}
-
-func (s *source) deleted(first, end int64) error {
-	return &DeletedError{Topic: s.topic, Partition: s.partition, Wanted: s.position, First: first, End: end}
 }
 
 // Range yields exactly the committed messages with offsets in [from, to), in order. The last value may be an error: that of ctx, or a

@@ -148,24 +148,19 @@ func (m *Member) Commit(offsets map[int]int64, done func(error)) {
 		topic.Partitions = append(topic.Partitions, commit)
 	}
 	request.Topics = append(request.Topics, topic)
-	m.commits.Go(func() { done(m.commit(request)) })
-}
-
-func (m *Member) commit(request *kmsg.OffsetCommitRequest) error {
-	ctx, cancel := context.WithTimeout(m.log.ctx, m.log.leave)
-	defer cancel()
-	response, err := coordinate[*kmsg.OffsetCommitResponse](ctx, m, request)
-	if err != nil {
-		return err
-	}
-	for _, topic := range response.Topics {
-		for _, partition := range topic.Partitions {
-			if err := failure(partition.ErrorCode); err != nil {
-				return fmt.Errorf("%s[%d]: %w", m.topic, partition.Partition, err)
+	m.commits.Go(func() {
+		ctx, cancel := context.WithTimeout(m.log.ctx, m.log.leave)
+		defer cancel()
+		response, err := coordinate[*kmsg.OffsetCommitResponse](ctx, m, request)
+		for i := 0; err == nil && i < len(response.Topics); i++ {
+			for _, partition := range response.Topics[i].Partitions {
+				if refused := failure(partition.ErrorCode); refused != nil && err == nil {
+					err = fmt.Errorf("%s[%d]: %w", m.topic, partition.Partition, refused)
+				}
 			}
 		}
-	}
-	return nil
+		done(err)
+	})
 }
 
 // coordinate sends a request to the coordinator of the group, and finds the coordinator first if it is not known.
@@ -233,7 +228,19 @@ func (m *Member) signal() {
 func (m *Member) run(ctx context.Context) error {
 	defer m.expiry.Stop()
 	err := m.belong(ctx)
-	m.end(ctx, err) // before the partitions can have other owners
+	switch {
+	case m.log.ctx.Err() != nil:
+		err = context.Cause(m.log.ctx)
+	case ctx.Err() != nil: // left the group
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("member of group %s: %w", m.group, err)
+	}
+	m.mu.Lock() // before the partitions can have other owners
+	m.ended, m.err = true, err
+	m.signal()
+	m.mu.Unlock()
 	if m.id == "" || m.log.ctx.Err() != nil {
 		return nil
 	}
@@ -248,22 +255,6 @@ func (m *Member) run(ctx context.Context) error {
 		return fmt.Errorf("leave group %s: no answer within %v", m.group, m.log.leave)
 	}
 	return nil
-}
-
-func (m *Member) end(ctx context.Context, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.log.ctx.Err() != nil:
-		err = context.Cause(m.log.ctx)
-	case ctx.Err() != nil: // left the group
-		err = nil
-	}
-	if err != nil {
-		err = fmt.Errorf("member of group %s: %w", m.group, err)
-	}
-	m.ended, m.err = true, err
-	m.signal()
 }
 
 // belong joins one generation after another, until ctx ends or a permanent error occurs.
@@ -389,7 +380,10 @@ func (m *Member) stay(ctx context.Context) error {
 		}
 		if !again && m.divided != notLeader && time.Since(watched) >= m.log.watch {
 			watched = time.Now()
-			again = m.isDividedAnew(ctx)
+			asking, cancel := context.WithTimeout(ctx, m.log.session/3)
+			t, err := m.log.topic(asking, m.topic)
+			cancel()
+			again = (err == nil || unknown(err)) && len(t.Partitions) != m.divided // partitions were added, or the topic is gone
 		}
 		if again {
 			return nil
@@ -400,15 +394,6 @@ func (m *Member) stay(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// isDividedAnew reports whether the topic's number of partitions differs from the one that this member assigned as leader: partitions were
-// added, or the topic is gone.
-func (m *Member) isDividedAnew(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, m.log.session/3)
-	defer cancel()
-	t, err := m.log.topic(ctx, m.topic)
-	return (err == nil || unknown(err)) && len(t.Partitions) != m.divided
 }
 
 // heartbeat sends one heartbeat and reports whether to rejoin.
@@ -562,7 +547,11 @@ func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err err
 				return err
 			}
 			for _, m := range g.Members {
-				o := Owner{ID: m.MemberID, Host: hostOf(m.ClientHost)}
+				// Kafka has a slash before the host, as Java prints addresses, and the embedded broker a port after it.
+				o := Owner{ID: m.MemberID, Host: strings.TrimPrefix(m.ClientHost, "/")}
+				if host, _, err := net.SplitHostPort(o.Host); err == nil {
+					o.Host = host
+				}
 				if o.Partitions, err = decodeAssignment(m.MemberAssignment); err != nil {
 					return err
 				}
@@ -585,14 +574,4 @@ func (l *Log) Members(ctx context.Context, group string) (hosts []string, err er
 		hosts = append(hosts, o.Host)
 	}
 	return hosts, err
-}
-
-// hostOf returns the host in a broker's description of a client. Kafka has a slash before it, as Java prints addresses,
-// and the embedded broker a port after it.
-func hostOf(client string) string {
-	client = strings.TrimPrefix(client, "/")
-	if host, _, err := net.SplitHostPort(client); err == nil {
-		return host
-	}
-	return client
 }

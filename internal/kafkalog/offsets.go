@@ -3,6 +3,7 @@ package kafkalog
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -22,114 +23,84 @@ type Bounds struct {
 // Bounds returns the first offset of a partition, and its end: the offset after the last message, or the first offset of
 // an open transaction.
 func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
-	b, err := l.bounds(ctx, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), topic, partition)
+	found, err := l.pairs(ctx, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), topic, kafka.FirstOffset, kafka.LastOffset, partition)
 	if err != nil {
 		return 0, 0, err
 	}
-	return b[0].First, b[0].End, nil
+	return found[0].First, found[0].End, nil
 }
 
 // AllBounds returns the bounds of all partitions of a topic, in order. It sends two requests to each leader. The bounds
 // are not a consistent snapshot.
 func (l *Log) AllBounds(ctx context.Context, topic string) ([]Bounds, error) {
-	what := "find the bounds of " + topic
-	partitions, err := l.partitions(ctx, what, topic)
-	if err != nil {
-		return nil, err
-	}
-	return l.bounds(ctx, what, topic, partitions...)
+	return l.pairs(ctx, "find the bounds of "+topic, topic, kafka.FirstOffset, kafka.LastOffset)
 }
 
 // OffsetsAt returns, for each partition of a topic, the first offset whose message has the given timestamp or a later one,
 // or the end of the partition if there is none. Timestamps are in milliseconds and set by producers, so later offsets may
 // have earlier timestamps.
 func (l *Log) OffsetsAt(ctx context.Context, topic string, t time.Time) ([]int64, error) {
-	what := fmt.Sprintf("find the offsets of %s at %s", topic, t.Format(time.RFC3339))
-	partitions, err := l.partitions(ctx, what, topic)
-	if err != nil {
-		return nil, err
-	}
 	// The ends come first. Otherwise messages written between the requests would be before the end and after the time.
-	ends, err := l.offsets(ctx, what, topic, kafka.LastOffset, readCommitted, partitions)
-	if err != nil {
-		return nil, err
-	}
-	milliseconds := max(0, t.Add(time.Millisecond-1).UnixMilli()) // rounded up; negative numbers have special meanings
-	offsets, err := l.offsets(ctx, what, topic, milliseconds, readCommitted, partitions)
-	if err != nil {
-		return nil, err
-	}
-	for p, offset := range offsets {
-		if offset < 0 {
-			offsets[p] = ends[p]
+	at := max(0, t.Add(time.Millisecond-1).UnixMilli()) // rounded up; negative numbers have special meanings
+	what := fmt.Sprintf("find the offsets of %s at %s", topic, t.Format(time.RFC3339))
+	found, err := l.pairs(ctx, what, topic, kafka.LastOffset, at)
+	offsets := make([]int64, len(found))
+	for p, f := range found {
+		if offsets[p] = f.End; f.End < 0 {
+			offsets[p] = f.First
 		}
 	}
-	return offsets, nil
-}
-
-// partitions returns the numbers of a topic's partitions.
-func (l *Log) partitions(ctx context.Context, what, topic string) ([]int, error) {
-	n, err := l.Partitions(ctx, topic)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	all := make([]int, n)
-	for p := range all {
-		all[p] = p
-	}
-	return all, nil
+	return offsets, err
 }
 
 // Uncommitted returns the range of offsets of each partition, in order, that can't be read until a transaction ends.
 func (l *Log) Uncommitted(ctx context.Context, topic string) ([]Bounds, error) {
-	what := "find the open transactions of " + topic
-	partitions, err := l.partitions(ctx, what, topic)
-	if err != nil {
-		return nil, err
-	}
 	// The ends of all messages come first: others may be written between the requests.
-	all, err := l.offsets(ctx, what, topic, kafka.LastOffset, readUncommitted, partitions)
-	if err != nil {
-		return nil, err
+	open, err := l.pairs(ctx, "find the open transactions of "+topic, topic, lastUncommitted, kafka.LastOffset)
+	for p, b := range open {
+		open[p] = Bounds{b.End, b.First}
 	}
-	committed, err := l.offsets(ctx, what, topic, kafka.LastOffset, readCommitted, partitions)
-	if err != nil {
-		return nil, err
-	}
-	open := make([]Bounds, len(partitions))
-	for i := range open {
-		open[i] = Bounds{committed[i], all[i]}
-	}
-	return open, nil
+	return open, err
 }
 
-func (l *Log) bounds(ctx context.Context, what, topic string, partitions ...int) ([]Bounds, error) {
-	// Brokers answer one query per partition in a request.
-	first, err := l.offsets(ctx, what, topic, kafka.FirstOffset, readCommitted, partitions)
+// pairs returns the answers to two queries, one after the other, for each of the partitions, or for all if none is given. what describes
+// the operation. Brokers answer one query per partition in a request.
+func (l *Log) pairs(ctx context.Context, what, topic string, first, second int64, partitions ...int) ([]Bounds, error) {
+	if partitions == nil {
+		n, err := l.Partitions(ctx, topic)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		for p := range n {
+			partitions = append(partitions, p)
+		}
+	}
+	a, err := l.offsets(ctx, what, topic, first, partitions)
 	if err != nil {
 		return nil, err
 	}
-	end, err := l.offsets(ctx, what, topic, kafka.LastOffset, readCommitted, partitions)
+	b, err := l.offsets(ctx, what, topic, second, partitions)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]Bounds, len(partitions))
 	for i := range all {
-		all[i] = Bounds{first[i], end[i]}
+		all[i] = Bounds{a[i], b[i]}
 	}
 	return all, nil
 }
 
-// Isolation levels of a request for offsets: without the messages from the first open transaction on, or with them.
-const (
-	readUncommitted int8 = iota
-	readCommitted
-)
+// lastUncommitted asks for kafka.LastOffset including the messages from the first open transaction on.
+const lastUncommitted = math.MinInt64
 
-// offsets returns an offset of each partition: the first at or after a timestamp in milliseconds, or -1 if there is none;
-// or that of kafka.FirstOffset or kafka.LastOffset. It sends one request to each leader. what describes the operation.
-func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, isolation int8, partitions []int) ([]int64, error) {
+// offsets returns the answer to a query for each partition: the first offset at or after a timestamp in milliseconds, or -1 if there is
+// none; or that of kafka.FirstOffset, kafka.LastOffset or lastUncommitted. It sends one request to each leader.
+func (l *Log) offsets(ctx context.Context, what, topic string, query int64, partitions []int) ([]int64, error) {
 	offsets := make([]int64, len(partitions))
+	isolation := int8(1) // committed messages
+	if query == lastUncommitted {
+		query, isolation = kafka.LastOffset, 0
+	}
 	err := l.retry(ctx, topic, what, func(ctx context.Context) error {
 		requests := map[int32]*kmsg.ListOffsetsRequest{} // by leader
 		for _, p := range partitions {
@@ -144,9 +115,9 @@ func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, 
 				requests[leader] = request
 			}
 			asked := kmsg.NewListOffsetsRequestTopicPartition()
-			asked.Partition, asked.Timestamp = int32(p), timestamp
-			of := &requests[leader].Topics[0]
-			of.Partitions = append(of.Partitions, asked)
+			asked.Partition, asked.Timestamp = int32(p), query
+			to := &requests[leader].Topics[0]
+			to.Partitions = append(to.Partitions, asked)
 		}
 		var mutex sync.Mutex
 		found := make(map[int]int64, len(partitions))
@@ -213,8 +184,8 @@ func (l *Log) DeleteBefore(ctx context.Context, topic string, partition int, off
 				}
 			}
 		}
-		if l.broker != nil {
-			return l.broker.keepEnd(topic, partition, offset)
+		if b := l.broker; b != nil { // kfake records the end of a partition only in its segments, which are gone now, until it is stopped
+			return b.running(func() error { return b.files.keepEnd(topic, partition, offset) })
 		}
 		return nil
 	})

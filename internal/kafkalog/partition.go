@@ -74,15 +74,6 @@ func (l *files) repair() (repaired []Repaired, err error) {
 	return repaired, err
 }
 
-// written reports whether any partition has a message.
-func (l *files) written() (written bool, err error) {
-	err = l.each(func(p partition) error {
-		written = written || p.bytes() > 0
-		return nil
-	})
-	return written, err
-}
-
 // keepEnd makes sure that the next offset of an empty partition does not fall below an offset, even if the broker,
 // which may be running, is killed. It does nothing for a partition with messages.
 func (l *files) keepEnd(topic string, number int, end int64) error {
@@ -120,22 +111,6 @@ type topic struct {
 	segmentTime       time.Duration // segment.ms
 	tombstones        time.Duration // delete.retention.ms
 	lag               time.Duration // min.compaction.lag.ms
-}
-
-// lasts returns how long the plan of an unchanged partition stays valid: a sixteenth of the shortest time after which messages
-// can be removed.
-func (t *topic) lasts() time.Duration {
-	shortest := time.Duration(math.MaxInt64)
-	if t.deletes && t.retention >= 0 {
-		shortest = min(t.retention, t.segmentTime)
-	}
-	if t.compacts {
-		shortest = min(shortest, t.tombstones)
-		if t.lag > 0 {
-			shortest = min(shortest, t.lag)
-		}
-	}
-	return shortest / 16
 }
 
 // topics reads the topics recorded by kfake. kfake records each change of them at once.

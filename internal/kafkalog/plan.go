@@ -257,7 +257,17 @@ func pays(plans map[string]*plan) bool {
 
 // holds reports whether a plan is still valid for a partition: its files and settings are unchanged, and the plan is recent enough.
 func (p *plan) holds(of partition, now time.Time) bool {
-	return p != nil && *p.topic == *of.topic && slices.Equal(p.segments, of.segments) && now.Sub(p.at) < of.topic.lasts()
+	t, shortest := of.topic, time.Duration(math.MaxInt64) // the shortest time after which messages can be removed
+	if t.deletes && t.retention >= 0 {
+		shortest = min(t.retention, t.segmentTime)
+	}
+	if t.compacts {
+		shortest = min(shortest, t.tombstones)
+		if t.lag > 0 {
+			shortest = min(shortest, t.lag)
+		}
+	}
+	return p != nil && *p.topic == *t && slices.Equal(p.segments, of.segments) && now.Sub(p.at) < shortest/16
 }
 
 // survey plans all partitions. It reads only partitions that have changed or may have expired messages. The broker may run.

@@ -104,6 +104,11 @@ func (l *Log) attempt(ctx context.Context, topic, what string, do func(context.C
 	defer func() { wait.over(err) }()
 	var failure error
 	var unknownSince time.Time
+	// A topic that was found before may be unknown for much longer: a broker that has just restarted knows no topics for a while.
+	unknownTimeout := l.unknownTimeout
+	if _, found := l.found.Load(topic); found {
+		unknownTimeout *= 15
+	}
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		if over() {
 			return ended(ctx, failure)
@@ -128,22 +133,13 @@ func (l *Log) attempt(ctx context.Context, topic, what string, do func(context.C
 			}
 		case unknownSince.IsZero():
 			unknownSince = time.Now()
-		case time.Since(unknownSince) > l.unknownTimeoutOf(topic):
+		case time.Since(unknownSince) > unknownTimeout:
 			return ErrUnknownTopic
 		}
 		wait.failed(began, failure)
 		l.leaders.forget(topic)
 		pause(ctx, backoff)
 	}
-}
-
-// unknownTimeoutOf returns the time for which a topic may be unknown before retry gives up. It is much longer for a
-// topic that was found before, because a broker that has just restarted knows no topics for a while.
-func (l *Log) unknownTimeoutOf(topic string) time.Duration {
-	if _, found := l.found.Load(topic); found {
-		return 15 * l.unknownTimeout
-	}
-	return l.unknownTimeout
 }
 
 // ended returns the error of a retry whose ctx has ended, with the last transient error.

@@ -94,7 +94,7 @@ type mechanism struct {
 
 // mechanisms returns all mechanisms.
 func mechanisms() []mechanism {
-	return []mechanism{plainText(), scramSHA256(), scramSHA512(), oauthBearer()}
+	return []mechanism{plainText(), salted("SCRAM-SHA-256", scram.SHA256), salted(ScramSHA512, scram.SHA512), oauthBearer()}
 }
 
 func names() (names []string) {
@@ -236,18 +236,10 @@ func (p plainMechanism) Start(ctx context.Context) (sasl.StateMachine, []byte, e
 	return plain.Mechanism{Username: p.username, Password: p.password.reveal()}.Start(ctx)
 }
 
-// The names of the mechanisms.
-const (
-	ScramSHA256 = "SCRAM-SHA-256"
-	ScramSHA512 = "SCRAM-SHA-512"
-)
+// ScramSHA512 is the name of a mechanism.
+const ScramSHA512 = "SCRAM-SHA-512"
 
-// scramSHA256 proves knowledge of the password without sending it (RFC 5802).
-func scramSHA256() mechanism { return salted(ScramSHA256, scram.SHA256) }
-
-// scramSHA512 is scramSHA256 with a longer hash.
-func scramSHA512() mechanism { return salted(ScramSHA512, scram.SHA512) }
-
+// salted proves knowledge of the password without sending it (RFC 5802), by a hash.
 func salted(name string, algorithm scram.Algorithm) mechanism {
 	return mechanism{name: name, keys: []string{"username", "password_file"},
 		open: func(o SASL, wrong func(key, value, want string)) login {
