@@ -85,9 +85,7 @@ func (l *Lacking) With(columns []string, messages coverage.Spans) *Lacking {
 
 // Has reports whether a message has rows that lack the columns. l may be nil.
 func (l *Lacking) Has(partition int, offset int64) bool {
-	return l != nil && slices.ContainsFunc(l.Spans, func(s coverage.Span) bool {
-		return s.Partition == partition && s.From <= offset && offset < s.To
-	})
+	return l != nil && l.Spans.Has(partition, offset)
 }
 
 // Update lists what a run that continues from a version visits, in addition to the new rows in the spans of its plan.

@@ -46,12 +46,9 @@ func (f *Forget) Names(partition int, offset int64, checksum string) (rows cover
 	return rows
 }
 
-// Key is the key of the message on the forget topic.
-func (f *Forget) Key() string { return "forget/" + wire.DigestJSON(f).Short() }
-
 // Message encodes f for the forget topic. The key is a digest of f, so compaction loses nothing.
 func (f *Forget) Message() wire.Message {
-	return wire.JSONMessage(KindForget, "", f.Key(), f)
+	return wire.JSONMessage(KindForget, "", "forget/"+wire.DigestJSON(f).Short(), f)
 }
 
 // Check returns an error for impossible rows, and for a wrong number of checksums.

@@ -160,10 +160,11 @@ func TestFormatColumns(t *testing.T) {
 	page := string(assert.Must(os.ReadFile("FORMAT.md"))(t))
 	record := (&examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}, Weights: []float32{1},
 		Splits: []examples.Split{examples.Test}}).Record(mem)
+	predicted := (&Prediction{Task: examples.SeveralLabels, Labels: make([]string, 3), Contributions: []string{}}).record(mem)
 	defer record.Release()
+	defer predicted.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Predicted rows": predictionSchema(3, examples.SeveralLabels, true),
-		"Records": wire.FormatOf[float64]().Schema,
+		"Examples": record.Schema(), "Predicted rows": predicted.Schema(), "Records": wire.FormatOf[float64]().Schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 		for _, f := range schema.Fields() {
@@ -176,8 +177,7 @@ func TestFormatColumns(t *testing.T) {
 	}
 }
 
-// typeName returns a type's name in FORMAT.md, without the names and nullability of nested fields and without the length
-// of a fixed-size list.
+// typeName returns a type's name in FORMAT.md, without the names and nullability of nested fields and the length of a list.
 func typeName(of arrow.DataType) string {
 	switch of := of.(type) {
 	case *arrow.FixedSizeListType:

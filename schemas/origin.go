@@ -18,7 +18,7 @@ import (
 type Origin struct {
 	Source   string // ID of the source: see [SourceSeal]
 	Attempt  string // of the source's ingest
-	Sequence int64  // 0, 1, …: its number in the source; of a topic that ingest follows, see [TopicSequence]
+	Sequence int64  // 0, 1, …: its number in the source; of a topic that ingest follows, see [Origin.TopicMessage]
 	Next     int64  // of a topic that ingest follows: the sequence after the message; 0 for a file
 	// Partitions is set for a followed topic: its partition q goes to partition q mod Partitions of the examples, even if partitions were
 	// added since. 0: unknown.
@@ -189,23 +189,18 @@ type TopicPosition struct {
 	Last      string `json:"last"` // checksum of the last message read, to identify the topic: see [MessageChecksum]; empty: unknown
 }
 
-// TopicSequence returns the sequence of the next message after these positions: the sum of the offsets, because each message increases one
-// of them.
-func TopicSequence(positions []TopicPosition) (sequence int64) {
-	for _, p := range positions {
-		sequence += p.Next
-	}
-	return sequence
-}
-
 // TopicMessage encodes rows as an examples message of a followed topic. positions are the positions after the rows, of all partitions of
-// the topic that go to the message's partition of the examples; Next may exceed their sum. Errors are those of [examples.Encode].
+// the topic that go to the message's partition of the examples. The sequence of the next message is their sum, or Next if that is higher. Errors are those of [examples.Encode].
 func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows, mem memory.Allocator) (wire.Message, error) {
 	m, err := o.Message(rows, mem)
 	if err != nil {
 		return wire.Message{}, err
 	}
-	m.Headers = append(m.Headers, wire.Header{Key: headerNext, Value: strconv.FormatInt(max(o.Next, TopicSequence(positions)), 10)},
+	sum := int64(0) // of the offsets: each message increases one of them
+	for _, p := range positions {
+		sum += p.Next
+	}
+	m.Headers = append(m.Headers, wire.Header{Key: headerNext, Value: strconv.FormatInt(max(o.Next, sum), 10)},
 		wire.Header{Key: headerPositions, Value: string(wire.JSON(positions))})
 	if rows.Origins != nil {
 		m.Headers = append(m.Headers, rows.Origins.Header())

@@ -309,8 +309,8 @@ func (p *Plan) Check() error {
 			return err
 		}
 	}
-	if err := p.checkAverage(); err != nil {
-		return err
+	if p.Average != 0 && !(p.Average > 1 && len(p.Stages)%p.Average == 0) {
+		return fmt.Errorf("average is %d, of %d stages: expected at least 2 members, with as many stages each", p.Average, len(p.Stages))
 	}
 	if err := coverage.Check(p.Spans); err != nil {
 		return err
@@ -369,14 +369,6 @@ func (p *Plan) EndsMember(stage int) bool { return p.BeginsMember(stage + 1) }
 
 // Votes reports whether the plan averages and some members are finished after a stage: the residuals after it then have votes.
 func (p *Plan) Votes(stage int) bool { return p.Members() > 1 && stage+1 >= p.MemberStages() }
-
-// checkAverage returns an error unless all members have the same number of stages.
-func (p *Plan) checkAverage() error {
-	if p.Average == 0 || p.Average > 1 && len(p.Stages)%p.Average == 0 {
-		return nil
-	}
-	return fmt.Errorf("average is %d, of %d stages: expected at least 2 members, with as many stages each", p.Average, len(p.Stages))
-}
 
 // Temperature returns the divisor of the scores after a stage for predictions of the model: 1 before the last stage of a member.
 func (p *Plan) Temperature(stage int) float64 {

@@ -59,48 +59,24 @@ const (
 	columnContributions = "contributions"
 )
 
-// predictionSchema returns the Arrow schema of a predictions message, with or without contributions.
-func predictionSchema(classes int, task examples.Task, contributions bool) *arrow.Schema {
-	fields := []arrow.Field{
-		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
-		{Name: "row", Type: arrow.PrimitiveTypes.Int32},
-		{Name: "label", Type: labelType(), Nullable: task == examples.Numbers},
-		{Name: columnProbabilities, Type: arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)},
-	}
-	switch task {
-	case examples.SeveralLabels:
-		fields = append(fields, arrow.Field{Name: columnGiven, Type: arrow.FixedSizeListOf(int32(classes), arrow.FixedWidthTypes.Boolean)})
-	case examples.Numbers:
-		fields[3] = arrow.Field{Name: columnNumbers, Type: arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float64)}
-	}
-	if contributions {
-		fields = append(fields, arrow.Field{Name: columnContributions, Type: arrow.BinaryTypes.String})
-	}
-	return arrow.NewSchema(fields, nil)
-}
-
-// predictedBy returns the task and the number of classes of a predictions message from its schema, and whether it has contributions;
-// single-label for other messages.
-func predictedBy(schema *arrow.Schema) (task examples.Task, classes int, contributions bool) {
+// predictedBy returns a prediction without rows, with the task and the number of classes of a predictions message, and with contributions
+// if it has them, by its schema; single-label for other messages.
+func predictedBy(schema *arrow.Schema) *Prediction {
+	p := &Prediction{}
 	for _, field := range schema.Fields() {
 		if list, ok := field.Type.(*arrow.FixedSizeListType); ok {
-			classes = int(list.Len())
+			p.Labels = make([]string, list.Len())
 		}
 		switch field.Name {
 		case columnGiven:
-			task = examples.SeveralLabels
+			p.Task = examples.SeveralLabels
 		case columnNumbers:
-			task = examples.Numbers
+			p.Task = examples.Numbers
 		case columnContributions:
-			contributions = true
+			p.Contributions = []string{}
 		}
 	}
-	return task, classes, contributions
-}
-
-// labelType is the type of labels. The dictionary has all classes, in the order of the probabilities.
-func labelType() *arrow.DictionaryType {
-	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
+	return p
 }
 
 // Encode encodes the message. It panics if Classes, Probabilities, Numbers, Given or Contributions does not match the rows of
@@ -140,24 +116,33 @@ func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
 
 // record builds the Arrow record. The caller releases it.
 func (p *Prediction) record(mem memory.Allocator) arrow.Record {
-	n := p.Until - p.Row
+	n, k := p.Until-p.Row, int32(len(p.Labels))
 	offsets, rows := make([]int64, n), make([]int32, n)
 	for i := range n {
 		offsets[i], rows[i] = p.Offset, int32(p.Row+i)
 	}
-	labels, all := stream.Column{Values: stream.Indexed{Indices: p.Classes, Of: p.Labels}}, any(p.Probabilities)
-	if p.Task == examples.Numbers {
-		labels, all = stream.Column{Values: stream.Indexed{Indices: make([]int32, n), Of: p.Labels}, Valid: make([]bool, n)}, p.Numbers
+	// The dictionary of the labels has all classes, in the order of the probabilities.
+	label := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
+	columns := []stream.Column{
+		{Field: arrow.Field{Name: "offset", Type: arrow.PrimitiveTypes.Int64}, Values: offsets},
+		{Field: arrow.Field{Name: "row", Type: arrow.PrimitiveTypes.Int32}, Values: rows},
+		{Field: arrow.Field{Name: "label", Type: label}, Values: stream.Indexed{Indices: p.Classes, Of: p.Labels}},
 	}
-	columns := []stream.Column{{Values: offsets}, {Values: rows}, labels, {Values: all}}
+	add := func(name string, of arrow.DataType, values any) {
+		columns = append(columns, stream.Column{Field: arrow.Field{Name: name, Type: of}, Values: values})
+	}
+	if p.Task == examples.Numbers {
+		none := &columns[2]
+		none.Nullable, none.Valid, none.Values = true, make([]bool, n), stream.Indexed{Indices: make([]int32, n), Of: p.Labels}
+		add(columnNumbers, arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float64), p.Numbers)
+	} else {
+		add(columnProbabilities, arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float32), p.Probabilities)
+	}
 	if p.Task == examples.SeveralLabels {
-		columns = append(columns, stream.Column{Values: p.Given})
+		add(columnGiven, arrow.FixedSizeListOf(k, arrow.FixedWidthTypes.Boolean), p.Given)
 	}
 	if p.Contributions != nil {
-		columns = append(columns, stream.Column{Values: p.Contributions})
-	}
-	for i, field := range predictionSchema(len(p.Labels), p.Task, p.Contributions != nil).Fields() {
-		columns[i].Field = field
+		add(columnContributions, arrow.BinaryTypes.String, p.Contributions)
 	}
 	return stream.NewRecord(mem, n, nil, columns...)
 }
@@ -217,8 +202,10 @@ func DecodePrediction(m wire.Message, mem memory.Allocator) (*Prediction, error)
 		return nil, err
 	}
 	defer record.Release()
-	task, classes, contributions := predictedBy(record.Schema())
-	if want := predictionSchema(classes, task, contributions); !record.Schema().Equal(want) {
+	empty := predictedBy(record.Schema())
+	task, classes, expected := empty.Task, len(empty.Labels), empty.record(mem)
+	defer expected.Release()
+	if want := expected.Schema(); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
 	columns, n := record.Columns(), int(record.NumRows())
@@ -260,7 +247,7 @@ func DecodePrediction(m wire.Message, mem memory.Allocator) (*Prediction, error)
 			p.Given = append(p.Given, given.ListValues().(*array.Boolean).Value(first+i))
 		}
 	}
-	if contributions {
+	if empty.Contributions != nil {
 		texts := record.Column(int(record.NumCols()) - 1).(*array.String)
 		p.Contributions = make([]string, n)
 		for i := range p.Contributions {
@@ -298,11 +285,6 @@ func (s *Scored) Count(p *Prediction) bool {
 	return true
 }
 
-// before reports whether s precedes o.
-func (s Scored) before(o Scored) bool {
-	return cmp.Or(cmp.Compare(s.Generation, o.Generation), cmp.Compare(s.Next, o.Next), cmp.Compare(s.Row, o.Row)) < 0
-}
-
 // Begins returns the position at which a prediction starts. If it starts a generation, only the generation of the position
 // is known: the previous one.
 func (p *Prediction) Begins() Scored {
@@ -321,7 +303,8 @@ func ScoredBy(last []*Prediction) (s Scored) {
 	found := false
 	for _, p := range last {
 		begins := p.Begins()
-		if p.Seen == last[len(last)-1].Seen && (begins.before(s) || !found) {
+		order := cmp.Or(cmp.Compare(begins.Generation, s.Generation), cmp.Compare(begins.Next, s.Next), cmp.Compare(begins.Row, s.Row))
+		if p.Seen == last[len(last)-1].Seen && (order < 0 || !found) {
 			s, found = begins, true
 		}
 	}

@@ -74,16 +74,6 @@ func (f Forgotten) Spans() (spans Spans) {
 // Covers reports whether all rows of others are in f.
 func (f Forgotten) Covers(others Forgotten) bool { return slices.Equal(f.Union(others), f.Union(nil)) }
 
-// Without returns the rows of f that others do not contain entirely.
-func (f Forgotten) Without(others Forgotten) (left Forgotten) {
-	for _, r := range f {
-		if !others.Covers(Forgotten{r}) {
-			left = append(left, r)
-		}
-	}
-	return left
-}
-
 // In calls with for the ranges of rows, [first, end), of a message with the given number of rows.
 func (f Forgotten) In(partition int, offset int64, rows int, with func(first, end int)) {
 	i, _ := slices.BinarySearchFunc(f, offset, func(r ForgottenRows, offset int64) int {

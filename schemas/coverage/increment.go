@@ -54,14 +54,7 @@ func (c *Increment) On(partition int) (Coverage, bool) {
 }
 
 // Skips reports whether a message is not included.
-func (c *Increment) Skips(partition int, offset int64) bool {
-	for _, s := range c.Skipped {
-		if s.Partition == partition && s.From <= offset && offset < s.To {
-			return true
-		}
-	}
-	return false
-}
+func (c *Increment) Skips(partition int, offset int64) bool { return c.Skipped.Has(partition, offset) }
 
 // Without returns the increment without offsets that belong to another increment. No message there may be included in this one.
 func (c Increment) Without(spans Spans) Increment {

@@ -86,6 +86,11 @@ func (a Spans) On(partition int) (spans Spans) {
 	return spans
 }
 
+// Has reports whether an offset of a partition is in the set.
+func (a Spans) Has(partition int, offset int64) bool {
+	return slices.ContainsFunc(a, func(s Span) bool { return s.Partition == partition && s.From <= offset && offset < s.To })
+}
+
 // Without returns the offsets of a that are not in b.
 func (a Spans) Without(b Spans) (rest Spans) {
 	for _, s := range a {

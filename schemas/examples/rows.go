@@ -234,7 +234,14 @@ func (r *Rows) Without(forgotten coverage.Forgotten, partition int, offset int64
 		}
 	})
 	if r.Sparse != nil && r.forgotten != nil {
-		r.Sparse = r.Sparse.without(r.forgotten)
+		left := &SparseRows{}
+		for row, forgotten := range r.forgotten {
+			if indices, values := r.Sparse.Row(row); !forgotten {
+				left.Indices, left.Values = append(left.Indices, indices...), append(left.Values, values...)
+			}
+			left.End()
+		}
+		r.Sparse = left
 	}
 	return r
 }
@@ -386,18 +393,6 @@ func CheckIndex(index, before int64) error {
 		return fmt.Errorf("index %d after %d: expected ascending indices, each once", index, before)
 	}
 	return nil
-}
-
-// without returns the rows without the values of the given rows.
-func (s *SparseRows) without(rows []bool) *SparseRows {
-	left := &SparseRows{}
-	for row, empty := range rows {
-		if indices, values := s.Row(row); !empty {
-			left.Indices, left.Values = append(left.Indices, indices...), append(left.Values, values...)
-		}
-		left.End()
-	}
-	return left
 }
 
 // Missing reports whether any feature is missing.

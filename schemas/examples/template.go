@@ -10,12 +10,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// Template returns the value of an examples message with the columns of another one, given its value, and without rows. An
-// error wraps [wire.ErrDamaged].
-func Template(value []byte, mem memory.Allocator) ([]byte, error) {
-	return WithBlanks(value, nil, nil, mem)
-}
-
 // WithoutKeys returns the value of an examples message without the source keys of its rows: the value itself if it has none. An error
 // wraps [wire.ErrDamaged].
 func WithoutKeys(value []byte, mem memory.Allocator) ([]byte, error) {
@@ -37,7 +31,7 @@ func WithoutKeys(value []byte, mem memory.Allocator) ([]byte, error) {
 }
 
 // WithBlanks returns the value of an examples message with the columns of a template. Row i is blank if blank[i], otherwise
-// the next row of the record, which may be nil if all are blank, and whose rows may lack keys. An error wraps [wire.ErrDamaged].
+// the next row of the record, which may be nil if all are blank or there is none, and whose rows may lack keys. An error wraps [wire.ErrDamaged].
 func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.Allocator) ([]byte, error) {
 	columns, err := stream.Decode(template, mem, func(string) bool { return true })
 	if err != nil {

@@ -53,8 +53,15 @@ func newReader(from io.Reader, file bool, mem *boundedAllocator, allowed rules) 
 	r := &Reader{bounded: mem, from: from}
 	next := func(n int64) ([]byte, error) {
 		if whole != nil {
-			r.bounded.left += 4 * int(max(0, min(n, int64(whole.Len()))))
-			return nextOf(whole, n)
+			left := int64(whole.Len())
+			r.bounded.left += 4 * int(max(0, min(n, left)))
+			switch {
+			case left == 0 && n > 0:
+				return nil, io.EOF
+			case n < 0 || left < n:
+				return nil, fmt.Errorf("%d bytes announced, %d left", n, left)
+			}
+			return whole.Next(int(n)), nil // the batches share the bytes
 		}
 		if n < 0 {
 			return nil, fmt.Errorf("%d bytes announced", n)
@@ -76,17 +83,6 @@ func newReader(from io.Reader, file bool, mem *boundedAllocator, allowed rules) 
 		return nil, err
 	}
 	return r, nil
-}
-
-// nextOf returns the next n bytes in memory. They must not be changed: the arrays of the batches share them.
-func nextOf(whole *bytes.Buffer, n int64) ([]byte, error) {
-	switch left := int64(whole.Len()); {
-	case left == 0 && n > 0:
-		return nil, io.EOF
-	case n < 0 || left < n:
-		return nil, fmt.Errorf("%d bytes announced, %d left", n, left)
-	}
-	return whole.Next(int(n)), nil
 }
 
 // Schema returns the schema.
@@ -294,11 +290,4 @@ func (a *boundedAllocator) forget(b []byte) {
 	if a.live != nil && cap(b) > 0 {
 		delete(a.live, unsafe.SliceData(b))
 	}
-}
-
-func (a *boundedAllocator) freeAll() {
-	for _, b := range a.live {
-		a.mem.Free(b)
-	}
-	a.live = nil
 }

@@ -59,7 +59,9 @@ func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (
 	defer func() {
 		if err != nil {
 			record = nil
-			bounded.freeAll() // Arrow does not free its allocations after some errors
+			for _, b := range bounded.live { // Arrow does not free its allocations after some errors
+				mem.Free(b)
+			}
 		}
 		bounded.live = nil
 	}()
