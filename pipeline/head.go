@@ -8,8 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -219,17 +217,6 @@ func (r *runner) findEarlier(ctx context.Context) error {
 	return nil
 }
 
-// announce recovers versions if the plans topic has lost them. It reports whether there are any: the ledger is then
-// outdated.
-func (r *runner) announce(ctx context.Context, l *protocol.Ledger) (again bool, err error) {
-	numbers, err := r.AnnounceVersions(ctx, l)
-	if len(numbers) > 0 {
-		event.Notice(r.rec, "%s has lost earlier versions: %s are complete on %s, and are announced again", r.Topics.Plans,
-			english.WordSeries(numbers, "and"), r.Topics.Versions)
-	}
-	return len(numbers) > 0, err
-}
-
 // lostWindow reconstructs the window of the chain's newest version, whose state is gone, from the plans of the last
 // full run to the newest update. Which messages count in its spans is unknown, so the next run is a full one, which
 // decides that again. If plans are gone too, the window is everything that the chain has processed.
@@ -247,7 +234,7 @@ func (r *runner) lostWindow(ctx context.Context) (*schemas.Window, error) {
 	if err != nil {
 		what = "some of its plans are also lost, so all messages that the chain has read count as its messages"
 	}
-	w := windowOfPlans(r.chain.head, source.PlansOf(runs), err == nil)
+	w := windowOfPlans(r.chain.head, runs, err == nil)
 	event.Notice(r.rec, "%s has lost the state of version %d: %s, and the next version is fitted to them", r.Topics.State,
 		r.chain.head.Version, what)
 	return w, nil
@@ -256,13 +243,13 @@ func (r *runner) lostWindow(ctx context.Context) (*schemas.Window, error) {
 // windowOfPlans reconstructs the window of a chain's head whose state is gone from the plans of its runs, from the last
 // full run to that of the head. Which messages count in its spans is unknown. If some of the plans are gone too (whole is
 // false), the window starts as everything that the chain has processed.
-func windowOfPlans(head *schemas.Manifest, plans []*schemas.Plan, whole bool) *schemas.Window {
+func windowOfPlans(head *schemas.Manifest, runs []source.EarlierRun, whole bool) *schemas.Window {
 	w := &schemas.Window{Run: head.Run, Chain: head.Plan.Chain, Full: head.Plan.Chain.Number}
 	if !whole {
 		w.Increments, w.Ends = allLooked(head.Plan.Chain)
 	}
-	for _, plan := range plans {
-		addPlan(w, plan)
+	for _, r := range runs {
+		addPlan(w, r.Plan)
 	}
 	return w
 }
@@ -328,7 +315,7 @@ func allLooked(chain *schemas.Chain) (increments []schemas.WindowIncrement, ends
 
 // forget reads the forgotten rows. Once the newest version of the chain is not trained on them, it removes all versions
 // that are.
-func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
+func (r *runner) forget(ctx context.Context, l *protocol.Ledger) (err error) {
 	if err := r.readForgotten(ctx); err != nil {
 		return err
 	}
@@ -344,9 +331,7 @@ func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 	}
 	// Some may have been removed in the meantime, like the oldest versions.
 	r.learnt = slices.DeleteFunc(r.learnt, func(place schemas.Place) bool { return !slices.Contains(l.Versions(), place) })
-	removed, left, err := source.RemoveLearnt(ctx, r.Pipeline, r.learnt)
-	r.learnt = left
-	source.NoteRemoved(r.rec, removed)
+	_, r.learnt, err = source.RemoveLearnt(ctx, r.Pipeline, r.learnt, r.rec)
 	return err
 }
 
@@ -367,7 +352,7 @@ func (r *runner) readForgotten(ctx context.Context) error {
 // previous version.
 func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []string, err error) {
 	classes := r.classes()
-	if len(r.job.Examples.Classes) > 0 || len(plan.Forgotten.Without(r.chain.head.Plan.Forgotten)) == 0 {
+	if len(r.job.Examples.Classes) > 0 || r.chain.head.Plan.Forgotten.Covers(plan.Forgotten) {
 		return classes, nil
 	}
 	has, labels := map[string]bool{}, examples.NewLabels(classes)

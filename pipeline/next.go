@@ -56,7 +56,9 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return nil, err
 		}
 		r.rec.Record(r.backlog.behind())
-		if plan, err := r.planWith(ctx, s, increment, untilEnd, r.isLate(since)); err != nil || plan != nil {
+		after := r.job.Retrain.After // so long after its first message, an increment need not be complete
+		late := !since.IsZero() && after > 0 && r.Clock.Since(since) >= after
+		if plan, err := r.planWith(ctx, s, increment, untilEnd, late); err != nil || plan != nil {
 			return plan, err
 		}
 		if untilEnd {
@@ -66,7 +68,11 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if len(increment.spans) > 0 && since.IsZero() {
 			since = r.Clock.Now()
 		}
-		r.rec.Record(r.expecting(increment, since, again))
+		e := event.Expecting{Rows: increment.rows, Of: r.job.Retrain.Rows, After: after, Again: again}
+		if !since.IsZero() {
+			e.Until = since.Add(after)
+		}
+		r.rec.Record(e)
 		if err := r.await(ctx, s, since); err != nil {
 			return nil, err
 		}
@@ -134,20 +140,6 @@ func (r *runner) planWith(ctx context.Context, s snapshot, increment *cut, until
 		return r.firstPlan(ctx, s, increment)
 	}
 	return r.updatePlan(ctx, s, increment)
-}
-
-// isLate reports whether an update is due although its increment is incomplete. since is the time of its first message.
-func (r *runner) isLate(since time.Time) bool {
-	return !since.IsZero() && r.job.Retrain.After > 0 && r.Clock.Since(since) >= r.job.Retrain.After
-}
-
-// expecting describes what the chain waits for, given the increment so far and the time of its first message.
-func (r *runner) expecting(increment *cut, since time.Time, again bool) event.Expecting {
-	e := event.Expecting{Rows: increment.rows, Of: r.job.Retrain.Rows, After: r.job.Retrain.After, Again: again}
-	if !since.IsZero() {
-		e.Until = since.Add(e.After)
-	}
-	return e
 }
 
 // await waits for examples, for messages on the plans topic after a snapshot, for the seal of a source, or for rows to

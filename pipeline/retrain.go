@@ -7,9 +7,9 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -44,7 +44,8 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		return nil, problems[0]
 	}
 	job.Stages = model.Chained(job.Stages)
-	rec = event.Serialised(rec)
+	lost := &losses{Recorder: rec}
+	rec = event.Serialised(lost)
 	p := topics.OpenFor(log, job, nil)
 	if err := source.CheckSource(ctx, p, job); err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		}
 	}
 	err = r.run(ctx, untilEnd)
-	r.report.Seconds = p.Clock.Since(began).Seconds()
+	r.report.Seconds, r.report.LostColumns, r.report.LostMessages = p.Clock.Since(began).Seconds(), lost.columns, lost.messages
 	if r.report.Seconds > 0 {
 		r.report.RowsPerSecond = float64(r.report.Rows) / r.report.Seconds
 	}
@@ -216,8 +217,7 @@ type runner struct {
 	forgotten *source.Forgotten
 	learnt    []schemas.Place // versions trained on forgotten rows
 	report    *Retraining
-	reported  sync.Mutex // held by Record
-	differs   string     // the settings that differ from those of the newest plan, as reported
+	differs   string // the settings that differ from those of the newest plan, as reported
 
 	chain    chainState
 	proven   bool         // the examples topic has the messages processed by the chain
@@ -247,7 +247,7 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here sc
 // run makes one version after another, while this process is the active one of its group.
 func (r *runner) run(ctx context.Context, untilEnd bool) error {
 	for {
-		if err := r.standBy(ctx); err != nil {
+		if err := topics.AwaitTurn(ctx, r.Pipeline, r.owner, protocol.RoleRun, errNotActive, r.compareSettings, r.rec); err != nil {
 			return err
 		}
 		if err := r.compareSettings(ctx); err != nil {
@@ -273,7 +273,7 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	case r.job.Examples.FromTopic == "":
 		return r.goOn(ctx, untilEnd)
 	case untilEnd:
-		if err := source.FollowTopic(ctx, r.Pipeline, r.job, true, r); err != nil {
+		if err := source.NewFollow(r.Pipeline, r.job, true, r.rec).Run(ctx); err != nil {
 			return err
 		}
 		return r.goOn(ctx, true)
@@ -281,31 +281,13 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	ingesting, stop := context.WithCancel(ctx)
 	group.Go(func() error {
-		return dispatch.UnlessStopped(ingesting, source.FollowInTurn(ingesting, r.Pipeline, r.job, r))
+		return dispatch.UnlessStopped(ingesting, source.FollowInTurn(ingesting, r.Pipeline, r.job, r.rec))
 	})
 	group.Go(func() error {
 		defer stop()
 		return r.goOn(ctx, false)
 	})
 	return group.Wait()
-}
-
-// Record implements [event.Recorder] for the ingest of the job's topic: it adds lost columns and messages to the report.
-func (r *runner) Record(e event.Event) {
-	r.reported.Lock()
-	switch lost := e.(type) {
-	case event.ColumnLost:
-		if r.report.LostColumns == nil && lost.Rows > 0 {
-			r.report.LostColumns = map[string]int64{}
-		}
-		if lost.Rows > 0 {
-			r.report.LostColumns[lost.Column] += lost.Rows
-		}
-	case event.Lost:
-		r.report.LostMessages += lost.To - lost.From
-	}
-	r.reported.Unlock()
-	r.rec.Record(e)
 }
 
 // goOn makes one version after another. The error is errNotActive if another process continues.
@@ -325,9 +307,15 @@ func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
 		if waited {
 			continue
 		}
-		if again, err := r.announce(ctx, l); err != nil {
+		numbers, err := r.AnnounceVersions(ctx, l)
+		if len(numbers) > 0 {
+			event.Notice(r.rec, "%s has lost earlier versions: %s are complete on %s, and are announced again", r.Topics.Plans,
+				english.WordSeries(numbers, "and"), r.Topics.Versions)
+		}
+		if err != nil {
 			return err
-		} else if again {
+		}
+		if len(numbers) > 0 { // the ledger is outdated
 			continue
 		}
 		if err := r.findHead(ctx, l); err != nil {
@@ -360,11 +348,6 @@ func (r *runner) checkActive() error {
 		err = errNotActive
 	}
 	return err
-}
-
-// standBy waits until this process is the active one of its group.
-func (r *runner) standBy(ctx context.Context) error {
-	return topics.AwaitTurn(ctx, r.Pipeline, r.owner, protocol.RoleRun, errNotActive, r.compareSettings, r.rec)
 }
 
 // finish finishes earlier submitted runs. It reports whether there were any: the ledger is then outdated.

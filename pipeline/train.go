@@ -45,7 +45,7 @@ import (
 // a version, and a *[dispatch.StandAsideError] if this process can't execute an earlier run.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (*schemas.Report, *model.Model, error) {
-	lost := &lostMessages{Recorder: rec}
+	lost := &losses{Recorder: rec}
 	rec = event.Serialised(lost)
 	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
@@ -83,21 +83,30 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	if err := source.ForgetLearnt(ctx, p, s.Plan.Run(), rec); err != nil {
 		return nil, nil, fmt.Errorf("remove versions trained on forgotten rows: %w", err)
 	}
-	report.IngestSeconds, report.LostMessages = ingested.Took.Seconds(), lost.count
+	report.IngestSeconds, report.LostMessages = ingested.Took.Seconds(), lost.messages
 	m, err := p.Model(ctx, s.Plan.Run())
 	return report, m, err
 }
 
-// lostMessages counts the messages of the source that can't be ingested.
-type lostMessages struct {
+// losses counts what a source that is followed has lost, for reports.
+type losses struct {
 	event.Recorder
-	count int64
+	messages int64            // offsets that can't be ingested
+	columns  map[string]int64 // rows without a column that earlier rows had, by column; nil: none
 }
 
 // Record implements [event.Recorder].
-func (l *lostMessages) Record(e event.Event) {
-	if lost, is := e.(event.Lost); is {
-		l.count += lost.To - lost.From
+func (l *losses) Record(e event.Event) {
+	switch lost := e.(type) {
+	case event.Lost:
+		l.messages += lost.To - lost.From
+	case event.ColumnLost:
+		if l.columns == nil {
+			l.columns = map[string]int64{}
+		}
+		if lost.Topic != "" && lost.Rows > 0 {
+			l.columns[lost.Column] += lost.Rows
+		}
 	}
 	l.Recorder.Record(e)
 }
@@ -123,8 +132,7 @@ func prepared(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job to
 // Submit submits the run that [Train] would execute, and returns its id. Workers and solvers in other processes execute the run.
 func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (id string, err error) {
-	lost := &lostMessages{Recorder: rec}
-	rec = event.Serialised(lost)
+	rec = event.Serialised(rec)
 	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {

@@ -30,13 +30,19 @@ func SubmitJob(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job t
 	}
 	l.Report(rec)
 	if p.Admin.Embedded() && !l.AnyUnfinished() {
-		if err := topics.Clear(ctx, p, job); err != nil {
+		// The messages of these topics are only needed for unfinished runs. The embedded broker cleans its log periodically by whole
+		// files, and each run leaves a Gram matrix for each stage and partition.
+		err := p.Admin.Delete(ctx, p.Topics.Statistics, p.Topics.Residuals, p.Topics.Weights)
+		if err == nil {
+			err = topics.Create(ctx, p, &job)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	job.Examples = files.Reading(job.Examples)
-	if job.Warm == protocol.Latest {
-		job.Warm = source.NewestVersion(l)
+	if versions := l.Versions(); job.Warm == protocol.Latest && len(versions) > 0 { // even if it is withheld, or another one is pinned
+		job.Warm = versions[len(versions)-1].Run
 	}
 	plan, err := Plan(ctx, p, job, Arithmetic(blas), files.Seals, l, files.Retention)
 	if err != nil {

@@ -438,19 +438,6 @@ const (
 	leastGain = 0.01
 )
 
-// sparseRidges is the path of ridges. Texts have as many words as rows, so the best ridge is much larger than for dense rows.
-func sparseRidges() []schemas.Ridge { return []schemas.Ridge{3, 1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001} }
-
-// sparsePreparations are the preparations to try: that of word counts, the same without column weights, and none, for rows
-// that are already prepared.
-func sparsePreparations() []schemas.Prepare {
-	return []schemas.Prepare{
-		{Scale: stages.ScaleUnit, Values: stages.ValuesLog, IDF: 1.5},
-		{Scale: stages.ScaleNone},
-		{Scale: stages.ScaleUnit, Values: stages.ValuesLog},
-	}
-}
-
 // autoColumns reports whether a stage may need a ridge that is chosen by held-out rows: its features suit sparse rows, and its
 // ridge is auto.
 func autoColumns(s schemas.Stage) bool {
@@ -493,7 +480,9 @@ func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
 		if c.chained {
 			ridge = schemas.RidgeAuto
 		}
-		for _, trial.prepare = range sparsePreparations() {
+		// That of word counts, the same without column weights, and none, for rows that are already prepared.
+		for _, trial.prepare = range []schemas.Prepare{{Scale: stages.ScaleUnit, Values: stages.ValuesLog, IDF: 1.5},
+			{Scale: stages.ScaleNone}, {Scale: stages.ScaleUnit, Values: stages.ValuesLog}} {
 			fit, err := c.try(ctx, trial.withRidge(ridge))
 			if err != nil {
 				return job, fmt.Errorf("choose a preparation: %w", err)
@@ -514,7 +503,10 @@ func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
 	if len(fits) == 0 {
 		return job, nil // the run reports the error
 	}
-	best := bestOf(fits)
+	best := slices.MinFunc(fits, byLoss)
+	if s := best.stages; link.Named(s[len(s)-1].Link).Quadratic { // the first fit, with the largest ridge, whose loss is nearly the lowest
+		best = fits[slices.IndexFunc(fits, func(f found) bool { return f.loss <= nearlyQuadratic*best.loss })]
+	}
 	job.Prepare, job.Stages = best.prepare, best.stages
 	keys := fmt.Sprintf("ridge %v", c.fittedStage(best.stages).Ridge)
 	if s := &best.stages[0]; job.Untuned {
@@ -560,16 +552,6 @@ func (c *chooser) fittedStage(fit []schemas.Stage) schemas.Stage {
 	return fit[slices.IndexFunc(c.job.Stages, autoColumns)]
 }
 
-// bestOf returns the fit with the lowest loss, or, if the loss is quadratic, the first one, with the largest ridge, whose loss is
-// nearly the lowest.
-func bestOf(fits []found) found {
-	best := slices.MinFunc(fits, byLoss)
-	if s := best.stages; link.Named(s[len(s)-1].Link).Quadratic {
-		return fits[slices.IndexFunc(fits, func(f found) bool { return f.loss <= nearlyQuadratic*best.loss })]
-	}
-	return best
-}
-
 // withRidge returns the candidate whose auto ridges are set.
 func (c candidate) withRidge(ridge schemas.Ridge) candidate {
 	c.stages = slices.Clone(c.stages)
@@ -584,7 +566,8 @@ func (c candidate) withRidge(ridge schemas.Ridge) candidate {
 // path fits a candidate with each ridge, until the loss no longer falls. Each fit starts from the weights of the previous one, unless the
 // loss is quadratic, since few passes from 0 are a part of that fit.
 func (c *chooser) path(ctx context.Context, trial candidate) (fits []found, err error) {
-	for _, ridge := range sparseRidges() {
+	// Texts have as many words as rows, so the best ridge is much larger than for dense rows.
+	for _, ridge := range []schemas.Ridge{3, 1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001} {
 		fit, err := c.try(ctx, trial.withRidge(ridge))
 		if err != nil || fit.end == 0 {
 			return fits, err

@@ -26,7 +26,6 @@ import (
 // Verified is a version that was reproduced from the log with the same weights.
 type Verified struct {
 	Version int         // its number
-	Run     string      // id of the run that made it
 	Digest  wire.Digest // of its weights
 }
 
@@ -67,7 +66,7 @@ func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 		if parent.WeightsDigest != r.Manifest.WeightsDigest {
 			return same, again.differs(ctx, r, parent)
 		}
-		same = append(same, Verified{r.Manifest.Version, r.Manifest.Run, parent.WeightsDigest})
+		same = append(same, Verified{r.Manifest.Version, parent.WeightsDigest})
 	}
 	return same, nil
 }

@@ -209,8 +209,8 @@ func (f *Feed) feed(ctx context.Context) error {
 	if f.joining != nil {
 		tasks = append(tasks, task{passEvery, &f.joining.passed, f.pass})
 	}
-	if f.Remade != nil {
-		tasks = append(tasks, task{f.recordEvery(), &f.recorded, f.record})
+	if f.Remade != nil { // often, compared with the retention of the messages
+		tasks = append(tasks, task{min(f.Job.Topics.Retention.Examples/4, 10*time.Minute), &f.recorded, f.record})
 	}
 	for {
 		timeout := time.Hour
@@ -245,11 +245,6 @@ func (f *Feed) feed(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// recordEvery returns the interval at which the origins of the messages are written, which is short compared with their retention.
-func (f *Feed) recordEvery() time.Duration {
-	return min(f.Job.Topics.Retention.Examples/4, 10*time.Minute)
 }
 
 // record writes the origins of the messages of the partition, if examples expire.
@@ -454,22 +449,19 @@ func (f *Feed) refuseLost(ctx context.Context) error {
 // maxThere is the maximum number of offsets of the quarantine topic that are read to find messages that are already in quarantine.
 const maxThere = 100_000
 
-// newQuarantine returns the quarantine of a feed. Messages from before the topic was followed may be read again, if none after them was
-// usable.
-func (f *Following) newQuarantine() *protocol.Quarantine {
-	return &protocol.Quarantine{Client: f.Client, From: func(end int64) int64 { return end - maxThere },
-		Unread: func(m *schemas.Quarantined) bool { return m.Topic == f.Topic && m.Offset >= f.Bounds[m.Partition].To }}
-}
-
 // flush writes the batch. It quarantines unusable messages first: once the batch is written, they are not read again.
 func (f *Feed) flush(ctx context.Context) error {
 	if err := f.refuseLost(ctx); err != nil {
 		return err
 	}
-	if err := f.quarantineBad(ctx); err != nil {
+	put, err := f.quarantine.Put(ctx, f.bad)
+	if err != nil {
 		return err
 	}
-	f.since = time.Time{}
+	for _, q := range put {
+		f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
+	}
+	f.bad, f.since = nil, time.Time{}
 	rows, latest := f.values.Take(), f.times[1]
 	f.batch, f.times = f.batch[:0], [2]int64{}
 	defer func() { f.lacks = nil }()
@@ -561,19 +553,6 @@ func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 		}
 	}
 	f.end = at + 1
-	return nil
-}
-
-// quarantineBad writes the unusable messages of the topic to the quarantine topic.
-func (f *Feed) quarantineBad(ctx context.Context) error {
-	put, err := f.quarantine.Put(ctx, f.bad)
-	if err != nil {
-		return err
-	}
-	for _, q := range put {
-		f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
-	}
-	f.bad = nil
 	return nil
 }
 

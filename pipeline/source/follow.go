@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -38,7 +39,7 @@ func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd boo
 		return err
 	}
 	if untilEnd {
-		return FollowTopic(ctx, p, job, true, rec)
+		return NewFollow(p, job, true, rec).Run(ctx)
 	}
 	return FollowInTurn(ctx, p, job, rec)
 }
@@ -74,11 +75,6 @@ func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error 
 		}
 	}
 	return nil
-}
-
-// FollowTopic is [Follow] for existing topics.
-func FollowTopic(ctx context.Context, p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) error {
-	return NewFollow(p, job, untilEnd, rec).Run(ctx)
 }
 
 // NewFollow returns the follower of a job's topic.
@@ -121,7 +117,15 @@ func (f *Following) Run(ctx context.Context) error {
 		case err != nil:
 			return err
 		default:
-			f.noticeWaiting()
+			waits := 0
+			for _, feed := range f.feeds {
+				waits += feed.waits
+			}
+			if waits > 0 {
+				event.Notice(f.Recorder, "%s of %s without an outcome yet: %s has no message later than their time plus "+
+					"examples.outcome.within. They become examples when the topics are read further", english.Plural(waits, "message", ""),
+					f.Topic, f.Job.Examples.Outcome.Topic)
+			}
 			if err := f.noticeUncommitted(ctx); err != nil {
 				return err
 			}
@@ -297,8 +301,10 @@ func (f *Following) begin(ctx context.Context) (_ []*Feed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		feed := &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values,
-			quarantine: f.newQuarantine()}
+		feed := &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values}
+		// Messages from before the topic was followed may be read again, if none after them was usable.
+		feed.quarantine = &protocol.Quarantine{Client: f.Client, From: func(end int64) int64 { return end - maxThere },
+			Unread: func(m *schemas.Quarantined) bool { return m.Topic == f.Topic && m.Offset >= f.Bounds[m.Partition].To }}
 		for q := n; q < len(f.Bounds); q += f.Partitions {
 			feed.inputs = append(feed.inputs, newInput(f.Topic, true, f.Bounds[q]))
 		}
@@ -452,7 +458,7 @@ var errOtherIngests = errors.New("another process ingests the topic")
 // access to the group, it follows concurrently with others: messages written by several processes count once.
 func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) error {
 	if p.Admin.Embedded() {
-		return FollowTopic(ctx, p, job, false, rec)
+		return NewFollow(p, job, false, rec).Run(ctx)
 	}
 	group := p.Admin.Join(p.Topics.Group(protocol.RoleIngest), p.Topics.Plans)
 	defer func() {
@@ -467,7 +473,7 @@ func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec e
 		}
 		if denied, ok := errors.AsType[*protocol.MembershipError](err); ok {
 			event.Notice(rec, "can't find out whether other processes ingest %s, ingesting it anyway: %v", job.Examples.FromTopic, denied)
-			return FollowTopic(ctx, p, job, false, rec)
+			return NewFollow(p, job, false, rec).Run(ctx)
 		}
 		if !errors.Is(err, errOtherIngests) {
 			return err
@@ -480,7 +486,7 @@ func followAsOwner(ctx context.Context, p *topics.Pipeline, job topics.Job, owne
 	following, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- FollowTopic(following, p, job, false, rec) }()
+	go func() { ended <- NewFollow(p, job, false, rec).Run(following) }()
 	for {
 		select {
 		case err := <-ended:

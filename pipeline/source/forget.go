@@ -157,7 +157,7 @@ func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForg
 		return done, err
 	}
 	if what.Now {
-		if done.Removed, learnt, err = RemoveLearnt(ctx, p, learnt); err != nil {
+		if done.Removed, learnt, err = RemoveLearnt(ctx, p, learnt, event.Ignore{}); err != nil {
 			return done, err
 		}
 	}
@@ -184,7 +184,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 		wrong: &topics.RefusedError{Nothing: "Nothing is forgotten"}}
 	for _, r := range f.named {
 		if r.Partition >= len(bounds) || r.To > bounds[r.Partition].To {
-			f.lacks("%s has nothing at %v", p.Topics.Examples, r.Span())
+			f.wrong.Add("%s has nothing at %v", p.Topics.Examples, r.Span())
 		}
 	}
 	if len(f.wrong.Reasons) > 0 {
@@ -212,12 +212,12 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 	}
 	for _, key := range what.Keys {
 		if !f.there[outcome.TextOf(key)] {
-			f.lacks("no message on %s has the key %q", p.Topics.Examples, key)
+			f.wrong.Add("no message on %s has the key %q", p.Topics.Examples, key)
 		}
 	}
 	for _, read := range what.Read {
 		if !f.there[read] {
-			f.lacks("no row on %s was read from %v", p.Topics.Examples, read)
+			f.wrong.Add("no row on %s was read from %v", p.Topics.Examples, read)
 		}
 	}
 	if len(f.wrong.Reasons) > 0 {
@@ -275,13 +275,8 @@ type found struct {
 	byOrigin  coverage.Forgotten            // rows of messages with these keys, or read from these positions
 	sources   map[string]coverage.Forgotten // by source
 	checksums map[coverage.Span]string      // of the messages with such rows
-	wrong     *topics.RefusedError
+	wrong     *topics.RefusedError          // rows that do not exist
 	done      *Forgot
-}
-
-// lacks adds a reason to refuse: rows that do not exist.
-func (f *found) lacks(format string, values ...any) {
-	f.wrong.Reasons = append(f.wrong.Reasons, fmt.Sprintf(format, values...))
 }
 
 // checksumsOf returns the checksums of the messages at the offsets of rows, in order.
@@ -324,7 +319,7 @@ func (f *found) look(partition int, m protocol.Message) {
 	rows := RowsIn(f.Pipeline, m) // 0 of an unusable message
 	for _, r := range named {
 		if r.End > rows {
-			f.lacks("%s/%d/%d has %d rows, no row %d", f.Topics.Examples, partition, m.Offset, rows, r.End-1)
+			f.wrong.Add("%s/%d/%d has %d rows, no row %d", f.Topics.Examples, partition, m.Offset, rows, r.End-1)
 		}
 	}
 	f.done.Messages++

@@ -103,7 +103,14 @@ func (f *Forgotten) read(ctx context.Context, p *topics.Pipeline) (more bool, er
 		if len(said.Checksums) == 0 {
 			f.Rows = f.Rows.Union(said.Rows)
 		}
-		f.unknown = append(f.unknown, messagesOf(*said, m.Time)...)
+		checksums := said.Checksums
+		for _, r := range said.Rows {
+			for at := r.From; at < r.To && len(checksums) > 0; at++ {
+				rows := r
+				rows.From, rows.To = at, at+1
+				f.unknown, checksums = append(f.unknown, saidMessage{rows, checksums[0], m.Time}), checksums[1:]
+			}
+		}
 		if said.Source != "" {
 			f.Sources[said.Source] = true
 		}
@@ -131,7 +138,10 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 		if err != nil {
 			has, runs = v.Written.Before(f.newest), []EarlierRun{{Plan: v.Plan}}
 		}
-		has = has || haveRead(p, PlansOf(runs), f.Rows.Union(f.otherBefore(v.Written)))
+		rows := f.Rows.Union(f.otherBefore(v.Written))
+		has = has || slices.ContainsFunc(runs, func(r EarlierRun) bool { // of another topic, the offsets are of other rows
+			return r.Plan.Topic == p.Foreign && !r.Plan.Forgotten.Covers(rows.Within(r.Plan.Spans))
+		})
 		place, err := past.ledger.Find(v.Run)
 		if has && err == nil {
 			learnt = append(learnt, place)
@@ -140,17 +150,10 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 	return learnt, nil
 }
 
-// haveRead reports whether any of these runs was trained on any of the rows: it has read the row, and its plan does not list it as
-// forgotten.
-func haveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten) bool {
-	return slices.ContainsFunc(plans, func(plan *schemas.Plan) bool { // of another topic, the offsets are of other rows
-		return plan.Topic == p.Foreign && !plan.Forgotten.Covers(rows.Within(plan.Spans))
-	})
-}
-
 // RemoveLearnt removes versions trained on forgotten rows, and the records of their runs on the state topic. It keeps
 // versions that the plan of an unfinished run refers to.
-func RemoveLearnt(ctx context.Context, p *topics.Pipeline, learnt []schemas.Place) (removed []int, left []schemas.Place, err error) {
+func RemoveLearnt(ctx context.Context, p *topics.Pipeline, learnt []schemas.Place, rec event.Recorder) (removed []int,
+	left []schemas.Place, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, learnt, err
@@ -168,6 +171,7 @@ func RemoveLearnt(ctx context.Context, p *topics.Pipeline, learnt []schemas.Plac
 		if err := p.RemoveVersion(ctx, place); err != nil {
 			return removed, append(left, learnt[i:]...), err
 		}
+		event.Notice(rec, "version %d is removed: it was trained on forgotten rows", place.Version)
 		removed = append(removed, place.Version)
 	}
 	if len(removed) > 0 && p.Admin != nil { // tombstoned messages stay on disk until compaction
@@ -217,16 +221,8 @@ func ForgetLearnt(ctx context.Context, p *topics.Pipeline, made string, rec even
 		return err // more rows were forgotten during the run
 	}
 	f.Tell(p.Topics.Examples, rec)
-	removed, _, err := RemoveLearnt(ctx, p, learnt)
-	NoteRemoved(rec, removed)
+	_, _, err = RemoveLearnt(ctx, p, learnt, rec)
 	return err
-}
-
-// NoteRemoved records the removed versions.
-func NoteRemoved(rec event.Recorder, versions []int) {
-	for _, version := range versions {
-		event.Notice(rec, "version %d is removed: it was trained on forgotten rows", version)
-	}
 }
 
 // saidMessage is an examples message whose rows a forget message names, with the checksum that it had at that time.
@@ -234,21 +230,6 @@ type saidMessage struct {
 	rows     coverage.ForgottenRows // rows of this message
 	checksum string                 // "" means that the offset held no message
 	said     time.Time
-}
-
-// messagesOf returns the examples messages for which a forget message has checksums.
-func messagesOf(f schemas.Forget, said time.Time) (messages []saidMessage) {
-	if len(f.Checksums) == 0 {
-		return nil
-	}
-	for _, r := range f.Rows {
-		for at := r.From; at < r.To; at++ {
-			rows := r
-			rows.From, rows.To = at, at+1
-			messages = append(messages, saidMessage{rows, f.Checksums[len(messages)], said})
-		}
-	}
-	return messages
 }
 
 // fewOffsets is the largest gap between two messages that is read rather than skipped: a second request would take longer.
@@ -523,22 +504,4 @@ type MissingPlanError struct {
 // Error includes the missing plan.
 func (e *MissingPlanError) Error() string {
 	return fmt.Sprintf("version %d depends on run %s, whose plan is no longer on %s: it can't be reproduced", e.Version, e.Run, e.Topic)
-}
-
-// PlansOf returns the plans of runs.
-func PlansOf(runs []EarlierRun) (plans []*schemas.Plan) {
-	for _, r := range runs {
-		plans = append(plans, r.Plan)
-	}
-	return plans
-}
-
-// NewestVersion returns the run of the version with the highest number, whether withheld or pinned: training with warm latest
-// continues from it. It returns [protocol.Latest] if there is no version.
-func NewestVersion(l *protocol.Ledger) string {
-	versions := l.Versions()
-	if len(versions) == 0 {
-		return protocol.Latest
-	}
-	return versions[len(versions)-1].Run
 }

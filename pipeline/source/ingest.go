@@ -58,7 +58,6 @@ func IngestFiles(ctx context.Context, p *topics.Pipeline, job topics.Job, rec ev
 		return files, err
 	}
 	files.Vocabulary, files.Extent = sources[0].Vocabulary, sources[0].Extent // shared by all
-	files.Sparse = sources[0].Width == 0
 	for i, c := range sources[0].Columns {
 		if c.Unit != "" && (i == 0 || sources[0].Columns[i-1].Source() != c.Source()) && job.Examples.Times[c.Source()].Unit == "" {
 			event.Notice(rec, "column %q: its numbers are %s; if not, set examples.times to {%s: {parts: [%s], unit: …}}", c.Source(),
@@ -320,7 +319,6 @@ func present(ctx context.Context, p *topics.Pipeline, seal *schemas.SourceSeal, 
 type Ingested struct {
 	Seals      []schemas.SourceSeal
 	Vocabulary []string                 // of text columns, if words are counted
-	Sparse     bool                     // the rows are sparse
 	Extent     layout.Extent            // of sparse rows that were converted to dense ones
 	Retention  topics.ExamplesRetention // of the examples topic
 	Took       time.Duration
@@ -341,7 +339,7 @@ func IngestExamples(ctx context.Context, p *topics.Pipeline, job topics.Job, rec
 	if err != nil || job.Examples.FromTopic == "" {
 		return files, err
 	}
-	err = FollowTopic(ctx, p, job, true, rec)
+	err = NewFollow(p, job, true, rec).Run(ctx)
 	if changed, ok := errors.AsType[*ChangedTopicError](err); ok {
 		event.Notice(rec, "%v", changed)
 	} else if err != nil {
@@ -381,7 +379,11 @@ func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.S
 // begun returns the seals, current or removed, of sources whose rows are the first rows of a source's file. It returns an error if
 // one of them is forgotten.
 func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.SourceSeal, error) {
-	begun, err := s.Begun(ctx, f.sealed())
+	var sealed []*schemas.SourceSeal
+	for id := range f.ledger.Sources() {
+		sealed = append(sealed, f.ledger.Seals(id)...)
+	}
+	begun, err := s.Begun(ctx, append(sealed, f.ledger.Removed()...))
 	for _, seal := range begun {
 		if f.forgotten.Sources[seal.ID] {
 			return nil, f.isForgotten(s, seal.ID)
@@ -415,12 +417,4 @@ func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts [
 		return nil
 	}
 	return nil
-}
-
-// sealed returns the seals of all sources, including removed ones.
-func (f *filesOf) sealed() (seals []*schemas.SourceSeal) {
-	for id := range f.ledger.Sources() {
-		seals = append(seals, f.ledger.Seals(id)...)
-	}
-	return append(seals, f.ledger.Removed()...)
 }

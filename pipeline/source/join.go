@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"math"
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
@@ -489,8 +487,7 @@ func (f *Following) recordJoined() {
 type partitionReader struct {
 	*input
 	next, to int64
-	read     func() (protocol.Message, error, bool) // nil: not begun
-	head     protocol.Message
+	messages *protocol.Ahead
 	time     int64 // latest timestamp so far
 }
 
@@ -502,9 +499,8 @@ func (f *Feed) inOrder(ctx context.Context, readers ...*partitionReader) error {
 		messages = f.Between // of several partitions, whose order is by time
 	}
 	for _, r := range readers {
-		var stop func()
-		r.read, stop = iter.Pull2(messages(ctx, r.topic, r.Partition, r.next, r.to))
-		defer stop()
+		r.messages = protocol.NewAhead(messages(ctx, r.topic, r.Partition, r.next, r.to))
+		defer r.messages.Stop()
 		more, err := f.readHead(r)
 		if err != nil {
 			return err
@@ -515,7 +511,7 @@ func (f *Feed) inOrder(ctx context.Context, readers ...*partitionReader) error {
 	}
 	for len(open) > 0 {
 		first := slices.MinFunc(open, (*partitionReader).compare)
-		if err := f.handle(ctx, first.input, first.head); err != nil {
+		if err := f.handle(ctx, first.input, first.messages.TakeBefore(math.MaxInt64)); err != nil {
 			return err
 		}
 		more, err := f.readHead(first)
@@ -543,7 +539,7 @@ func (r *partitionReader) compare(other *partitionReader) int {
 // readHead reads the next message of a partition that is not deleted; false: there is none.
 func (f *Feed) readHead(r *partitionReader) (bool, error) {
 	for {
-		m, err, more := r.read()
+		m, err := r.messages.Peek()
 		first, deleted := protocol.Deleted(err)
 		switch {
 		case deleted:
@@ -552,10 +548,10 @@ func (f *Feed) readHead(r *partitionReader) (bool, error) {
 				f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.Partition, From: r.next, To: first})
 			}
 			r.next = max(r.next, first)
-		case err != nil || !more:
+		case err != nil || m == nil:
 			return false, err
 		default:
-			r.head, r.next, r.time = m, m.Offset+int64(m.Len()), max(r.time, outcome.TimeOf(m.Time))
+			r.next, r.time = m.Offset+int64(m.Len()), max(r.time, outcome.TimeOf(m.Time))
 			return true, nil
 		}
 	}
@@ -587,7 +583,11 @@ func (f *Feed) pass(ctx context.Context) error {
 		if passed == outcome.Never || passed-idle <= in.join.Time(in.rows, in.Partition) {
 			continue
 		}
-		ended, err := f.ended(ctx, in)
+		_, end, err := f.Log.Bounds(ctx, in.topic, in.Partition)
+		if err != nil {
+			return err
+		}
+		ended, err := protocol.Empty(ctx, f.Log, in.topic, coverage.Span{Partition: in.Partition, From: in.Next, To: end})
 		if err != nil {
 			return err
 		}
@@ -638,26 +638,4 @@ func (f *Following) latest(ctx context.Context, topic string) (time int64, err e
 	}
 	f.newest.Store(topic, newest{time, f.Clock.Now()})
 	return time, nil
-}
-
-// ended reports whether a partition has no messages that were not read.
-func (f *Feed) ended(ctx context.Context, in *input) (bool, error) {
-	_, end, err := f.Log.Bounds(ctx, in.topic, in.Partition)
-	if err != nil {
-		return false, err
-	}
-	return protocol.Empty(ctx, f.Log, in.topic, coverage.Span{Partition: in.Partition, From: in.Next, To: end})
-}
-
-// noticeWaiting reports the number of rows that still wait at the end.
-func (f *Following) noticeWaiting() {
-	waits := 0
-	for _, feed := range f.feeds {
-		waits += feed.waits
-	}
-	if waits > 0 {
-		event.Notice(f.Recorder, "%s of %s without an outcome yet: %s has no message later than their time plus "+
-			"examples.outcome.within. They become examples when the topics are read further", english.Plural(waits, "message", ""), f.Topic,
-			f.Job.Examples.Outcome.Topic)
-	}
 }

@@ -140,12 +140,9 @@ func (f *Following) addWords(ctx context.Context, words *ingest.TopicWords, boun
 func (f *Following) after(ctx context.Context, spans []coverage.Span) (o ingest.Options, err error) {
 	o = f.Job.Examples
 	if f.earlier {
-		err = f.checkNumbers(ctx, o)
-	}
-	if err != nil {
-		return o, err
-	}
-	if f.earlier {
+		if err := f.checkNumbers(ctx, o); err != nil {
+			return o, err
+		}
 		last, err := f.lastRows(ctx, spans)
 		if err != nil || last == nil {
 			return o, err

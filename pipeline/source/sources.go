@@ -205,7 +205,7 @@ func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (remov
 
 // findSources returns the ids that start with the texts, each once. topic is the plans topic.
 func findSources(topic string, sources map[string]knownSource, texts []string) (found []string, err error) {
-	var wrong []string
+	wrong := &topics.RefusedError{Nothing: "No source is removed"}
 	for _, text := range texts {
 		var begun []string
 		for id := range sources {
@@ -216,16 +216,16 @@ func findSources(topic string, sources map[string]knownSource, texts []string) (
 		slices.Sort(begun)
 		switch {
 		case len(begun) == 0:
-			wrong = append(wrong, fmt.Sprintf("there is no source %q on %s", text, topic))
+			wrong.Add("there is no source %q on %s", text, topic)
 		case len(begun) > 1:
-			wrong = append(wrong, fmt.Sprintf("%q begins several source IDs on %s: %s", text, topic, strings.Join(begun, ", ")))
+			wrong.Add("%q begins several source IDs on %s: %s", text, topic, strings.Join(begun, ", "))
 		case !slices.Contains(found, begun[0]):
 			found = append(found, begun[0])
 		}
 	}
-	if len(wrong) > 0 {
-		wrong[len(wrong)-1] += ": expected the id of a sealed source, or its first digits; see sources list"
-		return nil, &topics.RefusedError{Reasons: wrong, Nothing: "No source is removed"}
+	if n := len(wrong.Reasons); n > 0 {
+		wrong.Reasons[n-1] += ": expected the id of a sealed source, or its first digits; see sources list"
+		return nil, wrong
 	}
 	return found, nil
 }

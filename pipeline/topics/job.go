@@ -278,7 +278,7 @@ func (o RetrainOptions) MostTerms(state option.Bytes, w *schemas.Window) int {
 	if w.TermsSize == 0 {
 		return 0
 	}
-	return int(max((int64(state)-w.GramsSize)/w.TermsSize, o.FewestTerms()))
+	return int(max((int64(state)-w.GramsSize)/w.TermsSize, int64(o.Refresh)+3)) // those that an update writes, and two others
 }
 
 // negligible is the weight below which a row does not change any float64 sum of rows of weight 1: half of the distance
@@ -293,6 +293,3 @@ func (o RetrainOptions) LeavesByDecay(w *schemas.Window, mostTerms int, bytes in
 	}
 	return w.Increments[0].Increment.Weight*o.Decay < negligible || w.IsLong(mostTerms, bytes)
 }
-
-// FewestTerms is the minimum number of terms for which a chain needs room: those that an update writes, and two others.
-func (o RetrainOptions) FewestTerms() int64 { return int64(o.Refresh) + 3 }

@@ -531,7 +531,7 @@ func (w *originsWriter) add(ctx context.Context, m protocol.Message) error {
 		}
 	}
 	if len(w.Stubs) == 0 {
-		if w.Template, err = examples.Template(m.Value, w.memory); err != nil {
+		if w.Template, err = examples.WithBlanks(m.Value, nil, nil, w.memory); err != nil {
 			return err
 		}
 		w.First, w.schema, w.bytes = map[int]int64{}, schema, 0

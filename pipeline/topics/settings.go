@@ -270,10 +270,6 @@ func Limit(text string) (n int64, known bool) {
 	return n, true
 }
 
-// runTime is the minimum retention of a run's examples: an hour, or a quarter of the topic's retention if that is less,
-// since a run over a topic with a retention of minutes has to be short.
-func (r ExamplesRetention) runTime() time.Duration { return min(minRetention, r.Time/4) }
-
 // Staying removes from the bounds of the examples topic, at the start of each partition, the offsets that retention may
 // delete before a run that starts now has ended.
 //
@@ -283,7 +279,8 @@ func (r ExamplesRetention) runTime() time.Duration { return min(minRetention, r.
 func Staying(ctx context.Context, p *Pipeline, r ExamplesRetention, bounds []coverage.Span) ([]coverage.Span, error) {
 	cut := append([]coverage.Span(nil), bounds...)
 	if r.Time > 0 {
-		old, err := p.Log.Before(ctx, p.Topics.Examples, r.Time-r.runTime())
+		// A run over a topic with a retention of minutes has to be short.
+		old, err := p.Log.Before(ctx, p.Topics.Examples, r.Time-min(minRetention, r.Time/4))
 		if err != nil {
 			return nil, err
 		}

@@ -335,16 +335,6 @@ func Require(ctx context.Context, p *Pipeline, job *Job, needed ...string) error
 	return nil
 }
 
-// Clear deletes the messages of the statistics, residuals and weights topics, which are only needed for unfinished runs.
-// The embedded broker cleans its log periodically by whole files, and each run leaves a Gram matrix for each stage and
-// partition.
-func Clear(ctx context.Context, p *Pipeline, job Job) error {
-	if err := p.Admin.Delete(ctx, p.Topics.Statistics, p.Topics.Residuals, p.Topics.Weights); err != nil {
-		return err
-	}
-	return Create(ctx, p, &job)
-}
-
 // AwaitTurn waits until owner has partition 0, and so is the active process of the group with the given role. It reports once that
 // another process is active, with does as the reason, and once that joining the group takes long. It calls planned, unless that is
 // nil, when the wait begins and after each message of the plans topic.

@@ -63,6 +63,11 @@ type RefusedError struct {
 // Error returns a sentence for each reason.
 func (e *RefusedError) Error() string { return strings.Join(e.Reasons, "; ") + ". " + e.Nothing }
 
+// Add adds a reason.
+func (e *RefusedError) Add(format string, values ...any) {
+	e.Reasons = append(e.Reasons, fmt.Sprintf(format, values...))
+}
+
 // RemoveVersions removes versions, given as for [Pin], and returns their numbers. Unless evenLatest is set, it refuses to
 // remove the latest version for subscribers, now or when none is pinned. It also refuses versions that the plan of an
 // unfinished run refers to. Then, or if one is unknown, the error is a *[RefusedError], and none is removed.
@@ -73,21 +78,18 @@ func RemoveVersions(ctx context.Context, p *Pipeline, versions []string, evenLat
 	}
 	var places []schemas.Place
 	wrong := &RefusedError{Nothing: "No version is removed"}
-	refuse := func(format string, values ...any) {
-		wrong.Reasons = append(wrong.Reasons, fmt.Sprintf(format, values...))
-	}
 	for _, version := range versions {
 		place, err := l.Find(version)
 		switch id := l.NamedBy(place); {
 		case err != nil:
-			refuse("no version %q on %s; see weights list", version, p.Topics.Versions)
+			wrong.Add("no version %q on %s; see weights list", version, p.Topics.Versions)
 			continue
 		case slices.Contains(places, place):
 			continue
 		case !evenLatest && l.ForSubscribers(place):
-			refuse("version %d is pinned, or the newest offered version: --even-latest removes it too", place.Version)
+			wrong.Add("version %d is pinned, or the newest offered version: --even-latest removes it too", place.Version)
 		case id != "":
-			refuse("version %d: the unfinished run %s needs it: let it end, or cancel it", place.Version, id)
+			wrong.Add("version %d: the unfinished run %s needs it: let it end, or cancel it", place.Version, id)
 		}
 		places = append(places, place)
 	}
