@@ -190,7 +190,8 @@ type TopicPosition struct {
 }
 
 // TopicMessage encodes rows as an examples message of a followed topic. positions are the positions after the rows, of all partitions of
-// the topic that go to the message's partition of the examples. The sequence of the next message is their sum, or Next if that is higher. Errors are those of [examples.Encode].
+// the topic that go to the message's partition of the examples. The sequence of the next message is the sum of their offsets, or Next if
+// that is higher. Errors are those of [examples.Encode].
 func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows, mem memory.Allocator) (wire.Message, error) {
 	m, err := o.Message(rows, mem)
 	if err != nil {

@@ -23,7 +23,8 @@ type Bounds struct {
 // Bounds returns the first offset of a partition, and its end: the offset after the last message, or the first offset of
 // an open transaction.
 func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
-	found, err := l.pairs(ctx, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), topic, kafka.FirstOffset, kafka.LastOffset, partition)
+	what := fmt.Sprintf("find the bounds of %s[%d]", topic, partition)
+	found, err := l.pairs(ctx, what, topic, kafka.FirstOffset, kafka.LastOffset, partition)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -31,7 +31,8 @@ func WithoutKeys(value []byte, mem memory.Allocator) ([]byte, error) {
 }
 
 // WithBlanks returns the value of an examples message with the columns of a template. Row i is blank if blank[i], otherwise
-// the next row of the record, which may be nil if all are blank or there is none, and whose rows may lack keys. An error wraps [wire.ErrDamaged].
+// the next row of the record, which may be nil if all are blank or there is none, and whose rows may lack keys. An error
+// wraps [wire.ErrDamaged].
 func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.Allocator) ([]byte, error) {
 	columns, err := stream.Decode(template, mem, func(string) bool { return true })
 	if err != nil {
