@@ -1,3 +1,8 @@
+// Package archive reads the messages of a topic from files to which a sink has written them, each with its partition and offset.
+// The files are in directories or buckets, or on a web server.
+//
+// A layout defines where file names and rows have the topic, the partition and the offset. A row of a file is decoded once, and
+// package ingest reads it like a message of a topic.
 package archive
 
 import (
@@ -92,11 +97,8 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 // TopicOf returns the topic of the messages in an archive, according to its first file. It returns a topic even with an error.
 func TopicOf(ctx context.Context, o Options) (string, error) {
 	from, err := openStore(o.Files, o)
-	if err != nil {
+	if l, _ := layoutOf(o.Layout, ""); err != nil || o.Layout != "" && l.of == nil {
 		return unnamed, err
-	}
-	if o.Layout != "" && !slices.ContainsFunc(layouts(), func(l layout) bool { return l.name == o.Layout && l.of != nil }) {
-		return unnamed, nil
 	}
 	for file, err := range from.List(ctx, o.Files) {
 		if err != nil {

@@ -1,23 +1,118 @@
 package archive
 
 import (
+	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
+
+// checkURL returns an error if examples and credentials can't be sent to a URL.
+func checkURL(text string) error {
+	switch u, err := url.Parse(text); {
+	case err != nil || u.Host == "":
+		return errors.New("not a valid URL")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return errors.New("expected a URL without a user and a query: examples.archive.access_key_file and examples.archive.token_command " +
+			"log in")
+	case !isSecure(u):
+		return errors.New("expected https; http is for loopback addresses")
+	}
+	return nil
+}
+
+const anyRegion = "auto" // takes the place of the region in signatures for Google
+
+// openStore returns the store of the files that match a pattern. * and ? match within a name, [ab] matches one of the characters, and **
+// matches any number of directories or, at the end, all files. The path of a directory matches all files in it. A hidden name matches only
+// if the name in the pattern starts with the same character.
+//
+// A pattern that begins with s3:// or gs:// and a bucket matches files in the bucket; https:// names a single file. openStore reads the
+// access key, and sends no requests.
+func openStore(pattern string, o Options) (store, error) {
+	scheme, rest, is := strings.Cut(pattern, "://")
+	if !is {
+		return store{local{}}, nil
+	}
+	r, region := &remote{endpoint: o.Endpoint, wait: pause}, o.Region
+	r.client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), CheckRedirect: r.followRedirects}
+	if o.Endpoint != "" {
+		if err := checkURL(o.Endpoint); err != nil {
+			return store{}, fmt.Errorf("examples.archive.endpoint: %w", err)
+		}
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	switch {
+	case host == "" || input.IsPattern(host) || strings.Contains(host, "@"):
+		return store{}, fmt.Errorf("%s://…: expected the name of a bucket or server without *, ?, [ and a user", scheme)
+	case scheme == "s3":
+		region = cmp.Or(region, "us-east-1")
+	case scheme == "gs":
+		region = cmp.Or(region, anyRegion)
+	case scheme != "https" && scheme != "http":
+		return store{}, input.WholeFile(pattern, errors.New("expected a path, or a URL with s3://, gs:// or https://"))
+	case input.IsPattern(pattern):
+		return store{}, fmt.Errorf("%s://%s: a web server does not list files: expected the URL of one file without *, ?, [ and a query",
+			scheme, host)
+	default:
+		r.origin = scheme + "://" + host
+		if err := checkURL(pattern); err != nil {
+			return store{}, fmt.Errorf("%s: %w", r.origin, err)
+		}
+	}
+	r.region.Store(region)
+	switch {
+	case o.AccessKeyFile != "" && len(o.TokenCommand) > 0:
+		return store{}, errors.New("examples.archive.token_command: no value here, because examples.archive.access_key_file is set")
+	case o.AccessKeyFile != "":
+		key, err := readKey(o.AccessKeyFile)
+		if err != nil {
+			return store{}, fmt.Errorf("examples.archive.access_key_file: %w", err)
+		}
+		r.login = func(context.Context) (secure.Credentials, error) { return key, nil }
+	case len(o.TokenCommand) > 0:
+		command, err := secure.Command("examples.archive.token_command", o.TokenCommand)
+		if err != nil {
+			return store{}, fmt.Errorf("examples.archive.token_command: %w", err)
+		}
+		r.login = command
+	}
+	return store{r}, nil
+}
+
+// readKey reads an access key.
+func readKey(file string) (secure.Credentials, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return secure.Credentials{}, err
+	}
+	lines := strings.Fields(string(content))
+	if len(lines) < 2 || len(lines) > 3 {
+		return secure.Credentials{}, fmt.Errorf("%s: expected the ID of the key, its secret, and a session token if there is one, each in a "+
+			"line", file)
+	}
+	return secure.Credentials{AccessKey: lines[0], SecretKey: lines[1], Token: strings.Join(lines[2:], "")}, nil
+}
 
 // remote has the files of buckets (s3:// and gs://), or of a web server (https://), which lists none.
 type remote struct {
@@ -25,11 +120,8 @@ type remote struct {
 	origin   string                                            // of the only web server that gets requests; "": for buckets
 	login    func(context.Context) (secure.Credentials, error) // nil: anonymous
 	wait     func(ctx context.Context, attempt int) error      // before another attempt
-	now      func() time.Time
 	client   *http.Client
-
-	mutex  sync.Mutex
-	region string // of buckets
+	region   atomic.Value // of buckets, a string
 }
 
 // Limits of requests.
@@ -74,7 +166,7 @@ func (r *remote) get(ctx context.Context, path string, query url.Values, header 
 		switch {
 		case err == nil && (a.status/100 == 2 || a.status == http.StatusRequestedRangeNotSatisfiable):
 			return a, nil
-		case err == nil && elsewhere != "" && r.moveTo(elsewhere):
+		case err == nil && elsewhere != "" && r.region.Swap(elsewhere) != any(elsewhere):
 		case attempt+1 == maxAttempts,
 			err == nil && a.status < 500 && a.status != http.StatusTooManyRequests && a.status != http.StatusRequestTimeout:
 			return a, r.explain(path, a, err)
@@ -86,15 +178,6 @@ func (r *remote) get(ctx context.Context, path string, query url.Values, header 
 	}
 }
 
-// moveTo changes the region of buckets, and reports whether it has changed.
-func (r *remote) moveTo(region string) bool {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	moved := r.region != region
-	r.region = region
-	return moved
-}
-
 // once sends a request.
 func (r *remote) once(ctx context.Context, path string, query url.Values, header http.Header) (a answer, err error) {
 	if r.origin != "" && !strings.HasPrefix(path, r.origin+"/") {
@@ -102,9 +185,7 @@ func (r *remote) once(ctx context.Context, path string, query url.Values, header
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	r.mutex.Lock()
-	region := r.region
-	r.mutex.Unlock()
+	region := r.region.Load().(string)
 	at, err := address(r.endpoint, path, region)
 	if err != nil {
 		return a, err
@@ -124,7 +205,7 @@ func (r *remote) once(ctx context.Context, path string, query url.Values, header
 			return a, err
 		}
 		if credentials.AccessKey != "" {
-			sign(request, credentials, region, r.now())
+			sign(request, credentials, region, time.Now())
 		} else {
 			request.Header.Set("Authorization", "Bearer "+credentials.Token)
 		}
@@ -235,12 +316,12 @@ func (r *remote) above(path string) (folders []string, _ error) {
 // Open implements files. It requests the first block.
 func (r *remote) Open(ctx context.Context, path string) (openFile, error) {
 	f := &remoteFile{from: r, ctx: ctx, path: path, size: -1, blocks: map[int64][]byte{}}
-	first, err := f.fetch(0, blockSize)
+	first, err := f.fetch(0)
 	if err != nil {
-		return nil, err
+		return openFile{}, err
 	}
 	f.blocks[0] = first
-	return f, nil
+	return openFile{io.NewSectionReader(f, 0, f.size), f}, nil
 }
 
 // remoteFile reads a file in blocks. It keeps blocks that may be read again: a block that was read to its end is dropped.
@@ -261,8 +342,12 @@ const (
 	maxBlocks = 32
 )
 
-// fetch requests a part of the file.
-func (f *remoteFile) fetch(from, to int64) ([]byte, error) {
+// fetch requests a block of the file.
+func (f *remoteFile) fetch(i int64) (block []byte, err error) {
+	from, to := i*blockSize, (i+1)*blockSize
+	if f.size >= 0 {
+		to = min(to, f.size)
+	}
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}}
 	if f.etag != "" {
 		header["If-Match"] = []string{f.etag}
@@ -271,32 +356,32 @@ func (f *remoteFile) fetch(from, to int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, begin, size := a.body, int64(0), int64(0)
-	_, err = fmt.Sscanf(a.header.Get("Content-Range"), "bytes %d-%d/%d", &begin, new(int64), &size)
+	block, begin, size := a.body, from, int64(len(a.body))
 	switch {
-	case a.status == http.StatusOK: // all of it
-		size, err = int64(len(a.body)), nil
-		a.body, begin = a.body[min(from, size):min(to, size)], from
+	case a.status == http.StatusOK: // all of it: the other blocks need no request
+		for at := int64(0); at < size; at += blockSize {
+			f.blocks[at/blockSize] = a.body[at:min(at+blockSize, size)]
+		}
+		block = f.blocks[i]
 	case a.status == http.StatusRequestedRangeNotSatisfiable && from == 0: // an empty file
-		a.body, size, err = nil, 0, nil
+		block, size = nil, 0
+	default:
+		_, err = fmt.Sscanf(a.header.Get("Content-Range"), "bytes %d-%d/%d", &begin, new(int64), &size)
 	}
+	etag := a.header.Get("Etag")
 	if f.size < 0 && err == nil {
-		f.size = size
-		if f.etag = a.header.Get("Etag"); strings.HasPrefix(f.etag, "W/") {
-			f.etag = ""
+		if f.size = size; !strings.HasPrefix(etag, "W/") {
+			f.etag = etag
 		}
 	}
-	if etag := a.header.Get("Etag"); f.etag != "" && etag != "" && etag != f.etag { // of a server that knows no If-Match
+	if f.etag != "" && etag != "" && etag != f.etag { // of a server that knows no If-Match
 		return nil, f.from.explain(f.path, answer{status: http.StatusPreconditionFailed}, nil)
 	}
-	if err != nil || begin != from || size != f.size || int64(len(a.body)) != min(to, size)-from {
-		return nil, input.WholeFile(f.path, fmt.Errorf("the server answers %d bytes of %q: expected bytes %d to %d", len(a.body),
+	if err != nil || begin != from || size != f.size || int64(len(block)) != min(to, size)-from {
+		return nil, input.WholeFile(f.path, fmt.Errorf("the server answers %d bytes of %q: expected bytes %d to %d", len(block),
 			a.header.Get("Content-Range"), from, to))
 	}
-	for at := int64(0); a.status == http.StatusOK && at < size; at += blockSize { // the other blocks need no request
-		f.blocks[at/blockSize] = whole[at:min(at+blockSize, size)]
-	}
-	return a.body, nil
+	return block, nil
 }
 
 // ReadAt implements io.ReaderAt.
@@ -311,7 +396,7 @@ func (f *remoteFile) ReadAt(p []byte, at int64) (n int, err error) {
 		i := from / blockSize
 		block, kept := f.blocks[i]
 		if !kept {
-			if block, err = f.fetch(i*blockSize, min((i+1)*blockSize, f.size)); err != nil {
+			if block, err = f.fetch(i); err != nil {
 				return n, err
 			}
 			for other := range f.blocks {
@@ -329,12 +414,90 @@ func (f *remoteFile) ReadAt(p []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-func (f *remoteFile) Size() int64 { return f.size }
-
 // Close implements io.Closer.
 func (f *remoteFile) Close() error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	clear(f.blocks)
 	return nil
+}
+
+// address returns the URL of a path: of a file, or of a bucket. endpoint is the service with the bucket; "": that of the scheme.
+func address(endpoint, path, region string) (*url.URL, error) {
+	scheme, rest, _ := strings.Cut(path, "://")
+	switch {
+	case scheme == "https" || scheme == "http":
+		return url.Parse(path)
+	case endpoint == "" && scheme == "gs":
+		endpoint = "https://storage.googleapis.com"
+	case endpoint == "":
+		endpoint = "https://s3." + region + ".amazonaws.com"
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Split(rest, "/")
+	for i, name := range names {
+		names[i] = escape(name)
+	}
+	below := strings.TrimSuffix(u.Path, "/") + "/"
+	u.Path, u.RawPath = below+rest, below+strings.Join(names, "/")
+	return u, nil
+}
+
+// splitBucket returns the bucket of a path, with its scheme, and the key of the file.
+func splitBucket(path string) (bucket, key string) {
+	scheme, rest, _ := strings.Cut(path, "://")
+	bucket, key, _ = strings.Cut(rest, "/")
+	return scheme + "://" + bucket, key
+}
+
+// isSecure reports whether credentials and examples may be sent to a URL.
+func isSecure(u *url.URL) bool {
+	address, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && address.IsLoopback())
+}
+
+// escape escapes all characters except unreserved ones, as in canonical requests.
+func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+
+// canonicalQuery returns a query, sorted by name.
+func canonicalQuery(query url.Values) string { return strings.ReplaceAll(query.Encode(), "+", "%20") }
+
+// sign signs a request without a body, with all of its headers
+// (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html).
+func sign(r *http.Request, c secure.Credentials, region string, now time.Time) {
+	empty := sha256.Sum256(nil)
+	at := now.UTC().Format("20060102T150405Z")
+	r.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(empty[:]))
+	r.Header.Set("X-Amz-Date", at)
+	if c.Token != "" {
+		r.Header.Set("X-Amz-Security-Token", c.Token)
+	}
+	headers := map[string]string{"host": r.URL.Host}
+	for name := range r.Header {
+		headers[strings.ToLower(name)] = strings.TrimSpace(r.Header.Get(name))
+	}
+	names, lines := slices.Sorted(maps.Keys(headers)), ""
+	for _, name := range names {
+		lines += name + ":" + headers[name] + "\n"
+	}
+	signed := strings.Join(names, ";")
+	canonical := sha256.Sum256([]byte(strings.Join([]string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, lines, signed,
+		hex.EncodeToString(empty[:])}, "\n")))
+	scope := strings.Join([]string{at[:len("20060102")], region, "s3", "aws4_request"}, "/")
+	key := []byte("AWS4" + c.SecretKey)
+	for part := range strings.SplitSeq(scope, "/") {
+		key = sum(key, part)
+	}
+	signature := sum(key, strings.Join([]string{"AWS4-HMAC-SHA256", at, scope, hex.EncodeToString(canonical[:])}, "\n"))
+	r.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%x", c.AccessKey, scope,
+		signed, signature))
+}
+
+func sum(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
 }

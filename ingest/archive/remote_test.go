@@ -246,7 +246,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 		// The first request of a store finds the region.
-		s.files.(*remote).moveTo(b.region)
+		s.files.(*remote).region.Store(b.region)
 		_, err := s.Open(t.Context(), "s3://lake/a")
 		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "s3://lake/a: ")) {
 			t.Errorf("%d: %v, expected %s", c.status, err, c.want)
@@ -300,7 +300,7 @@ func TestWebServer(t *testing.T) {
 		s, sizes := open(t, web.URL+c.path, Options{TokenCommand: c.command}), int64(0)
 		for file, err := range s.List(t.Context(), web.URL+c.path) {
 			if err == nil {
-				sizes += assert.Must(io.Copy(io.Discard, contentOf(assert.Must(s.Open(t.Context(), file))(t))))(t)
+				sizes += assert.Must(io.Copy(io.Discard, assert.Must(s.Open(t.Context(), file))(t)))(t)
 			}
 			assert.True(t, (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)),
 				"%s: %v, expected %s", c.path, err, c.want)

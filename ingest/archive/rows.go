@@ -11,8 +11,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
-	"time"
 
 	arrowtypes "github.com/apache/arrow/go/v17/arrow"
 
@@ -138,17 +136,9 @@ func (m *message) set(property int, v tabular.Cell) (err error) {
 		return err
 	}
 	n, err := v.Whole()
-	if err != nil {
-		return err
-	}
-	return m.setWhole(property, n)
-}
-
-// setWhole is set for a number.
-func (m *message) setWhole(property int, n int64) error {
 	switch {
-	case property == atTimestamp:
-		m.time = n
+	case err != nil:
+		return err
 	case n < 0 || property == atPartition && n >= maxPartitions:
 		return fmt.Errorf("%d as partition or offset: expected at least 0, and a partition below %d", n, maxPartitions)
 	case property == atPartition:
@@ -394,11 +384,10 @@ func (d *records) next() (*block, error) {
 		for _, name := range names {
 			column = cmp.Or(column, rows.Named(name), arrow.At(rows, name))
 		}
-		if column == nil {
-			continue
-		}
-		if n, err := setAll(b.messages, property, column); err != nil {
-			b.messages, d.failed = b.messages[:n], err
+		for i := 0; column != nil && i < len(b.messages); i++ {
+			if err := b.messages[i].set(property, arrow.Nested{Of: column, Row: i}.Cell()); err != nil {
+				b.messages, d.failed = b.messages[:i], err
+			}
 		}
 	}
 	if len(b.messages) == 0 {
@@ -409,30 +398,6 @@ func (d *records) next() (*block, error) {
 
 func (d *records) typeAt(path []string) stream.Type {
 	return stream.TypeOf(arrow.TypeAt(arrowtypes.StructOf(d.Schema().Fields()...), path))
-}
-
-// setAll sets a property of messages to the values of a column. With an error, n is the number of rows before the invalid one.
-func setAll(messages []message, property int, column *stream.Values) (n int, err error) {
-	whole := column.Type == stream.Whole && !column.Unsigned() && property != atKey
-	for i := range messages {
-		switch {
-		case column.Null(i):
-			continue
-		case whole:
-			n, _ := column.Whole(i)
-			err = messages[i].setWhole(property, n)
-		case column.Type == stream.Moment && property == atTimestamp:
-			messages[i].time = column.Moment(i).Add(time.Millisecond / 2).UnixMilli() // rounded
-		case column.Type == stream.Text && property == atKey:
-			messages[i].key = strings.Clone(column.Text(i)) // the text is a part of the batch
-		default:
-			err = messages[i].set(property, arrow.Nested{Of: column, Row: i}.Cell())
-		}
-		if err != nil {
-			return i, err
-		}
-	}
-	return len(messages), nil
 }
 
 // container are the rows of an Avro container file.

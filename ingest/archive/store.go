@@ -1,12 +1,18 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/stagewise/stagewise/ingest/input"
 )
@@ -25,30 +31,21 @@ type files interface {
 	above(path string) ([]string, error)
 }
 
-// openFile is an open file. It is safe for concurrent use.
-type openFile interface {
-	io.ReaderAt
+// openFile is an open file, whose Read begins at its start. ReadAt is safe for concurrent use.
+type openFile struct {
+	*io.SectionReader
 	io.Closer
-	Size() int64 // in bytes
 }
 
 // content opens a file, and its content, decompressed. Closing the content closes the file.
 func (s store) content(ctx context.Context, path string) (file openFile, content *input.Content, err error) {
 	if file, err = s.Open(ctx, path); err != nil {
-		return nil, nil, err
+		return file, nil, err
 	}
-	if content, err = input.New(ctx, path, contentOf(file)); err != nil {
-		return nil, nil, errors.Join(err, file.Close())
+	if content, err = input.New(ctx, path, file); err != nil {
+		return file, nil, errors.Join(err, file.Close())
 	}
 	return file, content, nil
-}
-
-// contentOf reads a file from its beginning. Closing the content closes the file.
-func contentOf(f openFile) io.ReadCloser {
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.NewSectionReader(f, 0, f.Size()), f}
 }
 
 // List returns the files that match a pattern, in the same order each time: see openStore for patterns. It is an error if one of them is in
@@ -101,4 +98,105 @@ func (s store) checkAbove(ctx context.Context, folder string) error {
 		}
 	}
 	return nil
+}
+
+// pattern is a compiled pattern of paths.
+type pattern struct {
+	folder string   // the part of the path before the first name with *, ? or [
+	names  []string // patterns of the names below it; none: the folder names a file, or a directory with all files in it
+}
+
+func compile(text string) (p pattern, err error) {
+	names := strings.Split(strings.TrimSuffix(text, "/"), "/")
+	literal := slices.IndexFunc(names, input.IsPattern)
+	if literal < 0 {
+		literal = len(names)
+	}
+	p = pattern{folder: strings.Join(names[:literal], "/"), names: names[literal:]}
+	switch {
+	case literal == 0:
+		p.folder = "."
+	case p.folder == "":
+		p.folder = "/"
+	}
+	for _, name := range p.names {
+		if _, err := path.Match(name, ""); err != nil {
+			return p, input.WholeFile(text, errors.New("not a valid pattern: [ without ]"))
+		}
+	}
+	return p, nil
+}
+
+// matches reports whether the path of a file below the folder matches.
+func (p pattern) matches(relative string) bool {
+	switch {
+	case len(p.names) == 0:
+		return !input.Hidden(relative)
+	case relative == "":
+		return false
+	}
+	return match(p.names, strings.Split(relative, "/"))
+}
+
+func match(pattern, names []string) bool {
+	if len(pattern) == 0 || len(names) == 0 {
+		return len(pattern) == len(names)
+	}
+	if pattern[0] == "**" { // any number of directories, or, at the end, all files in them
+		if len(pattern) > 1 && match(pattern[1:], names) {
+			return true
+		}
+		return !input.Hidden(names[0]) && (len(pattern) == 1 && len(names) == 1 || match(pattern, names[1:]))
+	}
+	matches, _ := path.Match(pattern[0], names[0])
+	return matches && (!input.Hidden(names[0]) || pattern[0][0] == names[0][0]) && match(pattern[1:], names[1:])
+}
+
+// local has the files of this machine, including those of a mounted bucket.
+type local struct{}
+
+func (local) Below(ctx context.Context, path string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			return
+		case err == nil && info.Mode().IsRegular():
+			yield(path, nil)
+			return
+		}
+		for file, err := range input.Walk(os.DirFS(path), true) {
+			if err = cmp.Or(ctx.Err(), err); err != nil {
+				yield("", input.WholeFile(strings.TrimSuffix(path, "/")+"/"+file.Path, err))
+				return
+			}
+			if !yield(strings.TrimSuffix(path, "/")+"/"+file.Path, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (local) Open(_ context.Context, path string) (openFile, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return openFile{}, input.WholeFile(path, err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("expected a file")
+	}
+	if err != nil {
+		_ = file.Close()
+		return openFile{}, input.WholeFile(path, err)
+	}
+	return openFile{io.NewSectionReader(file, 0, info.Size()), file}, nil
+}
+
+func (local) above(path string) (folders []string, err error) {
+	at, err := filepath.Abs(path)
+	for ; err == nil && at != filepath.Dir(at); at = filepath.Dir(at) {
+		folders = append(folders, filepath.ToSlash(at))
+	}
+	return folders, err
 }
