@@ -44,17 +44,9 @@ var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 const notSet = "not set"
 
 // problems returns the impossible values, each by its full key.
-func (c *Config) problems() []option.Problem {
-	var all []option.Problem
-	wrong := func(key string, value any, want string) {
-		all = append(all, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
-	}
-	under := func(prefix string, problems []option.Problem) {
-		for _, p := range problems {
-			wrong(join(prefix, p.Key), p.Value, p.Want)
-		}
-	}
-
+func (c *Config) problems() option.Problems {
+	var all option.Problems
+	wrong, under := all.Add, all.Under
 	switch {
 	case c.Name == "":
 		wrong("name", notSet, "a prefix for the topic names, as in name: mnist")
@@ -177,7 +169,7 @@ func isBrokerAddress(broker string) bool {
 }
 
 // CheckChained returns the problems of the stages for a chain of versions.
-func (c *Config) CheckChained() []option.Problem {
+func (c *Config) CheckChained() option.Problems {
 	entries := make([]schemas.Stage, len(c.Stages))
 	for i, s := range c.Stages {
 		entries[i] = s.Stage

@@ -81,25 +81,18 @@ func walk(key string, t reflect.Type, visit func(key string, t reflect.Type)) {
 	t = behind(t)
 	visit(key, t)
 	if isList(t) {
-		walk(join(key, "*"), t.Elem(), visit)
+		walk(option.Join(key, "*"), t.Elem(), visit)
 	}
 	for _, field := range keysOf(t) {
-		walk(join(key, option.KeyOf(field)), field.Type, visit)
+		walk(option.Join(key, option.KeyOf(field)), field.Type, visit)
 	}
-}
-
-func join(prefix, name string) string {
-	if prefix == "" {
-		return name
-	}
-	return prefix + "." + name
 }
 
 // suggest returns the full key that was probably meant by name in the mapping of a key: the key in it with the nearest
 // spelling, or else the only key elsewhere with exactly this name. It returns "" if there is neither.
 func suggest(key string, t reflect.Type, name string) string {
 	if near := option.Nearest(name, namesOf(t)); near != "" {
-		return join(key, near)
+		return option.Join(key, near)
 	}
 	var elsewhere []string
 	walk("", reflect.TypeFor[Config](), func(key string, _ reflect.Type) {

@@ -48,10 +48,9 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	}
 	c.untuned, c.ignored = s.untuned(c), s.ignored
 	c.unlinked = c.untuned && !s.has("stages.0.link")
-	var problems []option.Problem
+	var problems option.Problems
 	if c.Examples, err = c.Examples.WithArchiveTopic(context.Background()); err != nil {
-		problems = append(problems, option.Problem{Key: "examples.archive.files", Value: c.Examples.Archive.Files, Want: "files of an archive: " +
-			err.Error()})
+		problems.Add("examples.archive.files", c.Examples.Archive.Files, "files of an archive: "+err.Error())
 	}
 	s.impossible(append(problems, c.problems()...))
 	if err := s.failure(); err != nil {

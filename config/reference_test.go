@@ -219,7 +219,7 @@ func jsonSchema() map[string]any {
 func schemaOf(key string, field reflect.StructField, keys map[string]option.Key) map[string]any {
 	t := behind(field.Type)
 	if isList(t) {
-		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(join(key, "*"), reflect.StructField{Type: t.Elem()}, keys)}
+		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(option.Join(key, "*"), reflect.StructField{Type: t.Elem()}, keys)}
 	}
 	if isValue(t) {
 		schema := valueSchema(t)
@@ -236,7 +236,7 @@ func schemaOf(key string, field reflect.StructField, keys map[string]option.Key)
 	}
 	properties := map[string]any{}
 	for _, f := range keysOf(t) {
-		properties[option.KeyOf(f)] = schemaOf(join(key, option.KeyOf(f)), f, keys)
+		properties[option.KeyOf(f)] = schemaOf(option.Join(key, option.KeyOf(f)), f, keys)
 	}
 	return map[string]any{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
 }

@@ -113,7 +113,7 @@ func (s *settings) putList(key string, t reflect.Type, y *yaml.Node, at origin) 
 	s.set[key] = setting{items: len(y.Content), origin: at}
 	for i, item := range y.Content {
 		// Not put, which would make an element of defaults from a null.
-		s.putMapping(join(key, strconv.Itoa(i)), t.Elem(), resolve(item), at.lineOf(item))
+		s.putMapping(option.Join(key, strconv.Itoa(i)), t.Elem(), resolve(item), at.lineOf(item))
 	}
 }
 
@@ -136,20 +136,20 @@ func (s *settings) putMapping(key string, t reflect.Type, y *yaml.Node, at origi
 		line, twice := lines[name.Value]
 		switch {
 		case name.Kind != yaml.ScalarNode:
-			s.wrong(join(key, "?"), written(value), "text as the key, not "+written(resolve(name)), at)
+			s.wrong(option.Join(key, "?"), written(value), "text as the key, not "+written(resolve(name)), at)
 			continue
 		case twice:
 			want := "this key once"
 			if at.line > 0 {
 				want += fmt.Sprintf(": line %d already has it", line)
 			}
-			s.wrong(join(key, quoted(name.Value)), written(value), want, at)
+			s.wrong(option.Join(key, quoted(name.Value)), written(value), want, at)
 			continue
 		case isMerge(name):
 		case !known || strings.Contains(name.Value, "."):
 			s.unknown(t, key, name.Value, written(value), at)
 		default:
-			s.put(join(key, name.Value), field, value, at)
+			s.put(option.Join(key, name.Value), field, value, at)
 		}
 		lines[name.Value] = name.Line
 	}
@@ -165,7 +165,7 @@ func (s *settings) merge(key string, t reflect.Type, y *yaml.Node, at origin) {
 	for _, m := range merged {
 		at := at.lineOf(m)
 		if m = resolve(m); m.Kind != yaml.MappingNode {
-			s.wrong(join(key, "<<"), written(m), "a mapping to merge, or a list of mappings", at)
+			s.wrong(option.Join(key, "<<"), written(m), "a mapping to merge, or a list of mappings", at)
 			continue
 		}
 		s.putMapping(key, t, m, at)
@@ -218,7 +218,7 @@ var userInfo = regexp.MustCompile(`://[^/@]*@`)
 func (s *settings) unknown(t reflect.Type, key, name, value string, at origin) {
 	before, _, tight := strings.Cut(name, ":")
 	if _, known := fieldAt(t, before); tight && known {
-		s.wrong(join(key, quoted(before)), "a colon without a space after it", wantSpace, at)
+		s.wrong(option.Join(key, quoted(before)), "a colon without a space after it", wantSpace, at)
 		return
 	}
 	names := namesOf(t)
@@ -237,7 +237,7 @@ func (s *settings) unknown(t reflect.Type, key, name, value string, at origin) {
 		}
 		want = fmt.Sprintf("a known key; did you mean %s?", strings.TrimPrefix(meant, key+"."))
 	}
-	s.wrong(join(key, quoted(name)), value, want, at)
+	s.wrong(option.Join(key, quoted(name)), value, want, at)
 }
 
 // impossible adds a problem for each value that its package rejects, with the original text and its place. It skips keys that

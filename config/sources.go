@@ -151,7 +151,7 @@ func (s *settings) assign(key, line string, at origin) {
 			s.unknown(t, path, name, shown, at)
 			return
 		}
-		t, path = behind(field.Type), join(path, name)
+		t, path = behind(field.Type), option.Join(path, name)
 	}
 	s.put(path, field, y, at)
 }

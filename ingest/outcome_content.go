@@ -153,13 +153,13 @@ func (p predicted) WhenAbsent() (said string, ok bool) {
 }
 
 // check finds invalid values of the keys under `examples` for the content of outcomes. classes are the possible labels; nil: any.
-func (p predicted) check(found *problems, classes []string) {
+func (p predicted) check(found *option.Problems, classes []string) {
 	columns := map[examples.Task]string{examples.Numbers: "targets", examples.SeveralLabels: "label_columns"}[p.Task]
 	switch {
 	case p.Label != "" && len(p.Columns) > 0:
-		found.add("outcome.label", value.Quote(p.Label), "no label with examples."+columns+", which are the paths in an outcome")
+		found.Add("outcome.label", value.Quote(p.Label), "no label with examples."+columns+", which are the paths in an outcome")
 	case p.Label == "" && len(p.Columns) == 0:
-		found.add("outcome.label", "not set", "the path of the label in an outcome, such as kind; or examples.targets, the paths of numbers")
+		found.Add("outcome.label", "not set", "the path of the label in an outcome, such as kind; or examples.targets, the paths of numbers")
 	}
 	if p.Skips() {
 		return
@@ -184,7 +184,7 @@ func (p predicted) check(found *problems, classes []string) {
 		want += ", among examples.classes"
 	}
 	if !counts || slices.ContainsFunc(p.Absent, func(text string) bool { return !valid(text) }) {
-		found.add("outcome.absent", option.Shown(p.Absent), want+", or skip to leave the row out")
+		found.Add("outcome.absent", option.Shown(p.Absent), want+", or skip to leave the row out")
 	}
 }
 

@@ -215,28 +215,28 @@ func (o Options) JoinsByPartition(rows, outcomes int) bool {
 }
 
 // checkOutcome checks the keys of outcomes that depend on their content and format.
-func (o Options) checkOutcome(p *problems) {
+func (o Options) checkOutcome(p *option.Problems) {
 	out := o.Outcome
 	if out.Topic == "" && !out.IsZero() {
-		p.add("outcome.topic", "not set", "the topic of the outcomes, because other keys of examples.outcome are set")
+		p.Add("outcome.topic", "not set", "the topic of the outcomes, because other keys of examples.outcome are set")
 	}
 	if out.Topic == "" || o.FromTopic == "" {
 		return
 	}
 	if out.Topic == o.FromTopic {
-		p.add("outcome.topic", out.Topic, "another topic than examples.from_topic")
+		p.Add("outcome.topic", out.Topic, "another topic than examples.from_topic")
 	}
 	if out.Within <= 0 {
-		p.add("outcome.within", out.Within.String(), "how long a row waits for its outcome, such as 24h; at most ten years")
+		p.Add("outcome.within", out.Within, "how long a row waits for its outcome, such as 24h; at most ten years")
 	}
 	if f, ok := o.messageFormat(); ok && f.Width != nil && layout.Column(o.JoinKey).IsName() {
-		p.add("key", o.JoinKey, "the number of a column, from 0: values in "+f.Name+" have no names")
+		p.Add("key", o.JoinKey, "the number of a column, from 0: values in "+f.Name+" have no names")
 	}
 	o.later().check(p, o.Classes)
 	read := o.ofOutcomes()
 	f, ok := read.messageFormat()
 	if !ok {
-		p.add("outcome.format", option.Shown(read.Format), formatNames("", "or", format.Format.IsOfMessages))
+		p.Add("outcome.format", option.Shown(read.Format), formatNames("", "or", format.Format.IsOfMessages))
 		return
 	}
 	for _, of := range []struct {
@@ -245,18 +245,16 @@ func (o Options) checkOutcome(p *problems) {
 	}{{"outcome.key", []string{out.Key}}, {"outcome.label", []string{out.Label}}, {"label_columns", o.LabelColumns}, {"targets", o.Targets}} {
 		for _, c := range of.columns {
 			if f.Width != nil && layout.Column(c).IsName() {
-				p.add(of.key, c, "the number of a column, from 0: values in "+f.Name+" have no names")
+				p.Add(of.key, c, "the number of a column, from 0: values in "+f.Name+" have no names")
 			}
 		}
 	}
-	var schema problems
+	var schema option.Problems
 	read.checkSchema(&schema, f)
 	if f.Width != nil && read.Rows != "" {
-		schema.add("rows", read.Rows, "no path: each line is an outcome")
+		schema.Add("rows", read.Rows, "no path: each line is an outcome")
 	}
-	for _, problem := range schema {
-		p.add("outcome."+problem.Key, problem.Value, problem.Want)
-	}
+	p.Under("outcome", schema)
 }
 
 // ofOutcomes returns the options for reading outcomes: the columns are the key, if it is in the value, and the label or

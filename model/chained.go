@@ -13,10 +13,9 @@ import (
 
 // CheckOccurring returns the problems of stages for a chain of updates on sparse rows, by the keys of the configuration. The chain
 // needs one stage of all columns with a log loss, and before it at most one stage whose weights are counted: see [Chained].
-func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
+func CheckOccurring(list []schemas.Stage) (problems option.Problems) {
 	wrong := func(stage int, key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: fmt.Sprintf("stages.%d.%s", stage, key), Value: fmt.Sprint(value),
-			Want: want + ", for `run` on sparse rows"})
+		problems.Add(fmt.Sprintf("stages.%d.%s", stage, key), value, want+", for `run` on sparse rows")
 	}
 	updated, counted := 0, 0
 	for t, s := range list {
@@ -46,8 +45,7 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 		}
 	}
 	if updated == 0 {
-		problems = append(problems, option.Problem{Key: "stages", Value: fmt.Sprintf("%d stages", len(list)),
-			Want: "a stage whose weights are fitted to all inputs, for `run` on sparse rows"})
+		problems.Add("stages", fmt.Sprintf("%d stages", len(list)), "a stage whose weights are fitted to all inputs, for `run` on sparse rows")
 	}
 	return problems
 }

@@ -80,24 +80,20 @@ func Keys() []option.Key {
 
 // Check returns the invalid keys under `serve`, with what is expected. It leaves the files to [New]: other commands, on
 // other machines, do not need them.
-func (o *Options) Check() []option.Problem {
+func (o *Options) Check() option.Problems {
 	problems := option.Check(Keys(), *o, Defaults())
-	listen := func(want string) {
-		problems = append(problems, option.Problem{Key: "listen", Value: o.Listen, Want: want})
-	}
 	_, _, err := net.SplitHostPort(o.Listen)
 	switch {
 	case err != nil:
-		listen("host:port, such as 127.0.0.1:8474")
+		problems.Add("listen", o.Listen, "host:port, such as 127.0.0.1:8474")
 	case kafkalog.IsLoopback(o.Listen) || o.Open:
 	case o.Certificate == "":
-		listen("serve.certificate_file and serve.token_file too, because other machines can reach it; or serve.open: true")
+		problems.Add("listen", o.Listen, "serve.certificate_file and serve.token_file too, because other machines can reach it; or serve.open: true")
 	case o.TokenFile == "":
-		listen("serve.token_file too, because other machines can reach it; or serve.open: true")
+		problems.Add("listen", o.Listen, "serve.token_file too, because other machines can reach it; or serve.open: true")
 	}
 	if o.Memory < o.MaxBody {
-		problems = append(problems, option.Problem{Key: "memory", Value: fmt.Sprint(o.Memory),
-			Want: fmt.Sprintf("at least serve.max_body, %s", o.MaxBody)})
+		problems.Add("memory", o.Memory, fmt.Sprintf("at least serve.max_body, %s", o.MaxBody))
 	}
 	return problems
 }

@@ -48,15 +48,12 @@ func powersOf(basis []int) string { return strings.ReplaceAll(fmt.Sprint(basis),
 
 // Check returns the invalid keys of a stage that concern this package, with the expected values. It does not check
 // features.
-func Check(s schemas.Stage) []option.Problem {
+func Check(s schemas.Stage) option.Problems {
 	keys := Keys()
 	if s.Stop == nil {
 		keys = slices.DeleteFunc(keys, func(k option.Key) bool { return strings.HasPrefix(k.Name, "stop.") })
 	}
 	problems := option.Check(keys, s, schemas.Stage{})
-	bad := func(key, value, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
-	}
 	var l link.Link // zero if it is unknown
 	if slices.Contains(link.Names(), string(s.Link)) {
 		l = link.Named(s.Link)
@@ -64,17 +61,17 @@ func Check(s schemas.Stage) []option.Problem {
 	switch {
 	case s.Basis == nil:
 	case !link.Basis(s.Basis).Valid():
-		bad("basis", powersOf(s.Basis), fmt.Sprintf("whole numbers from 1 to %d, ascending", link.MaxPower))
+		problems.Add("basis", powersOf(s.Basis), fmt.Sprintf("whole numbers from 1 to %d, ascending", link.MaxPower))
 	case l.Name != "" && !l.Learnt:
-		bad("basis", powersOf(s.Basis), "no basis with the link "+l.Name+": it belongs to a link that is learnt")
+		problems.Add("basis", powersOf(s.Basis), "no basis with the link "+l.Name+": it belongs to a link that is learnt")
 	}
 	names := methodNames(false)
 	quadratic := slices.Contains(methodNames(true), s.Method) && !slices.Contains(names, s.Method)
 	if quadratic && l.Name != "" && !l.Quadratic {
-		bad("method", s.Method, english.WordSeries(names, "or")+", as the link is "+l.Name)
+		problems.Add("method", s.Method, english.WordSeries(names, "or")+", as the link is "+l.Name)
 	}
 	if l.Learnt && s.Rate > 0 && s.Rate < 1 {
-		bad("rate", fmt.Sprint(s.Rate), "1, because the link "+l.Name+" is learnt from the predictions of the unscaled weights")
+		problems.Add("rate", s.Rate, "1, because the link "+l.Name+" is learnt from the predictions of the unscaled weights")
 	}
 	return problems
 }

@@ -54,12 +54,11 @@ func GrownDefaults(s *schemas.Stage) {
 
 // CheckChained returns the keys of stages whose values a chain of versions does not support. The Gram matrices of a chain have no
 // curvature, so λ does not fall, and no lower bound has an effect: see [common.leastRidge] and [Update.early].
-func CheckChained(list []schemas.Stage) (problems []option.Problem) {
+func CheckChained(list []schemas.Stage) (problems option.Problems) {
 	for t, s := range list {
 		if s.RidgeRows != 0 && s.RidgeRows != grownRidgeRows {
-			problems = append(problems, option.Problem{Key: fmt.Sprintf("stages.%d.ridge_rows", t), Value: fmt.Sprint(s.RidgeRows),
-				Want: fmt.Sprintf("0 or %g for `run`, because λ of its versions does not fall with the curvature of the rows, and reaches no "+
-					"lower bound: set `ridge`, or use `train`", grownRidgeRows)})
+			problems.Add(fmt.Sprintf("stages.%d.ridge_rows", t), s.RidgeRows, fmt.Sprintf("0 or %g for `run`, because λ of its versions does not "+
+				"fall with the curvature of the rows, and reaches no lower bound: set `ridge`, or use `train`", grownRidgeRows))
 		}
 	}
 	return problems

@@ -18,17 +18,14 @@ const maxSize = 32768
 
 // Check returns the invalid keys under `features`. It also checks keys that the kind does not read, if they are set: a value out
 // of range is a mistake there too.
-func Check(f schemas.Features) (problems []option.Problem) {
-	bad := func(key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
-	}
+func Check(f schemas.Features) (problems option.Problems) {
 	own := KindOf(f)
 	if own.name == "" {
 		own.minSize = 1
-		bad("kind", f.Kind, english.WordSeries(Names(func(Kind) bool { return true }), "or"))
+		problems.Add("kind", f.Kind, english.WordSeries(Names(func(Kind) bool { return true }), "or"))
 	}
 	if f.Size < own.minSize || f.Size > maxSize {
-		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", own.minSize, maxSize))
+		problems.Add("size", f.Size, fmt.Sprintf("a whole number from %d to %d", own.minSize, maxSize))
 	}
 	for key, value := range option.Values(reflect.ValueOf(f)) {
 		at := slices.IndexFunc(own.keys, func(k option.Key) bool { return k.Name == key })
@@ -40,7 +37,7 @@ func Check(f schemas.Features) (problems []option.Problem) {
 			rule = ruleOf(key)
 		}
 		if rule.Holds != nil && !rule.Holds(value.Interface()) {
-			bad(key, value.Interface(), rule.Want)
+			problems.Add(key, value.Interface(), rule.Want)
 		}
 	}
 	if own.fits != nil {
@@ -63,20 +60,17 @@ func ruleOf(key string) option.Rule {
 
 // CheckStage returns the keys of a stage that conflict with each other, with the preparation, or with the task of the
 // run. The features of the stage must pass [Check].
-func CheckStage(s schemas.Stage, p schemas.Prepare, task examples.Task) (problems []option.Problem) {
+func CheckStage(s schemas.Stage, p schemas.Prepare, task examples.Task) (problems option.Problems) {
 	kind, name := KindOf(s.Features), s.Features.Kind
-	bad := func(key, value, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
-	}
 	if kind.pixels && (p.PCA > 0 || p.Scale == ScaleUnit || p.Scale == ScaleRanks) {
-		bad("features.kind", name,
+		problems.Add("features.kind", name,
 			"another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are computed from pixels")
 	}
 	if kind.Counted && task != examples.OneLabel {
-		bad("features.kind", name, "another kind, because these features count the rows of each class, and rows have one label each")
+		problems.Add("features.kind", name, "another kind, because these features count the rows of each class, and rows have one label each")
 	}
 	if kind.Grown && s.Scores {
-		bad("scores", "true", "false with kind "+name+", because leaves are all columns of such a block")
+		problems.Add("scores", "true", "false with kind "+name+", because leaves are all columns of such a block")
 	}
 	return problems
 }

@@ -57,7 +57,7 @@ func meaning(name string) string {
 const maxIDF = 10
 
 // CheckPrepare returns the invalid keys of a preparation, under `prepare`.
-func CheckPrepare(p schemas.Prepare) []option.Problem {
+func CheckPrepare(p schemas.Prepare) option.Problems {
 	return option.Check(PrepareKeys(), p, schemas.Prepare{})
 }
 

@@ -52,25 +52,22 @@ type Crosses [][]string
 const defaultHash = 1 << 18
 
 // Check finds invalid values of the keys under `prepare`. categorical are the categorical columns.
-func (h Hash) Check(categorical []string) (problems []option.Problem) {
-	wrong := func(key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
-	}
+func (h Hash) Check(categorical []string) (problems option.Problems) {
 	if h.Columns < 0 || h.Columns > examples.MaxColumns {
-		wrong("hash.columns", h.Columns, fmt.Sprintf("a whole number from 1 to %d, or 0 for none", examples.MaxColumns))
+		problems.Add("hash.columns", h.Columns, fmt.Sprintf("a whole number from 1 to %d, or 0 for none", examples.MaxColumns))
 	}
 	switch {
 	case h.Columns != 0 && len(categorical) == 0:
-		wrong("hash.columns", h.Columns, "columns under examples.categorical, whose words are hashed")
+		problems.Add("hash.columns", h.Columns, "columns under examples.categorical, whose words are hashed")
 	case h.Columns == 0 && len(h.Cross) > 0:
-		wrong("hash.cross", h.Cross, "prepare.hash.columns too, such as 2^22")
+		problems.Add("hash.cross", h.Cross, "prepare.hash.columns too, such as 2^22")
 	}
 	for _, cross := range h.Cross {
 		if !distinct(cross) || slices.ContainsFunc(cross, func(c string) bool { return !slices.Contains(categorical, c) }) {
-			wrong("hash.cross", cross, "different columns of examples.categorical")
+			problems.Add("hash.cross", cross, "different columns of examples.categorical")
 		}
 		if len(cross) < 2 {
-			wrong("hash.cross", cross, "two or more columns")
+			problems.Add("hash.cross", cross, "two or more columns")
 		}
 	}
 	return problems

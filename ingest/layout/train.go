@@ -86,18 +86,17 @@ func (o Options) Named() []string {
 
 // CheckColumns returns a problem for each key that names a column of another key, or a column that should be a feature and is not. Without
 // a label key, the label is in one of the default columns.
-func (o Options) CheckColumns(defaultLabels ...Column) (problems []option.Problem) {
+func (o Options) CheckColumns(defaultLabels ...Column) (problems option.Problems) {
 	all := o.given(defaultLabels...)
 	for i, g := range all {
 		for _, c := range g.columns {
 			for _, before := range all[:i] {
 				if slices.Contains(before.columns, c) && !before.mayShare(g) {
-					problems = append(problems, option.Problem{Key: g.key, Value: c, Want: "other columns than those of examples." + before.key})
+					problems.Add(g.key, c, "other columns than those of examples."+before.key)
 				}
 			}
 			if len(o.Columns.Use) > 0 && g.isFeatures() && g.role != ignored && !slices.Contains(o.Columns.Use, c) {
-				problems = append(problems, option.Problem{Key: g.key, Value: c,
-					Want: "columns that become features: list " + value.Quote(c) + " under " + o.Key("columns.use") + " too"})
+				problems.Add(g.key, c, "columns that become features: list "+value.Quote(c)+" under "+o.Key("columns.use")+" too")
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func Range(least, most float64, want string) Rule {
 
 // Check returns the first problem of each key whose value breaks its rule, which lacks a key that it needs, or which is
 // set with a key that it excludes. options is the struct with the keys, and defaults the same struct with no key set.
-func Check(keys []Key, options, defaults any) (problems []Problem) {
+func Check(keys []Key, options, defaults any) (problems Problems) {
 	values := maps.Collect(Values(reflect.ValueOf(options)))
 	field := func(key string) reflect.Value {
 		if v, here := values[key]; here {
@@ -91,7 +91,7 @@ func Check(keys []Key, options, defaults any) (problems []Problem) {
 			}
 		}
 		if want != "" {
-			problems = append(problems, Problem{Key: k.Name, Value: Shown(v.Interface()), Want: want})
+			problems.Add(k.Name, Shown(v.Interface()), want)
 		}
 	}
 	return problems
@@ -181,11 +181,36 @@ func Under(prefix string, keys []Key) []Key {
 	return below
 }
 
+// Join returns the full key of a name below a prefix, which may be empty.
+func Join(prefix, name string) string {
+	if prefix == "" {
+		return name
+	}
+	return prefix + "." + name
+}
+
 // Problem is an invalid value of a configuration, described by the package that owns the value.
 type Problem struct {
 	Key   string // relative to the package's own keys, as in `stop.patience`
 	Value string // as it was given
 	Want  string // what is expected instead
+}
+
+// Problems are invalid values, at most one of each key.
+type Problems []Problem
+
+// Add adds a problem, unless the key has one already.
+func (p *Problems) Add(key string, value any, want string) {
+	if !slices.ContainsFunc(*p, func(other Problem) bool { return other.Key == key }) {
+		*p = append(*p, Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+	}
+}
+
+// Under adds problems with the prefix of the key above them.
+func (p *Problems) Under(prefix string, problems Problems) {
+	for _, below := range problems {
+		p.Add(Join(prefix, below.Key), below.Value, below.Want)
+	}
 }
 
 // Error returns one line: key, value, and what is expected instead.

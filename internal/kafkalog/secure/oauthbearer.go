@@ -30,7 +30,7 @@ func oauthBearer() mechanism {
 			"extensions"},
 		instead: map[string]string{ // as Java clients call it
 			"AWS_MSK_IAM": OAuthBearer + " with security.sasl.token_command, which prints a token for MSK"},
-		open: func(o SASL, wrong func(key, value, want string)) login {
+		open: func(o SASL, wrong func(key string, value any, want string)) login {
 			b := bearer{extensions: o.extensions(wrong)}
 			first := "" // the first key that names a source of the token
 			from := func(key, value string, open func() tokens) {
@@ -93,7 +93,7 @@ var (
 )
 
 // extensions returns the encoded extensions.
-func (o SASL) extensions(wrong func(key, value, want string)) string {
+func (o SASL) extensions(wrong func(key string, value any, want string)) string {
 	list, ok := pairs(o.Extensions)
 	text, seen := "", map[string]bool{"auth": true} // reserved for the token
 	for _, e := range list {
@@ -112,7 +112,7 @@ func (o SASL) extensions(wrong func(key, value, want string)) string {
 var tokenCharacters = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
 // file returns the token of a file, which is read again at each login, because the token is renewed by replacing the file.
-func (o SASL) file(wrong func(key, value, want string)) tokens {
+func (o SASL) file(wrong func(key string, value any, want string)) tokens {
 	read := func() (string, error) {
 		content, err := load(o.TokenFile)
 		if err != nil {
@@ -137,7 +137,7 @@ func (o SASL) file(wrong func(key, value, want string)) tokens {
 }
 
 // grants returns the tokens that the endpoint grants to the client.
-func (o SASL) grants(wrong func(key, value, want string)) *renewed {
+func (o SASL) grants(wrong func(key string, value any, want string)) *renewed {
 	client, secret := o.user(wrong)
 	switch u, err := url.Parse(o.TokenURL); {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "":
@@ -219,7 +219,7 @@ func (g *grants) fetch(ctx context.Context) (granted, error) {
 
 // command returns the tokens that a program prints, as credential plugins of kubectl do:
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#input-and-output-formats.
-func (o SASL) command(wrong func(key, value, want string)) *renewed {
+func (o SASL) command(wrong func(key string, value any, want string)) *renewed {
 	program, err := exec.LookPath(o.TokenCommand[0])
 	if err != nil {
 		wrong("token_command", o.TokenCommand[0], "a program that can be executed, and its arguments: "+err.Error())

@@ -65,70 +65,61 @@ func Keys() []option.Key {
 }
 
 // Check reads the files and returns all problems of o, by their full keys.
-func (o Options) Check() []option.Problem {
+func (o Options) Check() option.Problems {
 	_, wrong := o.Identity()
 	return wrong
 }
 
 // Identity reads the files and returns the identity described by o, or all problems of o.
-func (o Options) Identity() (Identity, []option.Problem) {
-	var i Identity
-	wrong := option.Check(Keys(), o, Options{})
+func (o Options) Identity() (i Identity, all option.Problems) {
+	var wrong option.Problems
 	if o.TLS.Enabled {
-		var unusable []option.Problem
-		i.tls, unusable = o.TLS.config()
-		if wrong = append(unusable, wrong...); len(i.tls.Certificates) > 0 && len(wrong) == 0 {
-			i.user = "User:" + i.tls.Certificates[0].Leaf.Subject.String()
-		}
+		i.tls = o.TLS.config(&wrong)
+	}
+	wrong.Under("", option.Check(Keys(), o, Options{}))
+	if i.tls != nil && len(i.tls.Certificates) > 0 && len(wrong) == 0 {
+		i.user = "User:" + i.tls.Certificates[0].Leaf.Subject.String()
 	}
 	how, more := o.SASL.login()
 	if i.sasl = how.Mechanism; i.sasl != nil {
 		i.user = how.Principal
 	}
-	for _, p := range more {
-		p.Key = "sasl." + p.Key
-		wrong = append(wrong, p)
-	}
-	for i := range wrong {
-		wrong[i].Key = "security." + wrong[i].Key
-	}
-	return i, wrong
+	wrong.Under("sasl", more)
+	all.Under("security", wrong)
+	return i, all
 }
 
 // config reads the files: the certificate and its key only if both are set.
-func (t TLS) config() (config *tls.Config, problems []option.Problem) {
-	wrong := func(key, value, want string) {
-		problems = append(problems, option.Problem{Key: "tls." + key, Value: value, Want: want})
-	}
-	config = &tls.Config{ServerName: t.ServerName}
+func (t TLS) config(wrong *option.Problems) *tls.Config {
+	config := &tls.Config{ServerName: t.ServerName}
 	if t.CA != "" {
-		config.RootCAs = authorities("ca", t.CA, wrong)
+		config.RootCAs = authorities("tls.ca", t.CA, wrong.Add)
 	}
 	if t.Certificate == "" || t.Key == "" {
-		return config, problems
+		return config
 	}
 	certificate, err := load(t.Certificate)
 	block, _ := pem.Decode(certificate)
 	key, unreadable := load(t.Key)
 	switch {
 	case err != nil:
-		wrong("certificate", t.Certificate, "a PEM file that can be read: "+err.Error())
+		wrong.Add("tls.certificate", t.Certificate, "a PEM file that can be read: "+err.Error())
 	case block == nil:
-		wrong("certificate", t.Certificate, "a PEM file with a certificate")
+		wrong.Add("tls.certificate", t.Certificate, "a PEM file with a certificate")
 	case unreadable != nil:
-		wrong("key", t.Key, "a PEM file that can be read: "+unreadable.Error())
+		wrong.Add("tls.key", t.Key, "a PEM file that can be read: "+unreadable.Error())
 	default:
 		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
-			wrong("key", t.Key, "the private key, PEM and not encrypted, of "+t.Certificate+": "+err.Error())
+			wrong.Add("tls.key", t.Key, "the private key, PEM and not encrypted, of "+t.Certificate+": "+err.Error())
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	return config, problems
+	return config
 }
 
 // authorities returns the CA certificates in a file, or calls wrong.
-func authorities(key, file string, wrong func(key, value, want string)) *x509.CertPool {
+func authorities(key, file string, wrong func(key string, value any, want string)) *x509.CertPool {
 	pool := x509.NewCertPool()
 	content, err := load(file)
 	switch {

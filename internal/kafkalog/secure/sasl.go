@@ -89,7 +89,7 @@ type mechanism struct {
 	// instead maps mechanisms of other clients to the settings that replace them.
 	instead map[string]string
 	// open returns the login, and calls wrong with each invalid setting.
-	open func(o SASL, wrong func(key, value, want string)) login
+	open func(o SASL, wrong func(key string, value any, want string)) login
 }
 
 // mechanisms returns all mechanisms.
@@ -105,18 +105,15 @@ func names() (names []string) {
 }
 
 // login reads the files in the options, and returns the login, or all problems of the options.
-func (o SASL) login() (login, []option.Problem) {
-	var wrong []option.Problem
-	bad := func(key, value, want string) {
-		wrong = append(wrong, option.Problem{Key: key, Value: value, Want: want})
-	}
+func (o SASL) login() (login, option.Problems) {
+	var wrong option.Problems
 	at := slices.IndexFunc(mechanisms(), func(m mechanism) bool { return m.name == o.Mechanism })
 	if o.Mechanism != "" && at < 0 {
 		want := english.WordSeries(names(), "or")
 		for _, m := range mechanisms() {
 			want = cmp.Or(m.instead[o.Mechanism], want)
 		}
-		bad("mechanism", o.Mechanism, want)
+		wrong.Add("mechanism", o.Mechanism, want)
 		return login{}, wrong
 	}
 	for _, k := range saslKeys() {
@@ -131,13 +128,13 @@ func (o SASL) login() (login, []option.Problem) {
 			}
 		}
 		if !slices.Contains(takers, o.Mechanism) {
-			bad(k.Name, option.Shown(field.Interface()), "security.sasl.mechanism to be "+english.WordSeries(takers, "or")+", or no value here")
+			wrong.Add(k.Name, option.Shown(field.Interface()), "security.sasl.mechanism to be "+english.WordSeries(takers, "or")+", or no value here")
 		}
 	}
 	if o.Mechanism == "" {
 		return login{}, wrong
 	}
-	opened := mechanisms()[at].open(o, bad)
+	opened := mechanisms()[at].open(o, wrong.Add)
 	if len(wrong) > 0 {
 		return login{}, wrong
 	}
@@ -145,7 +142,7 @@ func (o SASL) login() (login, []option.Problem) {
 }
 
 // user returns the name and password of a user, or calls wrong.
-func (o SASL) user(wrong func(key, value, want string)) (name, password string) {
+func (o SASL) user(wrong func(key string, value any, want string)) (name, password string) {
 	if o.Username == "" {
 		wrong("username", "not set", "the name of a user")
 	}
@@ -215,7 +212,7 @@ const Plain = "PLAIN"
 // plainText sends the user name and the password in plain text (RFC 4616).
 func plainText() mechanism {
 	return mechanism{name: Plain, keys: []string{"username", "password_file"},
-		open: func(o SASL, wrong func(key, value, want string)) login {
+		open: func(o SASL, wrong func(key string, value any, want string)) login {
 			name, password := o.user(wrong)
 			if strings.ContainsRune(name+password, 0) { // the separator
 				wrong("username", name, "no zero byte in it or in the password")
@@ -242,7 +239,7 @@ const ScramSHA512 = "SCRAM-SHA-512"
 // salted proves knowledge of the password without sending it (RFC 5802), by a hash.
 func salted(name string, algorithm scram.Algorithm) mechanism {
 	return mechanism{name: name, keys: []string{"username", "password_file"},
-		open: func(o SASL, wrong func(key, value, want string)) login {
+		open: func(o SASL, wrong func(key string, value any, want string)) login {
 			user, password := o.user(wrong)
 			m, err := scram.Mechanism(algorithm, user, password)
 			if err != nil { // the error contains the password, so it is dropped

@@ -188,7 +188,7 @@ func TestGrant(t *testing.T) {
 // grantsOf returns the tokens of an endpoint with a test clock.
 func grantsOf(t *testing.T, o SASL) (*renewed, *time.Duration) {
 	t.Helper()
-	g := o.grants(func(key, value, want string) { t.Fatal(key, value, want) })
+	g := o.grants(func(key string, value any, want string) { t.Fatal(key, value, want) })
 	after := new(time.Duration)
 	g.now = func() time.Time { return time.Now().Add(*after) }
 	return g, after
@@ -306,7 +306,7 @@ func TestTokenCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "printed")
 	o := SASL{Mechanism: OAuthBearer, TokenCommand: []string{"sh", "-c", `[ "$2" = "it's" ] && cat "$1" && [ ! -e "$1.fails" ] || { echo no role >&2; exit 3; }`,
 		"sh", file, "it's"}}
-	r := o.command(func(key, value, want string) { t.Fatal(key, value, want) })
+	r := o.command(func(key string, value any, want string) { t.Fatal(key, value, want) })
 	began, after := time.Now(), time.Duration(0)
 	r.now = func() time.Time { return began.Add(after) }
 	printed := func(token string, life time.Duration) string {
@@ -350,7 +350,7 @@ func TestTokenCommandEnds(t *testing.T) {
 	for _, script := range []string{"sleep 100 & sleep 100", "yes", "yes >&2"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		r := SASL{TokenCommand: []string{"sh", "-c", script}}.command(func(key, value, want string) { t.Fatal(key, value, want) })
+		r := SASL{TokenCommand: []string{"sh", "-c", script}}.command(func(key string, value any, want string) { t.Fatal(key, value, want) })
 		_, err := r.token(ctx)
 		assert.True(t, errors.As(err, new(passingError)) && len(err.Error()) <= 2<<10, "%s: %v", script, err)
 	}
