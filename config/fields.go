@@ -3,8 +3,9 @@ package config
 import (
 	"encoding"
 	"encoding/json"
+	"iter"
+	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -43,17 +44,17 @@ func isPath(tag reflect.StructTag) bool { return tag.Get("path") == "file" }
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && !isValue(t) }
 
 // keysOf returns the fields that are the keys of a mapping; none for a value or a list. Those of an embedded struct are on the same level.
-func keysOf(t reflect.Type) []reflect.StructField {
+func keysOf(t reflect.Type) iter.Seq2[string, reflect.StructField] {
 	if isValue(t) || isList(t) {
-		return nil
+		return func(func(string, reflect.StructField) bool) {}
 	}
-	return slices.Collect(option.KeysOf(t))
+	return option.KeysOf(t)
 }
 
 // namesOf returns the names of the keys of a mapping.
 func namesOf(t reflect.Type) (names []string) {
-	for _, field := range keysOf(t) {
-		names = append(names, option.KeyOf(field))
+	for name := range keysOf(t) {
+		names = append(names, name)
 	}
 	return names
 }
@@ -63,13 +64,8 @@ func fieldAt(t reflect.Type, key string) (field reflect.StructField, ok bool) {
 	for name := range strings.SplitSeq(key, ".") {
 		if isList(t) {
 			field = reflect.StructField{Type: t.Elem()}
-		} else {
-			fields := keysOf(t)
-			at := slices.IndexFunc(fields, func(f reflect.StructField) bool { return option.KeyOf(f) == name })
-			if at < 0 {
-				return field, false
-			}
-			field = fields[at]
+		} else if field, ok = maps.Collect(keysOf(t))[name]; !ok {
+			return field, false
 		}
 		t = behind(field.Type)
 	}
@@ -83,8 +79,8 @@ func walk(key string, t reflect.Type, visit func(key string, t reflect.Type)) {
 	if isList(t) {
 		walk(option.Join(key, "*"), t.Elem(), visit)
 	}
-	for _, field := range keysOf(t) {
-		walk(option.Join(key, option.KeyOf(field)), field.Type, visit)
+	for name, field := range keysOf(t) {
+		walk(option.Join(key, name), field.Type, visit)
 	}
 }
 

@@ -235,8 +235,8 @@ func schemaOf(key string, field reflect.StructField, keys map[string]option.Key)
 		return schema
 	}
 	properties := map[string]any{}
-	for _, f := range keysOf(t) {
-		properties[option.KeyOf(f)] = schemaOf(option.Join(key, option.KeyOf(f)), f, keys)
+	for name, f := range keysOf(t) {
+		properties[name] = schemaOf(option.Join(key, name), f, keys)
 	}
 	return map[string]any{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
 }

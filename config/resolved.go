@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -12,8 +13,6 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/stagewise/stagewise/internal/option"
 )
 
 // withheld is the section that is not written: it configures the login of a process, not its computation.
@@ -71,42 +70,24 @@ func resolved(v reflect.Value) (json.RawMessage, error) {
 		return json.Marshal(items)
 	}
 	var members []string
-	for _, field := range keysOf(v.Type()) {
-		value := v.FieldByIndex(field.Index)
-		if option.KeyOf(field) == withheld || value.Kind() == reflect.Pointer && value.IsNil() {
+	for name, field := range keysOf(v.Type()) {
+		value, failed := v.FieldByIndex(field.Index), error(nil)
+		if name == withheld || value.Kind() == reflect.Pointer && value.IsNil() {
 			continue
 		}
 		if isPath(field.Tag) {
-			var err error
-			if value, err = absolute(value); err != nil {
-				return nil, err
-			}
+			value = eachPath(value, func(path string) string {
+				path, failed = filepath.Abs(path)
+				return path
+			})
 		}
 		text, err := resolved(value)
-		if err != nil {
+		if err = errors.Join(failed, err); err != nil {
 			return nil, err
 		}
-		members = append(members, fmt.Sprintf("%q:%s", option.KeyOf(field), text))
+		members = append(members, fmt.Sprintf("%q:%s", name, text))
 	}
 	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
-}
-
-// absolute returns a path, or a list of paths, as absolute paths.
-func absolute(value reflect.Value) (reflect.Value, error) {
-	var failed error
-	from := reflect.New(value.Type()).Elem()
-	from.Set(value)
-	if paths, ok := value.Interface().([]string); ok {
-		from.Set(reflect.ValueOf(slices.Clone(paths)))
-	}
-	eachPath(from, func(path string) string {
-		whole, err := filepath.Abs(path)
-		if err != nil {
-			failed = err
-		}
-		return whole
-	})
-	return from, failed
 }
 
 // escaped escapes the characters in the texts of JSON that YAML does not allow.

@@ -83,7 +83,7 @@ func (s *settings) putValue(key string, t reflect.Type, tag reflect.StructTag, y
 		return
 	}
 	if isPath(tag) && inFile {
-		eachPath(value, func(path string) string {
+		value = eachPath(value, func(path string) string {
 			if filepath.IsAbs(path) || strings.Contains(path, "://") { // or a URL
 				return path
 			}
@@ -93,15 +93,19 @@ func (s *settings) putValue(key string, t reflect.Type, tag reflect.StructTag, y
 	s.set[key] = setting{value: value, written: written(y), origin: at}
 }
 
-// eachPath changes a path, or each of a list of paths, except empty paths and the standard input.
-func eachPath(value reflect.Value, change func(path string) string) {
-	if value.Kind() == reflect.Slice {
-		for i := range value.Len() {
-			eachPath(value.Index(i), change)
+// eachPath returns a path, or a list of paths, changed, except empty paths and the standard input.
+func eachPath(value reflect.Value, change func(path string) string) reflect.Value {
+	if list, ok := value.Interface().([]string); ok {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i] = eachPath(reflect.ValueOf(list[i]), change).String()
 		}
-	} else if path := value.String(); path != "" && path != ingest.StandardInput {
-		value.SetString(change(path))
+		return reflect.ValueOf(list)
 	}
+	if path := value.String(); path != "" && path != ingest.StandardInput {
+		return reflect.ValueOf(change(path))
+	}
+	return value
 }
 
 func (s *settings) putList(key string, t reflect.Type, y *yaml.Node, at origin) {

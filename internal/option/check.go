@@ -128,8 +128,8 @@ func isEmpty(v reflect.Value) bool {
 // Values yields the fields of a struct by their keys.
 func Values(of reflect.Value) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
-		for f := range KeysOf(of.Type()) {
-			if !yield(KeyOf(f), of.FieldByIndex(f.Index)) {
+		for key, f := range KeysOf(of.Type()) {
+			if !yield(key, of.FieldByIndex(f.Index)) {
 				return
 			}
 		}
@@ -144,14 +144,8 @@ func Field(of reflect.Value, key string) reflect.Value {
 			of = of.Index(i)
 			continue
 		}
-		at := reflect.Value{}
-		for other, v := range Values(of) {
-			if other == name {
-				at = v
-				break
-			}
-		}
-		if !at.IsValid() {
+		at, known := maps.Collect(Values(of))[name]
+		if !known {
 			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
 		}
 		of = at

@@ -5,49 +5,31 @@ import (
 	"iter"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 )
 
-// KeyOf returns the key of a field: the name in its YAML tag, or else its own, such as data_dir for DataDir, and token_url for TokenURL.
+// wordEnd matches the end of a word in a name, as in DataDir and TokenURL.
+var wordEnd = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// KeyOf returns the key of a field: the name in its YAML or JSON tag, or else its own, such as data_dir for DataDir.
 func KeyOf(field reflect.StructField) string {
-	if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); name != "" {
-		return name
-	}
-	// A plan is checked whenever it is read: names are ASCII, and only the key is allocated.
-	key, of := make([]byte, 0, 32), field.Name
-	for i := range len(of) {
-		begins := i > 0 && isUpper(of[i]) && (isLower(of[i-1]) || i+1 < len(of) && isLower(of[i+1]))
-		if begins {
-			key = append(key, '_')
+	for _, tag := range []string{"yaml", "json"} {
+		if name, _, _ := strings.Cut(field.Tag.Get(tag), ","); name != "" {
+			return name
 		}
-		letter := of[i]
-		if isUpper(letter) {
-			letter += 'a' - 'A'
-		}
-		key = append(key, letter)
 	}
-	return string(key)
+	return strings.ToLower(wordEnd.ReplaceAllString(field.Name, "${1}${3}_${2}${4}"))
 }
 
-func isUpper(letter byte) bool { return 'A' <= letter && letter <= 'Z' }
-func isLower(letter byte) bool { return 'a' <= letter && letter <= 'z' }
-
-// KeysOf iterates over the fields of a struct that are keys, and those of structs that are embedded in it.
-func KeysOf(t reflect.Type) iter.Seq[reflect.StructField] {
-	return func(yield func(reflect.StructField) bool) {
-		for i := range t.NumField() {
-			f := t.Field(i)
-			if f.Anonymous {
-				for below := range KeysOf(f.Type) {
-					below.Index = append([]int{i}, below.Index...)
-					if !yield(below) {
-						return
-					}
-				}
-			} else if f.IsExported() && f.Tag.Get("yaml") != "-" && !yield(f) {
+// KeysOf iterates over the keys of a struct with their fields, and those of structs that are embedded in it.
+func KeysOf(t reflect.Type) iter.Seq2[string, reflect.StructField] {
+	return func(yield func(string, reflect.StructField) bool) {
+		for _, f := range reflect.VisibleFields(t) {
+			if !f.Anonymous && f.IsExported() && f.Tag.Get("yaml") != "-" && !yield(KeyOf(f), f) {
 				return
 			}
 		}

@@ -98,15 +98,8 @@ func (j Job) Settings() (list []schemas.Setting) {
 
 // addSettings adds the fields of a struct, with a prefix before their names.
 func addSettings(all map[string]string, prefix string, of reflect.Value) {
-	for i := range of.NumField() {
-		field := of.Type().Field(i)
-		switch {
-		case !field.IsExported(), option.KeyOf(field) == "-":
-		case field.Anonymous:
-			addSettings(all, prefix, of.Field(i))
-		default:
-			addSetting(all, prefix+option.KeyOf(field), of.Field(i))
-		}
+	for key, value := range option.Values(of) {
+		addSetting(all, prefix+key, value)
 	}
 }
 
