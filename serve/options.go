@@ -88,7 +88,8 @@ func (o *Options) Check() option.Problems {
 		problems.Add("listen", o.Listen, "host:port, such as 127.0.0.1:8474")
 	case kafkalog.IsLoopback(o.Listen) || o.Open:
 	case o.Certificate == "":
-		problems.Add("listen", o.Listen, "serve.certificate_file and serve.token_file too, because other machines can reach it; or serve.open: true")
+		problems.Add("listen", o.Listen, "serve.certificate_file and serve.token_file too, because other machines "+
+			"can reach it; or serve.open: true")
 	case o.TokenFile == "":
 		problems.Add("listen", o.Listen, "serve.token_file too, because other machines can reach it; or serve.open: true")
 	}

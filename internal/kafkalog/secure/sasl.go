@@ -128,7 +128,8 @@ func (o SASL) login() (login, option.Problems) {
 			}
 		}
 		if !slices.Contains(takers, o.Mechanism) {
-			wrong.Add(k.Name, option.Shown(field.Interface()), "security.sasl.mechanism to be "+english.WordSeries(takers, "or")+", or no value here")
+			wrong.Add(k.Name, option.Shown(field.Interface()),
+				"security.sasl.mechanism to be "+english.WordSeries(takers, "or")+", or no value here")
 		}
 	}
 	if o.Mechanism == "" {
