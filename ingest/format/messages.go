@@ -103,8 +103,8 @@ type RowReader struct {
 	columns *tabular.Paths
 	names   []string
 	path    *tabular.Paths // to the rows; nil: the value itself
-	most    int
-	last    tabular.Cell // the last value, or a blank one
+	most    int            // maximum number of rows of a message: those that fit a message of examples
+	last    tabular.Cell   // the last value, or a blank one
 	rows    [][]tabular.Cell
 	shared  []tabular.Cell
 }
@@ -115,7 +115,8 @@ func (f Format) NewReader(o Options) (*RowReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &RowReader{options: o, decoder: d, width: f.Width, names: Columns(o.Options), most: maxRows(o.Options), last: d.Blank}
+	r := &RowReader{options: o, decoder: d, width: f.Width, names: Columns(o.Options), last: d.Blank}
+	r.most = layout.MaxBatchBytes / layout.FloatRowBytes(len(o.Columns.Use)) // a row takes a few bytes of a value, but its cells take more
 	r.columns = tabular.NewPaths(r.names)
 	if o.Rows != "" {
 		r.path = tabular.NewPaths([]string{o.Rows})
@@ -274,12 +275,6 @@ func (r *RowReader) next() []tabular.Cell {
 func (r *RowReader) needsLabel() bool {
 	o := &r.options
 	return len(o.Targets)+len(o.LabelColumns) == 0 && o.Mode == layout.Training
-}
-
-// maxRows returns the maximum number of rows of a message: the number that fits into an examples message. A row may take
-// a few bytes of a value, but its cells take more.
-func maxRows(o layout.Options) int {
-	return layout.MaxBatchBytes / layout.FloatRowBytes(len(o.Columns.Use))
 }
 
 // Names returns the paths of all values in the last message and its last row, or, before the first message, the paths that messages may

@@ -52,9 +52,10 @@ type filling struct {
 	*Layout
 	b      *tabular.Block
 	to     *examples.Rows
-	before int       // number of rows before those of the block
-	floats []float32 // the dense features of the block's rows
-	items  []float64 // of a list
+	before int          // number of rows before those of the block
+	floats []float32    // the dense features of the block's rows
+	items  []float64    // of a list
+	cell   tabular.Cell // the value of the column in the row that is read
 }
 
 // begin makes room for the features.
@@ -100,9 +101,8 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 			return err
 		})
 	case Time:
-		return f.each(func(row int) error {
-			cell := f.b.Cell(row, at)
-			text, err := cell.Time()
+		return f.each(at, func(row int) error {
+			text, err := f.cell.Time()
 			if err != nil {
 				return err
 			}
@@ -121,9 +121,8 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 		}
 		return f.texts(at, func(_ int, text string) error {
 			word, err := f.Word(text)
-			if err == nil {
-				appendLabel(f.to, word)
-			}
+			f.to.Words = append(f.to.Words, word)
+			noteLabel(f.to, len(f.to.Words), word == "")
 			return err
 		})
 	case Indicator:
@@ -138,9 +137,10 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 	return 0, nil
 }
 
-// each calls read for each row, until it returns an error.
-func (f *filling) each(read func(row int) error) (row int, err error) {
+// each calls read for the cell of each row of a column, until it returns an error.
+func (f *filling) each(at int, read func(row int) error) (row int, err error) {
 	for row := range f.b.Rows {
+		f.cell = f.b.Cell(row, at)
 		if err := read(row); err != nil {
 			return row, err
 		}
@@ -150,9 +150,8 @@ func (f *filling) each(read func(row int) error) (row int, err error) {
 
 // texts calls put for the text of each row.
 func (f *filling) texts(at int, put func(row int, text string) error) (row int, err error) {
-	return f.each(func(row int) error {
-		cell := f.b.Cell(row, at)
-		text, err := cell.Text()
+	return f.each(at, func(row int) error {
+		text, err := f.cell.Text()
 		if err != nil {
 			return err
 		}
@@ -174,22 +173,21 @@ func (f *filling) numbers(at int, c Cell) (row int, err error) {
 		}
 		return 0, nil
 	}
-	return f.each(func(row int) error {
-		v, err := f.number(row, at)
+	return f.each(at, func(row int) error {
+		v, err := f.number()
 		out[row*stride] = float32(v - c.Offset)
 		return err
 	})
 }
 
 // number returns the number of a feature.
-func (f *filling) number(row, at int) (float64, error) {
-	cell := f.b.Cell(row, at)
-	v, err := cell.Number(f.missing)
+func (f *filling) number() (float64, error) {
+	v, err := f.cell.Number(f.missing)
 	if err != nil || v == v {
 		return v, cmp.Or(err, f.checkNumber(v))
 	}
 	missing := "a missing value"
-	if text, ok := cell.Word(); ok {
+	if text, ok := f.cell.Word(); ok {
 		missing = missingText(strings.TrimSpace(text))
 	}
 	return v, f.CheckMissing(missing)
@@ -208,12 +206,11 @@ func (l *Layout) checkNumber(v float64) error {
 
 // lists reads a column with a list of all features in each row.
 func (f *filling) lists(at int, c Cell) (row int, err error) {
-	return f.each(func(row int) error {
-		list := f.b.Cell(row, at)
-		if !list.IsList() {
-			return fmt.Errorf("%s: expected a list of %d numbers, as in the first row", list.String(), c.Length)
+	return f.each(at, func(row int) error {
+		if !f.cell.IsList() {
+			return fmt.Errorf("%s: expected a list of %d numbers, as in the first row", f.cell.String(), c.Length)
 		}
-		if f.items, err = list.AppendNumbers(f.items[:0], f.missing); err != nil {
+		if f.items, err = f.cell.AppendNumbers(f.items[:0], f.missing); err != nil {
 			return err
 		}
 		if len(f.items) != c.Length {
@@ -241,9 +238,8 @@ func (f *filling) counts(at int) (row int, err error) {
 	if f.IsMixed() {
 		to = &f.mixed.texts
 	}
-	return f.each(func(row int) error {
-		cell := f.b.Cell(row, at)
-		text, err := cell.Words()
+	return f.each(at, func(row int) error {
+		text, err := f.cell.Words()
 		if err != nil {
 			return err
 		}
@@ -255,10 +251,9 @@ func (f *filling) counts(at int) (row int, err error) {
 func (f *filling) entries(at int) (row int, err error) {
 	to, n := f.to.Sparse, len(f.b.Columns[at].Indices)
 	to.Indices, to.Values = slices.Grow(to.Indices, n), slices.Grow(to.Values, n)
-	return f.each(func(row int) error {
+	return f.each(at, func(row int) error {
 		last := int64(-1)
-		cell := f.b.Cell(row, at)
-		err := cell.Pairs(func(index int64, v float64) error {
+		err := f.cell.Pairs(func(index int64, v float64) error {
 			single := float32(v)
 			if err := examples.CheckIndex(index, last); err != nil {
 				return err
@@ -278,12 +273,11 @@ func (f *filling) entries(at int) (row int, err error) {
 // labelLists reads several labels of each row: lists, or texts with separators. A null means no labels in a column of texts, and unknown
 // labels in other columns.
 func (f *filling) labelLists(at int, c Cell) (row int, err error) {
-	return f.each(func(row int) error {
-		cell := f.b.Cell(row, at)
-		texts, err := cell.Texts()
-		if !cell.IsList() && (!cell.Null() || c.Kind == tabular.Text || tabular.IsNumber(c.Kind)) {
+	return f.each(at, func(row int) error {
+		texts, err := f.cell.Texts()
+		if !f.cell.IsList() && (!f.cell.Null() || c.Kind == tabular.Text || tabular.IsNumber(c.Kind)) {
 			var text string
-			text, err = cell.Text()
+			text, err = f.cell.Text()
 			texts = f.split(strings.TrimSpace(text))
 		}
 		if err != nil {
@@ -295,7 +289,7 @@ func (f *filling) labelLists(at int, c Cell) (row int, err error) {
 		}
 		for i, text := range texts {
 			if labels[i], err = f.listed(text); err != nil {
-				return fmt.Errorf("label %d of %s: %w", i, cell.String(), err)
+				return fmt.Errorf("label %d of %s: %w", i, f.cell.String(), err)
 			}
 		}
 		f.to.LabelLists = append(f.to.LabelLists, labels)
@@ -306,11 +300,10 @@ func (f *filling) labelLists(at int, c Cell) (row int, err error) {
 // wholes reads a column of labels that are integers.
 func (f *filling) wholes(at int) (row int, err error) {
 	checked := len(f.Options.Classes) > 0 || len(f.Options.MissingValues) > 0
-	return f.each(func(row int) error {
-		cell, v := f.b.Cell(row, at), int64(0)
-		null := cell.Null()
+	return f.each(at, func(row int) error {
+		v, null := int64(0), f.cell.Null()
 		if !null {
-			if v, err = cell.Whole(); err != nil {
+			if v, err = f.cell.Whole(); err != nil {
 				return err
 			}
 		}
@@ -348,9 +341,8 @@ func (f *filling) targets(at int, c Cell) (row int, err error) {
 	if n := (f.before + f.b.Rows) * k; len(f.to.Targets) < n {
 		f.to.Targets = slices.Grow(f.to.Targets, n-len(f.to.Targets))[:n]
 	}
-	return f.each(func(row int) error {
-		cell := f.b.Cell(row, at)
-		v, err := cell.Number(f.missing)
+	return f.each(at, func(row int) error {
+		v, err := f.cell.Number(f.missing)
 		if err != nil {
 			err = fmt.Errorf("%w: expected a number to predict", err)
 		} else {
@@ -366,9 +358,8 @@ func (f *filling) targets(at int, c Cell) (row int, err error) {
 
 // weights reads the column of weights.
 func (f *filling) weights(at int) (row int, err error) {
-	return f.each(func(row int) error {
-		cell := f.b.Cell(row, at)
-		v, err := cell.Number(f.missing)
+	return f.each(at, func(row int) error {
+		v, err := f.cell.Number(f.missing)
 		if err != nil {
 			return err
 		}

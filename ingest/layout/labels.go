@@ -89,12 +89,6 @@ func (o Options) NotUTF8(err error, encoded bool) error {
 	return fmt.Errorf("%w: convert the text", err)
 }
 
-// appendLabel appends a label to a batch; "": the row has none.
-func appendLabel(b *examples.Rows, word string) {
-	b.Words = append(b.Words, word)
-	noteLabel(b, len(b.Words), word == "")
-}
-
 // noteLabel records whether the last of n rows has no label.
 func noteLabel(b *examples.Rows, n int, none bool) {
 	if none || len(b.NoLabel) > 0 {

@@ -316,7 +316,8 @@ func (l *Layout) Width() int {
 }
 
 // Reading describes how the columns are read. It uses column numbers, since a column given by name is the same one.
-func (l *Layout) Reading() (how Reading) {
+func (l *Layout) Reading() Reading {
+	how := Reading{Offsets: map[int]float64{}, Times: map[int][]examples.Column{}}
 	if l.Options.Several() {
 		how.Labels, how.LabelSeparator = l.Options.Labels, l.Options.LabelSeparator
 	}
@@ -342,9 +343,6 @@ func (l *Layout) Reading() (how Reading) {
 			how.Text, how.Words, how.Vocabulary = strconv.Itoa(at), &l.Options.Words, l.Options.Words.Digest()
 		case Feature:
 			if cell.Offset != 0 {
-				if how.Offsets == nil {
-					how.Offsets = map[int]float64{}
-				}
 				how.Offsets[at] = cell.Offset
 			}
 		case ignored:
@@ -355,9 +353,6 @@ func (l *Layout) Reading() (how Reading) {
 		case Category:
 			how.Categories = append(how.Categories, cell.columns[0])
 		case Time:
-			if how.Times == nil {
-				how.Times = map[int][]examples.Column{}
-			}
 			how.Times[at] = cell.columns
 		}
 	}

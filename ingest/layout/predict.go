@@ -319,7 +319,7 @@ func (r *Request) Number(cell tabular.Cell) (float64, error) {
 // Lacks returns an error with the missing columns of a row. has reports which columns the row has.
 func (r *Request) Lacks(has []bool) error {
 	var missing []string
-	for name, column := range r.byName {
+	for column, name := range r.Names {
 		if !has[column] {
 			missing = append(missing, name)
 		}

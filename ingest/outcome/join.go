@@ -178,19 +178,6 @@ func (j *Join) FirstDeadline() (time int64, ok bool) {
 	return row.place.Time, true
 }
 
-// rowOf records a row, whose place is its deadline.
-func (j *Join) rowOf(m Message) *entry {
-	latest, behind := j.rows[m.Partition].see(m.Offset, m.Time)
-	place := examples.JoinPlace{Time: plus(latest-behind, j.within+j.grace), Partition: m.Partition, Offset: m.Offset}
-	return &entry{place: place, behind: behind, key: m.Key, value: m.Value}
-}
-
-// waitingOf records an outcome.
-func (j *Join) waitingOf(o Outcome) *waitingOutcome {
-	latest, behind := j.outcomes[o.Partition].see(o.Offset, o.Time)
-	return &waitingOutcome{examples.JoinPlace{Time: latest, Partition: o.Partition, Offset: o.Offset}, behind, o.Bytes, o.Labels}
-}
-
 // joins reports whether a row has an outcome with its key. All times are those of the messages. An outcome that is farther
 // behind than the grace period comes in time if the row still waits; one for a row that is farther behind, if it is still kept.
 func (j *Join) joins(row, o *entry) bool {
@@ -208,7 +195,9 @@ func (j *Join) near(row, outcome int64) bool {
 
 // Row adds a row. It calls decide if the row need not wait.
 func (j *Join) Row(m Message, decide func(Decided) error) error {
-	row := j.rowOf(m)
+	latest, behind := j.rows[m.Partition].see(m.Offset, m.Time)
+	deadline := examples.JoinPlace{Time: plus(latest-behind, j.within+j.grace), Partition: m.Partition, Offset: m.Offset}
+	row := &entry{place: deadline, behind: behind, key: m.Key, value: m.Value}
 	j.row, j.row.Value = m, nil
 	label, found, err := j.match(row)
 	if err != nil {
@@ -247,7 +236,9 @@ func (j *Join) decide(row *entry, label string, absent bool, decide func(Decided
 
 // Outcome adds an outcome, and decides the rows that no longer wait. One without labels only advances the time.
 func (j *Join) Outcome(o Outcome, decide func(Decided) error) error {
-	heap.Push(&j.unsettled, j.waitingOf(o))
+	latest, behind := j.outcomes[o.Partition].see(o.Offset, o.Time)
+	place := examples.JoinPlace{Time: latest, Partition: o.Partition, Offset: o.Offset}
+	heap.Push(&j.unsettled, &waitingOutcome{place, behind, o.Bytes, o.Labels})
 	return j.Advance(decide)
 }
 

@@ -59,7 +59,10 @@ func Number(text string) (float64, error) {
 		return v, nil
 	case err == nil || !isDecimal(text):
 		if v, ok := Boolean(text); ok {
-			return ofBoolean(v), nil
+			if v {
+				return 1, nil
+			}
+			return 0, nil
 		}
 		return 0, NumberError(text)
 	}
@@ -91,13 +94,6 @@ func (e NumberError) Error() string {
 	return Quote(string(e)) + " is not a number"
 }
 
-func ofBoolean(v bool) float64 {
-	if v {
-		return 1
-	}
-	return 0
-}
-
 // Boolean parses a boolean: true or false as in JSON, or as written by Python, R and SQL: True, TRUE, False, FALSE.
 func Boolean(text string) (v, ok bool) {
 	switch text {
@@ -127,15 +123,6 @@ func AppendNumber(dst []byte, v float64, bits int) []byte {
 		return append(dst, "null"...)
 	}
 	return strconv.AppendFloat(dst, v, 'g', -1, bits)
-}
-
-// digits splits off the leading digits of a text.
-func digits(text string) (digits, rest string) {
-	n := 0
-	for n < len(text) && text[n]-'0' <= 9 {
-		n++
-	}
-	return text[:n], text[n:]
 }
 
 // Quote returns a value for an error. It truncates long values.
@@ -186,18 +173,14 @@ func Word(text string) string {
 	if text != "-0" && !isFloat || strings.ContainsAny(number, ".eE") || !isJSON(number) {
 		return text
 	}
-	return withoutSign(number)
-}
-
-// maxWhole is the largest integer up to which float64 represents all integers.
-const maxWhole = 1 << 53
-
-func withoutSign(number string) string {
 	if number == "-0" {
 		return "0"
 	}
 	return number
 }
+
+// maxWhole is the largest integer up to which float64 represents all integers.
+const maxWhole = 1 << 53
 
 // WordOf returns the word of a number: the shortest decimal form that is unique in its precision, without a point if the
 // number is an integer. A number that float32 represents exactly is treated as a float32.
@@ -232,7 +215,7 @@ func NumberLabel(text string) string {
 	if !isDecimal(text) {
 		return Label(text)
 	}
-	if whole, _ := digits(text); whole == text && (len(text) == 1 || text[0] != '0') { // may be longer than any number type
+	if strings.Trim(text, "0123456789") == "" && (len(text) == 1 || text[0] != '0') { // may be longer than any number type
 		return text
 	}
 	v, err := strconv.ParseFloat(text, 64)

@@ -183,10 +183,10 @@ func TypeAt(t arrow.DataType, path []string) arrow.DataType {
 	return nil
 }
 
-// damaged converts a panic to an error, because the library does not validate streams. It must be deferred.
-func damaged(err *error) {
+// Damaged converts a panic to an error, because the libraries do not validate what they read. It must be deferred.
+func Damaged(what string, err *error) {
 	if cause := recover(); cause != nil {
-		*err = fmt.Errorf("the stream is damaged: %v", cause)
+		*err = fmt.Errorf("%s is damaged: %v", what, cause)
 	}
 }
 
@@ -195,7 +195,7 @@ type wantedColumns map[string]bool
 
 // decode returns the rows of a value.
 func (w wantedColumns) decode(_ context.Context, p format.Payload) (rows tabular.Cell, err error) {
-	defer damaged(&err)
+	defer Damaged("the stream", &err)
 	s, err := readerOf(p.Value)
 	if err != nil {
 		return rows, err
@@ -217,7 +217,7 @@ func (r messages) Names() []string { return fieldNames(r.Schema().Fields()) }
 
 // Items implements tabular.Nested.
 func (r messages) Items(put func(row tabular.Cell) error) (err error) {
-	defer damaged(&err)
+	defer Damaged("the stream", &err)
 	defer r.Close()
 	for {
 		batch, err := r.Next(func(column int) bool { return r.wanted[r.Schema().Field(column).Name] })

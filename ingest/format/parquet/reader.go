@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
+	ours "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 )
@@ -51,16 +52,9 @@ func Wanted(paths []string) func(path string) bool {
 	}
 }
 
-// damaged converts a panic to an error, because the library does not validate files. It must be deferred.
-func damaged(err *error) {
-	if cause := recover(); cause != nil {
-		*err = fmt.Errorf("the file is damaged: %v", cause)
-	}
-}
-
 // Open opens a file.
 func Open(r io.ReaderAt, size int64, columns Columns) (_ *Reader, err error) {
-	defer damaged(&err)
+	defer ours.Damaged("the file", &err)
 	var end [8]byte // the size of the footer, which the library allocates unchecked, and PAR1
 	if _, err := r.ReadAt(end[:], size-int64(len(end))); err == nil && int64(binary.LittleEndian.Uint32(end[:])) > size {
 		return nil, fmt.Errorf("a damaged Parquet file: write or download it again: a footer of %d bytes in a file of %d",
@@ -107,7 +101,7 @@ func (d *Reader) Rows() int64 { return d.left }
 // Next returns a record of the next rows, at most n; io.EOF after the last. A column for which read returns false has nulls; nil reads all.
 // A column that was not read once must not be read again.
 func (d *Reader) Next(n int, read func(column int) bool) (_ arrow.Record, err error) {
-	defer damaged(&err)
+	defer ours.Damaged("the file", &err)
 	if d.left == 0 {
 		return nil, io.EOF
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/twmb/avro"
@@ -140,10 +139,10 @@ func (e *empty) conversions() (all []avro.SchemaOpt) {
 		if text, ok := v.([]byte); ok {
 			return text
 		}
-		return slices.Collect(func(yield func(byte) bool) {
-			for at, fixed := 0, reflect.ValueOf(v); at < fixed.Len() && yield(byte(fixed.Index(at).Uint())); at++ {
-			}
-		})
+		fixed := reflect.ValueOf(v)
+		content := make([]byte, fixed.Len())
+		reflect.Copy(reflect.ValueOf(content), fixed)
+		return content
 	}
 	add("decimal", func(v any, of *avro.SchemaNode) any { return tabular.Decimal(bytesOf(v), of.Scale) }, "bytes", "fixed")
 	add("", func(v any, of *avro.SchemaNode) any {
@@ -183,22 +182,16 @@ func seconds(v any, per int64) float64 {
 	return float64(units/per) + float64(units%per)/float64(per)
 }
 
-// writerOf returns the schema of a message.
-func (r *avroMessages) writerOf(s *format.Schema) *avroWriter {
-	w, known := r.writers[s]
-	if !known {
-		schema, err := r.parse(s)
-		if w = (&avroWriter{Schema: schema, name: s.Name}); err != nil {
-			w.err = fmt.Errorf("%s: %w", s.Name, err)
-		}
-		r.writers[s] = w
-	}
-	return w
-}
-
 // decode decodes a record.
 func (r *avroMessages) decode(_ context.Context, m format.Payload) (v tabular.Cell, err error) {
-	w := r.writerOf(m.Schema)
+	w, known := r.writers[m.Schema]
+	if !known {
+		schema, err := r.parse(m.Schema)
+		if w = (&avroWriter{Schema: schema, name: m.Schema.Name}); err != nil {
+			w.err = fmt.Errorf("%s: %w", w.name, err)
+		}
+		r.writers[m.Schema] = w
+	}
 	if w.err != nil {
 		return v, w.err
 	}

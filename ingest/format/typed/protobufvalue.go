@@ -1,7 +1,6 @@
 package typed
 
 import (
-	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -114,9 +113,9 @@ func protobufCell(of protoreflect.Value, field protoreflect.FieldDescriptor) tab
 // wellKnown returns a message of a well-known type as one value. A schema may have other messages with these names.
 func wellKnown(m protoreflect.Message) tabular.Cell {
 	fields := m.Descriptor().Fields()
-	has := func(name protoreflect.Name, kinds ...protoreflect.Kind) bool {
+	has := func(name protoreflect.Name, kind protoreflect.Kind) bool {
 		f := fields.ByName(name)
-		return f != nil && f.Cardinality() != protoreflect.Repeated && slices.Contains(kinds, f.Kind())
+		return f != nil && f.Cardinality() != protoreflect.Repeated && f.Kind() == kind
 	}
 	get := func(name protoreflect.Name) protoreflect.Value { return m.Get(fields.ByName(name)) }
 	isTime := has("seconds", protoreflect.Int64Kind) && has("nanos", protoreflect.Int32Kind)
@@ -133,8 +132,7 @@ func wellKnown(m protoreflect.Message) tabular.Cell {
 	case "google.protobuf.DoubleValue", "google.protobuf.FloatValue", "google.protobuf.Int64Value", "google.protobuf.UInt64Value",
 		"google.protobuf.Int32Value", "google.protobuf.UInt32Value", "google.protobuf.BoolValue", "google.protobuf.StringValue",
 		"google.protobuf.BytesValue":
-		if has("value", protoreflect.DoubleKind, protoreflect.FloatKind, protoreflect.Int64Kind, protoreflect.Uint64Kind,
-			protoreflect.Int32Kind, protoreflect.Uint32Kind, protoreflect.BoolKind, protoreflect.StringKind, protoreflect.BytesKind) {
+		if f := fields.ByName("value"); f != nil && f.Cardinality() != protoreflect.Repeated && f.Message() == nil && f.Enum() == nil {
 			return protobufCell(get("value"), nil)
 		}
 	case "confluent.type.Decimal":
