@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,49 +67,38 @@ func (e *changedError) Error() string {
 // Unwrap returns the error of the row.
 func (e *changedError) Unwrap() error { return e.row }
 
-// Forms of a packed message.
-const (
-	valueForm = iota // its value
-	jsonForm         // JSON of an archive
-	rowsForm         // its rows
-)
-
 // Pack encodes a message until the examples of its rows are known. Errors are as in Add.
-func (v *Values) Pack(ctx context.Context, m TopicMessage) ([]byte, error) {
-	form := byte(valueForm)
-	switch {
-	case m.Row != nil && len(m.Value) > 0:
-		form = jsonForm
-	case m.Row != nil:
-		rows, err := v.rowsOf(ctx, m)
-		if err != nil {
-			return nil, err
+func (v *Values) Pack(ctx context.Context, m TopicMessage) (_ []byte, err error) {
+	head, rows := []tabular.Cell{tabular.Integer(m.Time)}, [][]tabular.Cell(nil)
+	for _, text := range []string{m.Key, m.SchemaID, m.Trace, string(m.Value)} {
+		head = append(head, tabular.Word(text))
+	}
+	if m.Row != nil {
+		head = append(head, tabular.Truth(true))
+		if len(m.Value) == 0 { // it is not JSON
+			if rows, err = v.rowsOf(ctx, m); err != nil {
+				return nil, err
+			}
 		}
-		form, m.Value = rowsForm, tabular.AppendRows(nil, rows)
 	}
-	all := make([]byte, 0, len(m.Key)+len(m.SchemaID)+len(m.Trace)+len(m.Value)+32)
-	all = binary.AppendUvarint(append(all, form), uint64(m.Time))
-	for _, text := range []string{m.Key, m.SchemaID, m.Trace} {
-		all = append(binary.AppendUvarint(all, uint64(len(text))), text...)
-	}
-	return append(all, m.Value...), nil
+	return tabular.AppendRows(nil, append([][]tabular.Cell{head}, rows...)), nil
 }
 
 // Unpack decodes a message that [Values.Pack] has encoded.
 func Unpack(partition int, offset int64, all []byte) TopicMessage {
-	m, form := TopicMessage{Partition: partition, Offset: offset}, all[0]
-	time, n := binary.Uvarint(all[1:])
-	m.Time, m.Value = int64(time), all[1+n:]
-	for _, text := range []*string{&m.Key, &m.SchemaID, &m.Trace} {
-		size, n := binary.Uvarint(m.Value)
-		*text, m.Value = string(m.Value[n:n+int(size)]), m.Value[n+int(size):]
+	m := TopicMessage{Partition: partition, Offset: offset}
+	rows := tabular.ReadRows(all)
+	head, value := rows[0], ""
+	m.Time, _ = head[0].Whole()
+	for i, text := range []*string{&m.Key, &m.SchemaID, &m.Trace, &value} {
+		*text, _ = head[i+1].Word()
 	}
-	switch row := (tabular.Cell{}); form {
-	case jsonForm:
-		row = tabular.JSON(m.Value)
-		m.Row = &row
-	case rowsForm:
-		m.Row, m.rows = &row, tabular.ReadRows(m.Value)
+	m.Value = []byte(value)
+	if len(head) > 5 {
+		row := tabular.JSON(m.Value)
+		if m.Row = &row; value == "" {
+			m.rows = rows[1:]
+		}
 	}
 	return m
 }

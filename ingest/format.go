@@ -50,11 +50,16 @@ func (o Options) formatByName(file string) (f format.Format, ok bool) {
 		f = formatNamed(o.Format)
 		return f, f.Name != ""
 	}
-	file = strings.ToLower(filepath.Base(file))
-	for _, compressed := range []string{".gz", ".bz2", ".zst"} {
-		file = strings.TrimSuffix(file, compressed)
-	}
+	file = uncompressed(strings.ToLower(filepath.Base(file)))
 	return first(func(f format.Format) bool { return f.Claims(file) })
+}
+
+// uncompressed returns the name that a file has after decompression.
+func uncompressed(name string) string {
+	for _, ending := range []string{".gz", ".bz2", ".zst"} {
+		name = strings.TrimSuffix(name, ending)
+	}
+	return name
 }
 
 // formatNamed returns the format of files with a name; the zero value: none.

@@ -1,8 +1,19 @@
+// Package ingest reads examples from files and publishes them on the examples topic.
+//
+// Sources returns a Source for each file, or for each idx pair of images and labels. The batches of a source depend only
+// on the files' bytes and the options. So Publish continues an interrupted ingest, and a source that is on the topic is
+// identified by its ID and not published again. Package pipeline/protocol selects the messages that count when a worker
+// reads the topic.
+//
+// Each input format is in a package under ingest/format, and has a line in the table of format.go. Package layout assigns
+// roles to columns and counts the words of texts, and package input opens files, compressed or not.
 package ingest
 
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -274,7 +285,6 @@ func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.S
 			return
 		}
 		defer closeAll(opened)
-		var splits []examples.Split
 		counted, labelled := 0, 0 // numbers of rows
 		for rows, err := range format.BatchesOf(ctx, r) {
 			if err != nil {
@@ -291,10 +301,7 @@ func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.S
 				rows = rows.Slice(before, rows.Rows)
 			}
 			if s.Split != examples.Train {
-				for len(splits) < rows.Rows {
-					splits = append(splits, s.Split)
-				}
-				rows.Splits = splits[:rows.Rows]
+				rows.Splits = slices.Repeat([]examples.Split{s.Split}, rows.Rows)
 			}
 			if !yield(rows, nil) {
 				return
@@ -560,4 +567,114 @@ func (o Options) findOffsets(ctx context.Context) (Options, error) {
 	}
 	o.Found.Offsets = found.Offsets(1)
 	return o, nil
+}
+
+// idOf returns the ID that the source has if its files have the given digests, and its first after rows belong to other sources.
+func (s *Source) idOf(after int64, digests ...wire.Digest) string {
+	return string(wire.DigestJSON(identity{digests, s.format.Name, s.reading, after}))
+}
+
+// isFile reports whether the source is a single file, other than a directory or archive of images.
+func (s *Source) isFile() bool { return len(s.stored) == 1 && !s.format.ReadsFolders }
+
+// Begun returns the seals whose files are the source's file or a prefix of it, because a log file has grown since it was
+// ingested. It reads the file once.
+func (s *Source) Begun(ctx context.Context, seals []*schemas.SourceSeal) (begun []*schemas.SourceSeal, err error) {
+	if !s.isFile() {
+		return nil, nil
+	}
+	var shorter []*schemas.SourceSeal
+	for _, seal := range seals {
+		if seal.Bytes > 0 && seal.Bytes <= s.stored[0].bytes && seal.Split == s.Split.String() {
+			shorter = append(shorter, seal)
+		}
+	}
+	if len(shorter) == 0 {
+		return nil, nil
+	}
+	slices.SortStableFunc(shorter, func(a, b *schemas.SourceSeal) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	file, err := s.options.open(s.opened[0])
+	if err != nil {
+		return nil, input.WholeFile(s.Files[0], err)
+	}
+	defer file.Close()
+	sum, read := sha256.New(), int64(0)
+	for _, seal := range shorter {
+		if err = ctx.Err(); err == nil {
+			_, err = io.CopyN(sum, file, seal.Bytes-read)
+		}
+		if err != nil {
+			return nil, input.WholeFile(s.Files[0], err)
+		}
+		if read = seal.Bytes; hex.EncodeToString(sum.Sum(nil)) == string(seal.Content) {
+			begun = append(begun, seal)
+		}
+	}
+	return begun, nil
+}
+
+// Parts returns the seals of the sources that the source's file starts with, if they were read like the source, in row
+// order: that of the file as first ingested, then those of added rows. begun are those of Begun. It returns nil if there
+// are none, or some are missing.
+func (s *Source) Parts(begun []*schemas.SourceSeal) (parts []*schemas.SourceSeal) {
+	own := func(seal *schemas.SourceSeal) bool { return seal.ID == s.idOf(seal.After, seal.Content) }
+	longest := int64(0)
+	for _, seal := range begun {
+		if own(seal) {
+			longest = max(longest, seal.Bytes)
+		}
+	}
+	ends := func(seal *schemas.SourceSeal) bool { return own(seal) && seal.Bytes == longest }
+	for {
+		i := slices.IndexFunc(begun, ends)
+		if i < 0 {
+			return nil
+		}
+		parts = append(parts, begun[i])
+		at := begun[i]
+		if at.After == 0 {
+			slices.Reverse(parts)
+			return parts
+		}
+		ends = func(seal *schemas.SourceSeal) bool {
+			return own(seal) && seal.Bytes < at.Bytes && seal.After+seal.Rows == at.After
+		}
+	}
+}
+
+// Rest returns the source of the file's rows after those of earlier sources. last is the seal of the last of these. ok is
+// false if there are no further rows. If the last row was incomplete when it was ingested, or the file is compressed, it
+// returns a *input.Error.
+func (s *Source) Rest(last *schemas.SourceSeal) (rest Source, ok bool, err error) {
+	if last.Bytes == s.stored[0].bytes {
+		return rest, false, nil
+	}
+	begins := fmt.Sprintf("the file begins with the bytes of %s, which is already ingested as source %s", last.Files,
+		wire.Digest(last.ID).Short())
+	advice := "exclude that source with `stagewise sources remove`, so that its rows count once"
+	why := ""
+	switch {
+	case s.stored[0].compressed:
+		why = "rows added to a compressed file can't be ingested separately: decompress it, or "
+	case !s.format.IsText:
+		why = "rows added to a file in the format " + s.format.Name + " can't be ingested separately: write them to another file, or "
+	default:
+		file, err := s.options.open(s.opened[0])
+		if err != nil {
+			return rest, false, input.WholeFile(s.Files[0], err)
+		}
+		defer file.Close()
+		if whole, err := input.EndsRow(file, last.Bytes); err != nil {
+			return rest, false, input.WholeFile(s.Files[0], err)
+		} else if !whole {
+			why = "its last row was incomplete: "
+		}
+	}
+	if why != "" {
+		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: %s%s", begins, why, advice))
+	}
+	rest = *s
+	rest.after = last.After + last.Rows
+	rest.ID = rest.idOf(rest.after, s.stored[0].digest)
+	return rest, true, nil
 }

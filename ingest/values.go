@@ -1,17 +1,24 @@
 package ingest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -418,4 +425,178 @@ func (w *TopicWords) Options() (Options, error) {
 	}
 	w.values.Options = with
 	return o, w.values.CheckUnits()
+}
+
+// rowsOf returns the rows of a message.
+func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
+	switch {
+	case m.rows != nil:
+		return m.rows, nil
+	case m.Row != nil:
+		return v.reader.ReadRow(*m.Row)
+	}
+	if len(m.Value) == 0 && m.Key != "" {
+		return nil, nil // a tombstone, as change data capture writes after a deletion
+	}
+	if len(m.Value) == 0 {
+		return nil, fmt.Errorf("an empty value: expected %s", cmp.Or(v.format.Values, v.format.Meaning))
+	}
+	p, err := v.payload(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if v.whole.Encoding != "" && v.format.IsText {
+		if p.Value, err = signature.DecodeText(p.Value, v.whole.Encoding); err != nil {
+			return nil, fmt.Errorf("%w, which examples.encoding expects", err)
+		}
+	}
+	if v.format.IsText {
+		p.Value = bytes.TrimPrefix(p.Value, []byte("\ufeff")) // as for files
+	}
+	return v.reader.Read(ctx, p)
+}
+
+// explain replaces the reason why a message is unusable if its value is not of the format.
+func (v opened) explain(ctx context.Context, err error, m TopicMessage) error {
+	if unusable, _ := Unusable(err); err == nil || ctx.Err() != nil || !unusable || m.Row != nil {
+		return err
+	}
+	key := func(name string) string { return cmp.Or(v.under, "examples") + "." + name }
+	id, _, framed := format.Framed(m.Value)
+	form, known := signature.Of(m.Value)
+	if v.under != "" {
+		form.Encoding = "" // outcomes have no such key
+	}
+	switch {
+	case known && form.Values == v.format.Name || form.Encoding != "" && v.whole.Encoding != "":
+		return err
+	case known && !(framed && form.Format != ""): // a frame may begin as idx does
+		return fmt.Errorf("%s: %s", form.Name, form.OfValue(key))
+	case framed && v.schemas == nil && v.format.Schema.Type != "":
+		return fmt.Errorf("%w It begins with the prefix of schema registry serializers and the schema ID %s: set %s", err, id,
+			key("registry.url"))
+	case v.format.IsText && v.whole.Encoding == "" && !framed && signature.IsBinary(m.Value):
+		return fmt.Errorf("binary data: set %s to what the producer writes: %s", key("format"),
+			formatNames("", "or", func(f format.Format) bool { return f.IsOfMessages() && !f.IsText }))
+	}
+	return err
+}
+
+// payload returns the value of a message without framing, with its schema if a registry has it.
+func (v opened) payload(ctx context.Context, m TopicMessage) (p format.Payload, err error) {
+	kind := v.format.Schema
+	if v.schemas == nil {
+		if id, _, framed := format.Framed(m.Value); framed && kind.Type == "" && !v.format.Unframed {
+			return p, fmt.Errorf("it begins with the prefix of schema registry serializers (a zero byte and the schema ID %s): expected %s: "+
+				"set examples.registry.url, or configure the producer without a registry", id, cmp.Or(v.format.Values, v.format.Meaning))
+		}
+		return format.Payload{Value: m.Value}, nil
+	}
+	p.Value = m.Value
+	indexes := []byte(nil)
+	var id format.SchemaID
+	if m.SchemaID != "" {
+		if id, indexes, err = format.FramedHeader(m.SchemaID); err != nil {
+			return p, err
+		}
+	} else {
+		framed := false
+		if id, p.Value, framed = format.Framed(m.Value); !framed {
+			return p, fmt.Errorf("no schema ID, neither before the value nor in the header %s: configure the producer with the registry, "+
+				"or remove examples.registry%s", format.SchemaHeader, orSetSchema(kind))
+		}
+	}
+	if kind.Type == "" {
+		return p, nil
+	}
+	if p.Schema, err = v.schemas.Schema(ctx, id); err != nil {
+		return p, err
+	}
+	if p.Schema.Type != kind.Type {
+		return p, fmt.Errorf("%s is %s: expected %s, because examples.format is %s", p.Schema.Name, p.Schema.Type, kind.Type, v.format.Name)
+	}
+	if kind.Named {
+		if len(indexes) > 0 {
+			p.Indexes, _, err = typed.Indexes(indexes)
+		} else {
+			p.Indexes, p.Value, err = typed.Indexes(p.Value)
+		}
+	}
+	return p, err
+}
+
+// orSetSchema returns the alternative to a registry, for errors.
+func orSetSchema(kind format.SchemaKind) string {
+	if kind.Type == "" {
+		return ""
+	}
+	return ", and set examples.schema"
+}
+
+// Unusable reports whether an error of Add is due to the message, which is then quarantined. Any other error is due to its file in an
+// archive, or to the schema registry: away means that the registry is unavailable.
+func Unusable(err error) (unusable, away bool) {
+	of, is := errors.AsType[*format.RegistryError](err)
+	return !is && !errors.As(err, new(*changedError)), is && of.Away
+}
+
+// archived are messages of an archive. [archive.Rows] implements it.
+type archived interface {
+	Len() int
+	Key(row int) string
+	Value(row int) (value []byte, decoded *tabular.Cell)
+	All() (all *stream.Values, from int)
+}
+
+// MessageOf converts a message of a topic of values. rows are the rows of an archive that begin with the message: an [archive.Rows], or a
+// type that embeds it. Nil means that the value is not decoded.
+func MessageOf(partition int, offset int64, at time.Time, m wire.Message, rows any) TopicMessage {
+	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, Value: m.Value}
+	if of, is := rows.(archived); is {
+		_, value.Row = of.Value(0)
+	}
+	if len(m.Headers) > 0 {
+		value.SchemaID, value.Trace = m.Get(format.SchemaHeader), m.Trace()
+	}
+	if t := outcome.TimeOf(at); t != outcome.Never {
+		value.Time = t
+	}
+	return value
+}
+
+// RowsOf describes the rows of an examples message, given its value, for later rows of a topic or of files. It returns nil if
+// they can't be decoded: their reader reports the error with its position.
+func RowsOf(value []byte, topic string) *layout.Learnt {
+	batch, err := examples.Decode(value, memory.DefaultAllocator)
+	if err != nil {
+		return nil
+	}
+	columns, err := examples.ParseColumns(batch.ColumnsText())
+	if err != nil {
+		return nil
+	}
+	l := &layout.Learnt{Sparse: batch.Sparse != nil, Width: batch.Cols, Columns: columns, Topic: topic, Rows: batch.Rows}
+	if columns == nil {
+		return l
+	}
+	l.Lacking = map[string]int{}
+	width := columns.Features()
+	features := make([]float32, batch.Rows*width)
+	if batch.Sparse != nil {
+		batch.Sparse.Leading(features, width)
+	} else {
+		batch.Features(features, width)
+	}
+	at := 0
+	for _, c := range columns {
+		lacking := 0
+		for row := range batch.Rows {
+			if x := features[row*width+at]; x != x {
+				lacking++
+			}
+		}
+		l.Lacking[c.Source()] = lacking
+		at += c.Features()
+	}
+	return l
 }
