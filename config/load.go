@@ -56,8 +56,7 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	if err := s.failure(); err != nil {
 		return nil, err
 	}
-	s.rounds(c)
-	s.lastStage(c)
+	s.passes(c)
 	return c, nil
 }
 
@@ -77,40 +76,27 @@ func (s *settings) untuned(c *Config) bool {
 	return true
 }
 
-// rounds sets the defaults of stages that are fitted in blocks: unless their passes are set, rounds end them.
-func (s *settings) rounds(c *Config) {
+// passes sets the passes that are not set. Rounds end a stage that is fitted in blocks. The last stage has its own default: if its entry
+// stands for several stages, the last of them becomes an entry of its own.
+func (s *settings) passes(c *Config) {
 	for i := range c.Stages {
 		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
-		if s.has(key+".passes") || !stages.KindOf(stage.Features).InBlocks {
-			continue
+		switch kind := stages.KindOf(stage.Features); {
+		case s.has(key + ".passes"):
+		case kind.InBlocks:
+			stage.Passes = solve.MaxPasses
+			if !s.has(key + ".features.rounds") {
+				stage.Features.Rounds = solve.DefaultRounds(stage.Link)
+			}
+		case i == len(c.Stages)-1 && !kind.Grown && solve.LastPasses(stage.Stage) != stage.Passes:
+			last := *stage
+			last.Passes, last.Repeat = solve.LastPasses(stage.Stage), 1
+			if stage.Repeat--; stage.Repeat == 0 {
+				c.Stages = c.Stages[:i]
+			}
+			c.Stages = append(c.Stages, last)
 		}
-		stage.Passes = solve.MaxPasses
-		if !s.has(key + ".features.rounds") {
-			stage.Features.Rounds = solve.DefaultRounds(stage.Link)
-		}
 	}
-}
-
-// lastStage gives the last stage its own default of passes. If its entry stands for several stages, the last of them becomes
-// an entry of its own.
-func (s *settings) lastStage(c *Config) {
-	at := len(c.Stages) - 1
-	if at < 0 {
-		return
-	}
-	last := c.Stages[at]
-	if stages.KindOf(last.Features).InBlocks || stages.KindOf(last.Features).Grown {
-		return
-	}
-	passes := solve.LastPasses(last.Stage)
-	if s.has(fmt.Sprintf("stages.%d.passes", at)) || passes == last.Passes {
-		return
-	}
-	last.Passes, last.Repeat = passes, 1
-	if c.Stages[at].Repeat--; c.Stages[at].Repeat == 0 {
-		c.Stages = c.Stages[:at]
-	}
-	c.Stages = append(c.Stages, last)
 }
 
 // config returns the defaults, overridden by the settings.
@@ -123,12 +109,6 @@ func (s *settings) config() (*Config, error) {
 				solve.GrownDefaults(&stage.Stage)
 			}
 		}
-		if targets := "examples.targets"; s.has(targets) && s.set[targets].value.Len() > 0 {
-			stage.Link = schemas.Link(model.LinksOf(examples.Numbers)[0])
-		}
-		if labels := "examples.labels"; s.has(labels) && s.set[labels].value.String() == layout.LabelsSeveral {
-			stage.Link = schemas.Link(model.LinksOf(examples.SeveralLabels)[0])
-		}
 		if s.hasBelow(key + ".stop") {
 			stage.Stop = DefaultStop()
 		}
@@ -138,8 +118,11 @@ func (s *settings) config() (*Config, error) {
 		return nil, err
 	}
 	for i := range c.Stages {
-		stage := &c.Stages[i]
-		if !s.has(fmt.Sprintf("stages.%d.rate", i)) && solve.WholeSteps(stage.Link) {
+		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
+		if task := c.Examples.Task(); task != examples.OneLabel && !s.has(key+".link") {
+			stage.Link = schemas.Link(model.LinksOf(task)[0])
+		}
+		if !s.has(key+".rate") && solve.WholeSteps(stage.Link) {
 			stage.Rate = 0
 		}
 	}

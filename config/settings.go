@@ -194,8 +194,8 @@ func (s *settings) has(key string) bool { return s.set[key].value.IsValid() }
 
 // hasBelow reports whether a key below key has a value.
 func (s *settings) hasBelow(key string) bool {
-	for k, set := range s.set {
-		if strings.HasPrefix(k, key+".") && set.value.IsValid() {
+	for k := range s.set {
+		if strings.HasPrefix(k, key+".") && s.has(k) {
 			return true
 		}
 	}
