@@ -28,6 +28,7 @@ type Ledger struct {
 	last    coverage.Mark    // of the last applied message
 	lines   map[string]*line // by key: the messages on the topic that have no tombstone
 	order   []*line          // the same in topic order, together with replaced lines
+	earlier map[string]*line // lines that the process decoded before: see [Client.RereadLedger]
 	damaged []error          // why messages were skipped
 	owned   bool             // no other ledger has the state
 	plans   wire.Documents   // incomplete ones
@@ -103,8 +104,11 @@ func (l *Ledger) set(m Message) (added bool) {
 	switch {
 	case m.Value != nil:
 		if before == nil || kind != schemas.KindPlan && kind != schemas.KindEnd || !bytes.Equal(before.Value, m.Value) {
-			l.lines[m.Key] = &line{Message: m}
-			l.order = append(l.order, l.lines[m.Key])
+			next := &line{Message: m}
+			if old := l.earlier[m.Key]; old != nil && old.value != nil && bytes.Equal(old.Value, m.Value) {
+				next.value, next.known = old.value, true
+			}
+			l.lines[m.Key], l.order = next, append(l.order, next)
 		}
 		return before == nil
 	case before != nil && before.Kind() == schemas.KindPlan: // a plan that lacks a chunk does not count
@@ -150,7 +154,13 @@ func (l *Ledger) apply(m *line) {
 	case *schemas.SourceRemoval:
 		l.gone = append(l.gone, &v.Seal)
 	case *schemas.Division:
-		l.applyDivision(v)
+		at := slices.IndexFunc(l.divisions, func(known *schemas.Division) bool { return known.Topic == v.Topic })
+		switch {
+		case at < 0:
+			l.divisions = append(l.divisions, v)
+		case l.divisions[at].Attempt < v.Attempt:
+			l.divisions[at] = v
+		}
 	case *schemas.Removal:
 		l.removed[v.Version] = v.Run
 		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == v.Run })
@@ -216,6 +226,9 @@ func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 // twice, compaction may have changed the order of the waiting runs.
 func (c *Client) RereadLedger(ctx context.Context) (*Ledger, error) {
 	l := &Ledger{topic: c.Topics.Plans}
+	if c.ledger != nil && c.ledger.Load() != nil {
+		l.earlier = c.ledger.Load().lines
+	}
 	_, err := c.readPlans(ctx, l)
 	return l, err
 }
@@ -246,6 +259,7 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 	}
 	if l.Next = end; first || there && messages > 1 {
 		l.fold()
+		l.earlier = nil
 		if c.ledger != nil {
 			known := *l
 			known.lines, known.order = maps.Clone(l.lines), slices.Clone(l.order)
@@ -254,17 +268,6 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 		}
 	}
 	return there, nil
-}
-
-// applyDivision adds a division, unless one of the same or a later attempt came before it.
-func (l *Ledger) applyDivision(d *schemas.Division) {
-	at := slices.IndexFunc(l.divisions, func(known *schemas.Division) bool { return known.Topic == d.Topic })
-	switch {
-	case at < 0:
-		l.divisions = append(l.divisions, d)
-	case l.divisions[at].Attempt < d.Attempt:
-		l.divisions[at] = d
-	}
 }
 
 // Division returns the division of a topic in an ingest attempt; nil if it is not recorded.

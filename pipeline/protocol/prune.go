@@ -218,34 +218,29 @@ func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
 
 // sweepVersions writes tombstones for messages on the versions topic that belong to no version and are before an offset:
 // of runs cancelled after their versions were written, and of versions written again after their removal. It skips the
-// messages of versions, and offsets that this process has swept before.
+// offsets that this process has swept before.
 func (c *Client) sweepVersions(ctx context.Context, l *Ledger, to int64) error {
 	from := int64(0)
 	if c.swept != nil {
 		from = min(c.swept.Load(), to) // the topic may have been recreated
 	}
-	var places coverage.Spans
 	counts, unfinished := map[string]bool{}, map[string]bool{}
 	for _, place := range l.versions {
 		counts[place.Run] = true
-		places = append(places, coverage.Span{From: place.From, To: place.To})
 	}
-	slices.SortFunc(places, func(a, b coverage.Span) int { return cmp.Compare(a.From, b.From) })
 	for run := range l.Unfinished() {
 		unfinished[run] = true
 	}
 	var tombstones []wire.Message
-	for _, gap := range (coverage.Spans{{From: from, To: to}}).Without(places) {
-		for m, err := range c.Remaining(ctx, c.Topics.Versions, 0, gap.From, gap.To) {
-			switch {
-			case err != nil:
-				return err
-			case m.Offset >= to || m.Value == nil || m.Run() == "" || counts[m.Run()]:
-			case unfinished[m.Run()]:
-				to = m.Offset // the next sweep checks again
-			default:
-				tombstones = append(tombstones, m.Tombstone())
-			}
+	for m, err := range c.Remaining(ctx, c.Topics.Versions, 0, from, to) {
+		switch {
+		case err != nil:
+			return err
+		case m.Offset >= to || m.Value == nil || m.Run() == "" || counts[m.Run()]:
+		case unfinished[m.Run()]:
+			to = m.Offset // the next sweep checks again
+		default:
+			tombstones = append(tombstones, m.Tombstone())
 		}
 	}
 	_, err := c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...)

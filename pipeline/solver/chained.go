@@ -2,7 +2,7 @@ package solver
 
 import (
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
@@ -209,15 +209,12 @@ func (s *Solver) leave(m *model.Model) {
 	}
 	s.Remember(m)
 	after := s.chained.left.head // a copy: a pointer into the solver would keep all previous solvers in memory
-	s.options.Store.put(&after)
+	s.options.Store.head.Store(&after)
 }
 
 // Store is a solver process's memory between the runs of a chain: the sums from which the next run continues, which are
 // also on the state topic. The zero value is empty. A store is safe for concurrent use.
-type Store struct {
-	mutex sync.Mutex
-	head  *head
-}
+type Store struct{ head atomic.Pointer[head] }
 
 // head is the state at the end of a chain.
 type head struct {
@@ -228,18 +225,9 @@ type head struct {
 
 // pop returns the sums after a run, and removes them from the store, because the next run modifies them.
 func (s *Store) pop(run string) *head {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	h := s.head
-	if h == nil || h.window.Run != run {
+	h := s.head.Load()
+	if h == nil || h.window.Run != run || !s.head.CompareAndSwap(h, nil) {
 		return nil
 	}
-	s.head = nil
 	return h
-}
-
-func (s *Store) put(h *head) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.head = h
 }

@@ -42,21 +42,6 @@ type columnsFit interface {
 	After() (statistics.Occurring, float64)
 }
 
-// columnUpdate returns the fit of an update's stage on sparse rows.
-func (s *Solver) columnUpdate(number int, shape solve.Shape) (fit columnsFit) {
-	c, stage, columns := s.chained.start.columns, s.withRidges(number)[number], s.blockColumns()
-	if shape.Counted {
-		var before *solve.CountsBefore
-		if c.before != nil {
-			before = c.before[number]
-		}
-		fit = solve.NewCountsUpdate(stage, shape, c.sums[number], columns, before)
-	} else {
-		fit = solve.NewSparseUpdate(stage, shape, c.sums[number], columns, s.plan.Update().Passes)
-	}
-	return fit
-}
-
 // readColumns computes the sums of a window on sparse rows from its terms.
 func (s *Solver) readColumns(ctx context.Context, w *schemas.Window) (*columnsState, error) {
 	c, k := &columnsState{}, len(s.chain.Earlier().Labels())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -109,10 +108,8 @@ func (s *Solver) report(version int) *schemas.Report {
 	if majority := s.last.MajorityOf(labels.Len()); majority >= 0 {
 		r.Majority = r.Labels[majority]
 	}
-	last := finalReport{Sum: s.last, Labels: labels.Text(), TargetScale: s.chain.Prepared.TargetScale, Thresholds: r.Thresholds,
-		Threshold: s.threshold()}
 	for split, metrics := range event.MetricsOf(s.last.Tensors()) {
-		r.Splits[split.String()] = last.split(split, metrics)
+		r.Splits[split.String()] = s.splitReport(split, metrics, r.Thresholds)
 	}
 	s.chained.report(s.plan, r)
 	return r
@@ -173,46 +170,37 @@ func (m splitMetrics) pass(e *solve.Evaluation) *schemas.PassReport {
 		TrainLoss: of.TrainLoss, TestError: of.TestError, TestLoss: of.TestLoss, HoldoutError: of.HoldoutError, HoldoutLoss: of.HoldoutLoss}
 }
 
-// finalReport is the metrics of the final predictions of a run.
-type finalReport struct {
-	Sum         *accumulate.Sum
-	Labels      []string               // classes or target names
-	TargetScale []float32              // unit of each target; nil for classification
-	Thresholds  *statistics.Thresholds // nil unless multi-label
-	Threshold   float64                // for two classes; 0: none
-}
-
-// split returns the report of a split.
-func (f *finalReport) split(split examples.Split, metrics event.Metrics) schemas.SplitReport {
-	r := schemas.SplitReport{Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss}
-	if f.TargetScale != nil {
-		all, each := f.Sum.DistancesOf(split, f.TargetScale)
+// splitReport returns the metrics of the final predictions of a split. thresholds is nil unless the task is multi-label.
+func (s *Solver) splitReport(split examples.Split, metrics event.Metrics, thresholds *statistics.Thresholds) schemas.SplitReport {
+	r, labels := schemas.SplitReport{Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss}, s.chain.Prepared.Labels
+	if scale := s.chain.Prepared.TargetScale; scale != nil {
+		all, each := s.last.DistancesOf(split, scale)
 		if all == nil {
 			return r
 		}
 		r.RMSE, r.MAE, r.R2 = finite(all.RMSE), finite(all.MAE), finite(all.R2)
 		r.Targets = map[string]statistics.Distances{}
 		for c, d := range each {
-			r.Targets[f.Labels[c]] = statistics.Distances{RMSE: wire.Finite(d.RMSE), MAE: wire.Finite(d.MAE), R2: wire.Finite(d.R2)}
+			r.Targets[labels.Text()[c]] = statistics.Distances{RMSE: wire.Finite(d.RMSE), MAE: wire.Finite(d.MAE), R2: wire.Finite(d.R2)}
 		}
 		return r
 	}
-	k := len(f.Labels)
-	if f.Thresholds != nil {
-		if m := f.Sum.LabelsAt(split, k, *f.Thresholds); m != nil {
+	k := labels.Len()
+	if thresholds != nil {
+		if m := s.last.LabelsAt(split, k, *thresholds); m != nil {
 			r.Hamming, r.MicroF1, r.MacroF1, r.SubsetAccuracy = finite(m.Hamming), finite(m.MicroF1), finite(m.MacroF1), finite(m.SubsetAccuracy)
-			r.PrecisionAt = f.Sum.PrecisionOf(split)
+			r.PrecisionAt = s.last.PrecisionOf(split)
 		}
 	}
-	q := f.Sum.QualityOf(split, k)
+	q := s.last.QualityOf(split, k)
 	r.LogLoss, r.Brier, r.ECE = finite(q.LogLoss), finite(q.Brier), finite(q.ECE)
 	r.Confusion, r.Reliability = q.Confusion, q.Bins
 	for i := range r.Reliability { // scores that have overflowed give NaN probabilities
 		r.Reliability[i].Confidence = wire.Finite(r.Reliability[i].Confidence)
 	}
-	r.ClassMeasures = f.Sum.MeasuresOf(split, k)
-	if f.Threshold > 0 {
-		r.Decided = f.Sum.DecisionAt(split, f.Threshold).Decided(f.Threshold)
+	r.ClassMeasures = s.last.MeasuresOf(split, k)
+	if threshold := s.threshold(); threshold > 0 {
+		r.Decided = s.last.DecisionAt(split, threshold).Decided(threshold)
 	}
 	return r
 }

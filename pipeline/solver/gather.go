@@ -169,7 +169,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		if failure != nil && alone { // no other process can make the visit
 			return nil, &failureError{*failure}
 		}
-		known, claims := len(s.inbox.digests), s.claims
+		known := len(s.inbox.digests)
 		late, err := s.receive(ctx, s.Clock.Until(deadline))
 		if err != nil {
 			return nil, err
@@ -177,7 +177,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		switch {
 		case late && failure != nil:
 			return nil, &failureError{*failure}
-		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && len(s.inbox.digests) == 0 && g.Stage == wire.Survey:
+		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && !s.claimed && len(s.inbox.digests) == 0 && g.Stage == wire.Survey:
 			return nil, &protocol.UnclaimedError{What: "worker", After: s.GiveUp, Arithmetic: s.plan.Arithmetic}
 		case late:
 			waited += wait
@@ -202,8 +202,6 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 				event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			}
 			wait = protocol.Patience(wait)
-		case s.claims > claims:
-			wait, waited = protocol.MinPatience, 0
 		case len(s.inbox.digests) > known, failure == nil && s.failure(g) != nil:
 			wait = protocol.MinPatience
 		default:

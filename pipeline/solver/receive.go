@@ -105,7 +105,7 @@ func (s *Solver) collect(m wire.Message) error {
 		return err
 	}
 	if m.Kind() == schemas.KindClaim {
-		s.claims++
+		s.claimed = true
 		return nil
 	}
 	id, err := wire.IdentityOf(m)

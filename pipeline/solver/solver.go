@@ -42,7 +42,7 @@ type Solver struct {
 	failures map[int]*schemas.Failure // by share, the last of the due visit or a later one
 	read     map[int]coverage.Mark    // of the last message, by partition of the statistics topic
 	missed   bool                     // the statistics may have missing records: see readMissed
-	claims   int                      // number of claims
+	claimed  bool                     // a worker has begun the survey
 	factors  [2]solve.Buffer          // of alternating stages: those of the previous stage may still be in use
 	stages   []schemas.StageReport
 	last     *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far

@@ -80,7 +80,15 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 		}
 	}
 	if s.updatesSparse() {
-		f.fit = s.columnUpdate(number, f.shape)
+		stage, sums, before := s.withRidges(number)[number], s.chained.start.columns.sums[number], s.chained.start.columns.before
+		switch {
+		case !f.shape.Counted:
+			f.fit = solve.NewSparseUpdate(stage, f.shape, sums, s.blockColumns(), s.plan.Update().Passes)
+		case before == nil:
+			f.fit = solve.NewCountsUpdate(stage, f.shape, sums, s.blockColumns(), nil)
+		default:
+			f.fit = solve.NewCountsUpdate(stage, f.shape, sums, s.blockColumns(), before[number])
+		}
 	} else if s.plan.Update() != nil {
 		update := s.update(number, f.shape)
 		if number == len(s.plan.Stages)-1 && s.hasGateRows() {
@@ -122,12 +130,17 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) error {
 	began, factoring := s.Clock.Now(), time.Duration(0)
 	s.chain.Forget(v) // before the worker makes the sums
-	step, err := s.stepFor(f, v)
-	if err != nil {
-		return err
+	w, initial := s.chain.WeightsFor(v)
+	step := solve.Step{W: initial}
+	if w != nil {
+		var err error
+		if step, err = solve.StepOf(w.Tensors, f.shape); err != nil {
+			return err
+		}
 	}
 	sums := s.gathering(v, s.visitSum())
 	if v.Number == 0 && !f.shape.Sparse {
+		var err error
 		if factoring, err = s.precondition(ctx, v, f, sums); err != nil {
 			return err
 		}
@@ -163,15 +176,6 @@ func (s *Solver) passed(f *fitting, visit int, evaluation *solve.Evaluation, sum
 		Stage: f.number, Visit: visit, Pass: evaluation.Number,
 		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
 	})
-}
-
-// stepFor returns the published step of a visit.
-func (s *Solver) stepFor(f *fitting, v protocol.Visit) (solve.Step, error) {
-	w, initial := s.chain.WeightsFor(v)
-	if w == nil {
-		return solve.Step{W: initial}, nil
-	}
-	return solve.StepOf(w.Tensors, f.shape)
 }
 
 // precondition gathers the stage's Gram matrix and passes it to the fit, which factors it while the first visit to the stage, gathered by

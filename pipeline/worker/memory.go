@@ -20,7 +20,7 @@ const (
 	// factors is the number of p × p matrices of float64 during the fit of a stage: its factor, that of the previous stage,
 	// whose memory the next factor reuses, and the matrix to factor. All belong to the solver.
 	factors = 3
-	// gramMatrices is the additional number in a stage's first visit: tiles and sums of both cores, records, messages.
+	// gramMatrices is the number while the matrix of a stage is summed: tiles and sums of both cores, records, messages.
 	gramMatrices = 3
 	// termMatrices is the number of p × k matrices of float64 for the terms of increments in a full run of a chain: two in
 	// each outcome that waits for its turn, and the tiles of both cores.
@@ -32,41 +32,35 @@ const (
 	minSegmentScores = 16 << 20
 )
 
-// matrices is the memory of a run's matrices in bytes, for its largest stage.
-type matrices struct {
-	always int64
-	first  int64 // additional memory in the first visit to a stage
-}
-
-// measured returns the memory of the run's matrices, once the survey has determined the numbers of columns and classes.
-func (w *Worker) measured() (m matrices, err error) {
-	solver := int64(0)
+// matrices returns the memory of the run's matrices in bytes, for its largest stage, once the survey has determined the numbers of columns
+// and classes.
+func (w *Worker) matrices() (most int64, err error) {
+	grams := int64(gramMatrices)
 	if w.options.Solves {
-		solver = factors
+		grams += factors
 	}
 	terms, kept := w.matricesOfTerms()
 	all := int64(0) // kept by the solver for all stages
 	for t := range w.Plan.Stages {
 		stage, err := w.chain.Stage(t)
 		if err != nil {
-			return m, err
+			return 0, err
 		}
 		p, k := int64(stage.Features.Size()), int64(stage.Classes)
 		if stage.Features.Sparse() {
 			if err := protocol.CheckSparse(w.MatrixBytes, p, k, w.options.Solves); err != nil {
-				return m, err
+				return 0, err
 			}
-			m.always = max(m.always, protocol.SparseBytes(p, k, w.options.Solves))
+			most = max(most, protocol.SparseBytes(p, k, w.options.Solves))
 			continue
 		}
-		m.always, m.first = max(m.always, 8*(solver*p*p+terms*p*k)), max(m.first, 8*gramMatrices*p*p)
+		most = max(most, 8*(grams*p*p+terms*p*k))
 		all += 8 * kept * p * k
 	}
-	m.always += all
 	if scores := w.scoresOfSegment(); scores >= minSegmentScores {
-		m.always += scores * int64(runtime.GOMAXPROCS(0)+w.publications())
+		all += scores * int64(runtime.GOMAXPROCS(0)+w.publications())
 	}
-	return m, nil
+	return most + all, nil
 }
 
 // scoresOfSegment returns the memory in bytes for the scores of a segment whose residuals are published.
@@ -124,24 +118,17 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	return stage, kept
 }
 
-// reserve reserves the memory for the matrices of a visit. If the budget is too small, it drops blocks of the previous
-// stage.
-func (w *Worker) reserve(v protocol.Visit) error {
-	known := w.matrices != nil
-	if !known {
-		m, err := w.measured()
-		if err != nil {
-			return err
-		}
-		w.matrices = &m
-	}
-	need := w.matrices.always
-	if v.Number == 0 || w.Plan.Update() != nil {
-		need += w.matrices.first
-	}
-	if need == w.reserved {
+// reserve reserves the memory for the matrices of the run, before its first visit to a stage. If the budget is too small, it drops blocks
+// of earlier runs.
+func (w *Worker) reserve() error {
+	if w.measured {
 		return nil
 	}
+	need, err := w.matrices()
+	if err != nil {
+		return err
+	}
+	w.measured = true
 	w.Cache.Give(w.reserved)
 	w.reserved = need
 	if w.Cache.Reserve(need) {
@@ -150,12 +137,13 @@ func (w *Worker) reserve(v protocol.Visit) error {
 	for _, p := range w.shares {
 		p.DropBlocks(w.Cache)
 	}
-	scores := w.scoresOfSegment()
-	mostScores := scores >= minSegmentScores && 2*scores*int64(runtime.GOMAXPROCS(0)) > need
-	if !known && !w.Cache.Has(0) && mostScores {
+	if w.Cache.Has(0) {
+		return nil
+	}
+	if scores := w.scoresOfSegment(); scores >= minSegmentScores && 2*scores*int64(runtime.GOMAXPROCS(0)) > need {
 		event.Notice(w.rec, "memory: this run needs about %s, of which the scores of a segment take %s for each core: set segment or "+
 			"examples.batch_rows to a smaller number", humanize.IBytes(uint64(need)), humanize.IBytes(uint64(scores)))
-	} else if !known && !w.Cache.Has(0) {
+	} else {
 		event.Notice(w.rec, "memory: the matrices of this run take about %s, so no rows stay in memory: each pass reads them again",
 			humanize.IBytes(uint64(need)))
 	}

@@ -1,11 +1,11 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -171,10 +172,7 @@ func (w *Worker) seal(ctx context.Context, p *visit.Share, open *openSeal, sum *
 
 // seals are the known seals of a run, by this and other workers: a *statistics.Seal for each sealed. A scan reads the seals of the previous
 // stage while it writes those of its own.
-type seals struct {
-	sync.Map
-	next map[int]int64 // by statistics partition: offset of the next message to read
-}
+type seals struct{ sync.Map }
 
 // sealed is a share, by its first partition, and a stage.
 type sealed struct{ share, stage int }
@@ -189,152 +187,101 @@ func (s *seals) of(share, stage int) *statistics.Seal {
 // add adds a seal, or replaces the one of its share and stage.
 func (s *seals) add(seal *statistics.Seal) { s.Store(sealed{seal.Partition, seal.Stage}, seal) }
 
-// sealDigest is the common properties of a seal's messages.
-type sealDigest struct {
-	wire.Identity
-	digest wire.Digest
-}
-
 // findSeals reads the seals of shares that other workers owned before. There are none until stage 0 is final.
 func (w *Worker) findSeals(ctx context.Context, adopted []*visit.Share) error {
-	if final, _ := w.chain.Final(0); final == nil || w.Plan.Update() != nil || len(adopted) == 0 {
+	if final, _ := w.chain.Final(0); final == nil || w.Plan.Update() != nil {
 		return nil
 	}
-	var numbers []int
+	from := map[int]int64{}
 	for _, p := range adopted {
-		numbers = append(numbers, w.statisticsOf(w.first(p)))
+		from[w.statisticsOf(w.first(p))] = 0
 	}
-	slices.Sort(numbers)
-	for _, number := range slices.Compact(numbers) {
-		err := w.readSeals(ctx, number)
-		for errors.As(err, new(*kafkalog.DeletedError)) { // retention has deleted seals in the meantime: their residuals are computed again
-			err = w.readSeals(ctx, number)
-		}
-		if err != nil {
-			return fmt.Errorf("read seals: %w", err)
-		}
-	}
-	return nil
-}
-
-// readSeals reads the seals on a partition of the statistics topic, from where it last stopped to the end.
-func (w *Worker) readSeals(ctx context.Context, number int) error {
-	topic := w.Topics.Statistics
-	first, end, err := w.Log.Bounds(ctx, topic, number)
-	if err != nil {
-		return err
-	}
-	from, begun := w.seals.next[number]
-	if !begun && number < len(w.Plan.Since.Statistics) {
-		from = w.Plan.Since.Statistics[number]
-	}
-	collector, found := statistics.Collector{}, map[sealDigest]*protocol.Written{}
-	for m, err := range w.Between(ctx, topic, number, min(max(first, from), end), end) {
-		if err != nil {
-			return err
-		}
-		if m.Run() != w.ID || m.Kind() != statistics.KindSeal {
-			continue
-		}
-		id, err := wire.IdentityOf(m.Message)
-		if err != nil {
-			continue // a damaged seal does not count
-		}
-		key := sealDigest{id, m.Digest()}
-		if found[key] == nil {
-			found[key] = protocol.NewWritten(id, topic, number)
-		}
-		found[key].Add(m)
-		r, err := collector.Add(m.Message, w.Memory)
-		if err != nil || r == nil {
-			continue
-		}
-		whole := found[key]
-		delete(found, key)
+	isSeal := func(kind wire.Kind) bool { return kind == statistics.KindSeal }
+	err := w.eachRecord(ctx, from, isSeal, func(r *wire.Record[float64], first int64) {
 		// This worker may not have accepted the stage's final weights yet. Then it keeps the seal, and checks the seal's parent
 		// when it uses it.
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
-			continue
+			return
 		}
-		seal, err := wire.Read[statistics.Seal](r)
-		if err != nil {
-			continue
+		if seal, err := wire.Read[statistics.Seal](r); err == nil {
+			w.seals.add(seal)
+			w.written[r.Identity] = first
 		}
-		w.seals.add(seal)
-		w.written[whole.Identity] = whole
+	})
+	if err != nil {
+		return fmt.Errorf("read seals: %w", err)
 	}
-	w.seals.next[number] = end
 	return nil
 }
 
-// ofVisit reports whether a record belongs to the statistics of a visit. The Gram matrices of an update do not depend on
-// weights, so each visit to a stage needs those of the stage.
-func (w *Worker) ofVisit(id wire.Identity, v protocol.Visit) bool {
-	if id.Kind == statistics.KindSeal || id.Stage != v.Stage {
+// eachRecord calls with for the complete records of some kinds that the statistics topic has of the run, with the offset of their first
+// message, from an offset on by partition. Records that are deleted meanwhile are computed again.
+func (w *Worker) eachRecord(ctx context.Context, from map[int]int64, wanted func(wire.Kind) bool,
+	with func(r *wire.Record[float64], first int64)) error {
+	for _, number := range slices.Sorted(maps.Keys(from)) {
+		begin := from[number]
+		if number < len(w.Plan.Since.Statistics) {
+			begin = max(begin, w.Plan.Since.Statistics[number])
+		}
+		collector, first := statistics.Collector{}, map[wire.Digest]int64{}
+		for m, err := range w.Remaining(ctx, w.Topics.Statistics, number, begin, math.MaxInt64) {
+			if errors.As(err, new(*kafkalog.DeletedError)) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if m.Run() != w.ID || !wanted(m.Kind()) {
+				continue
+			}
+			if _, begun := first[m.Digest()]; !begun {
+				first[m.Digest()] = m.Offset
+			}
+			if r, err := collector.Add(m.Message, w.Memory); err == nil && r != nil { // a damaged record does not count
+				with(r, first[m.Digest()])
+			}
+		}
+	}
+	return nil
+}
+
+// isAwaited reports whether a solver may be waiting for a record when a visit, and the seals of the stage before, are due. The Gram
+// matrices of an update do not depend on weights, so each visit to a stage needs those of the stage.
+func (w *Worker) isAwaited(id wire.Identity, v protocol.Visit, seal int) bool {
+	switch {
+	case id.Kind == statistics.KindSeal:
+		return id.Stage == seal && id.Parent == v.Parent
+	case id.Stage != v.Stage:
 		return false
 	}
-	return id.Visit == v.Number && id.Parent == v.Parent || w.isGramOfUpdate(id)
-}
-
-func (w *Worker) isGramOfUpdate(id wire.Identity) bool {
-	return w.Plan.Update() != nil && id.Stage != wire.Survey && statistics.OfGram(id.Kind)
-}
-
-// ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the due visit.
-func ofSeal(id wire.Identity, v protocol.Visit, seal int) bool {
-	return id.Kind == statistics.KindSeal && id.Stage == seal && id.Parent == v.Parent
-}
-
-// forgetWritten drops the records that a solver does not wait for when a visit and the seals of a stage are due.
-func (w *Worker) forgetWritten(v protocol.Visit, seal int) {
-	maps.DeleteFunc(w.written, func(id wire.Identity, _ *protocol.Written) bool {
-		return !w.ofVisit(id, v) && !ofSeal(id, v, seal) && !(w.isGramOfUpdate(id) && id.Stage > v.Stage) // or published ahead
-	})
+	return id.Visit == v.Number && id.Parent == v.Parent || w.Plan.Update() != nil && statistics.OfGram(id.Kind)
 }
 
 // repeat makes the worker compute and publish again its last records that a solver still waits for and the log has lost. A
 // slow solver alone is no reason: it would get no new data.
 func (w *Worker) repeat(ctx context.Context) error {
-	v, seal := w.chain.Due()
-	visits, err := w.lost(ctx, func(id wire.Identity) bool { return w.ofVisit(id, v) })
-	if err != nil {
-		return err
-	}
-	seals, err := w.lost(ctx, func(id wire.Identity) bool { return ofSeal(id, v, seal) })
-	if err != nil {
-		return err
-	}
-	for _, p := range w.shares {
-		if visits[w.first(p)] {
-			p.Visited, p.Grams = protocol.Visit{}, 0
+	lost, from := maps.Clone(w.written), map[int]int64{}
+	for id, first := range w.written {
+		number := w.statisticsOf(id.Partition)
+		if at, any := from[number]; !any || first < at {
+			from[number] = first
 		}
-		if seals[w.first(p)] {
-			w.seals.Delete(sealed{w.first(p), seal})
+	}
+	err := w.eachRecord(ctx, from, func(kind wire.Kind) bool { return kind != schemas.KindClaim && kind != schemas.KindFailure },
+		func(r *wire.Record[float64], _ int64) { delete(lost, r.Identity) })
+	if err != nil {
+		return err
+	}
+	for id := range lost {
+		if id.Kind == statistics.KindSeal {
+			w.seals.Delete(sealed{id.Partition, id.Stage})
+			continue
+		}
+		for _, p := range w.shares {
+			if w.first(p) == id.Partition {
+				p.Visited, p.Grams = protocol.Visit{}, 0
+			}
 		}
 	}
 	return nil
-}
-
-// lost returns the shares, by first partition, whose wanted records are no longer on the log at the offsets where a solver reads them.
-func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map[int]bool, error) {
-	lost := map[int]bool{}
-	for _, id := range slices.SortedFunc(maps.Keys(w.written), compareRecords) {
-		if !wanted(id) {
-			continue
-		}
-		there, err := w.Holds(ctx, w.written[id], w.Plan.Since.Statistics)
-		if err != nil {
-			return nil, err
-		}
-		if !there {
-			lost[id.Partition] = true
-		}
-	}
-	return lost, nil
-}
-
-// compareRecords orders the records of a run.
-func compareRecords(a, b wire.Identity) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Visit, b.Visit), cmp.Compare(a.Partition,
-		b.Partition), cmp.Compare(a.Parent, b.Parent))
 }

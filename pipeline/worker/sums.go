@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
@@ -191,10 +190,12 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*visit.S
 		return err
 	}
 	progress, outcomes := w.progress(v, shares), visit.Outcomes{}
-	if err := w.claim(ctx); err != nil {
-		return err
+	if w.records == nil { // a solver may give up a run that no worker has begun
+		claim := schemas.Claim{Run: w.ID}
+		if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(w.first(w.shares[0])), claim.Message()); err != nil {
+			return err
+		}
 	}
-	claimed, interval := w.Clock.Now(), w.claimInterval()
 	err = w.executor.Run(ctx, &visit.Scan{
 		Run: w.Run, Shares: shares, Whole: true, Extent: recent, MaxWrites: maxWrites, Processor: current.Processor,
 		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
@@ -217,38 +218,16 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*visit.S
 			if columns := len(found.ColumnRows); columns > 0 {
 				w.reserveFound(columns, len(found.Labels))
 			}
-			switch {
-			case whole != nil:
-				return func(ctx context.Context) error { return w.publishSurvey(ctx, current, v, p, whole) }, nil
-			case w.Clock.Since(claimed) < interval:
+			if whole == nil {
 				return nil, nil
 			}
-			claimed = w.Clock.Now()
-			return w.claim, nil
+			return func(ctx context.Context) error { return w.publishSurvey(ctx, current, v, p, whole) }, nil
 		},
 	})
 	if err != nil {
 		return err
 	}
 	return current.Err()
-}
-
-// claim announces on the statistics topic that this worker is surveying.
-func (w *Worker) claim(ctx context.Context) error {
-	if w.records != nil {
-		return nil
-	}
-	c := schemas.Claim{Run: w.ID}
-	_, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(w.first(w.shares[0])), c.Message())
-	return err
-}
-
-// claimInterval returns the interval of claims during a survey: short enough that the run does not fail as unclaimed.
-func (w *Worker) claimInterval() time.Duration {
-	if w.GiveUp == 0 {
-		return protocol.MaxPatience
-	}
-	return min(protocol.MaxPatience, w.GiveUp/4)
 }
 
 // publishSurvey writes the survey's records of a share.

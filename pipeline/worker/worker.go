@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,13 +37,13 @@ type Worker struct {
 	all      []schemas.Share // of the plan
 	shares   []*visit.Share  // owned shares, in the plan's order
 	seals    *seals
-	matrices *matrices // nil: not known yet
-	reserved int64     // bytes of the cache reserved for the matrices
+	measured bool  // the memory of the matrices is known
+	reserved int64 // bytes of the cache reserved for them
 	executor visit.Executor
 	options  Options
-	mutex    sync.Mutex                          // guards records and written
-	records  *[]*wire.Record[float64]            // of a visit whose records are not sent; nil: records are published
-	written  map[wire.Identity]*protocol.Written // the records that a solver may still be waiting for
+	mutex    sync.Mutex               // guards records and written
+	records  *[]*wire.Record[float64] // of a visit whose records are not sent; nil: records are published
+	written  map[wire.Identity]int64  // the records that a solver may still be waiting for: lowest offset of their messages
 }
 
 // Options are the resources of a worker.
@@ -73,8 +74,8 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner p
 	}
 	return &Worker{
 		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, owner: owner, chain: chain,
-		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()), written: map[wire.Identity]*protocol.Written{},
-		seals: &seals{next: map[int]int64{}},
+		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()), written: map[wire.Identity]int64{},
+		seals: &seals{},
 	}
 }
 
@@ -91,6 +92,9 @@ func (w *Worker) Work(ctx context.Context) error {
 
 // errDiffers means that the weights topic has other accepted weights than this worker, which then restarts from the topic.
 var errDiffers = errors.New("the weights topic has other accepted weights")
+
+// errEnded means that the run has ended, or that another run goes first.
+var errEnded = errors.New("the run has ended")
 
 func (w *Worker) work(ctx context.Context) error {
 	defer w.release()
@@ -166,11 +170,14 @@ func (e *StoppedError) Report(ctx context.Context) error {
 				return fmt.Errorf("report that %s: %w", e.failure.Reason, err)
 			}
 		}
-		change, err := w.await(ctx, wait)
-		if errors.As(err, new(*protocol.ExpiredError)) {
+		_, err := w.await(ctx, wait)
+		switch {
+		case errors.As(err, new(*protocol.ExpiredError)):
 			err = nil
+		case errors.Is(err, errEnded), errors.Is(err, errDiffers):
+			return nil
 		}
-		if err != nil || change == runEnded || change == chainDiffers || w.chain.Head() != e.failure.Parent || len(e.failure.Partitions) == 0 {
+		if err != nil || w.chain.Head() != e.failure.Parent || len(e.failure.Partitions) == 0 {
 			return err
 		}
 	}
@@ -200,12 +207,12 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 		if err := w.catchUp(ctx); err != nil {
 			return err
 		}
-		switch change, err := w.await(ctx, wait); {
-		case err != nil || change == runEnded:
+		switch late, err := w.await(ctx, wait); {
+		case errors.Is(err, errEnded):
+			return nil
+		case err != nil:
 			return err
-		case change == chainDiffers:
-			return errDiffers
-		case change == nothing:
+		case late:
 			if err := w.repeat(ctx); err != nil {
 				return err
 			}
@@ -216,54 +223,40 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	}
 }
 
-// change is the reason why a wait ended.
-type change int
-
-const (
-	nothing       change = iota // timeout
-	ownersChanged               // the worker may own other partitions
-	chainGrown                  // a record of the weights topic was accepted
-	chainDiffers                // the weights topic has other accepted weights
-	runEnded
-)
-
-// await waits for an event that may change what is due, but no longer than timeout: then it compares its state with the log.
-func (w *Worker) await(ctx context.Context, timeout time.Duration) (change, error) {
+// await waits for an event that may change what is due: the worker may own other partitions, or the chain has grown. late means that there
+// was none until timeout, also not on the log. The error may be errEnded or errDiffers.
+func (w *Worker) await(ctx context.Context, timeout time.Duration) (late bool, err error) {
 	for deadline := w.Clock.Now().Add(timeout); w.plans.End(w.ID) == nil; {
 		d, late, err := w.plans.Deliver(ctx, w.Clock.Until(deadline))
 		switch {
-		case err != nil:
-			return nothing, err
-		case late:
-			return w.renew(ctx)
-		case d == nil:
-			return ownersChanged, nil
+		case late && err == nil:
+			return w.isUnchanged(ctx)
+		case err != nil || d == nil:
+			return false, err
 		case d.Topic == w.Topics.Weights:
 			if grown, err := w.chain.Follow(d.Message); err != nil || grown {
-				return chainGrown, err
+				return false, err
 			}
 		}
 	}
-	return runEnded, nil
+	return false, errEnded
 }
 
-// renew returns what has changed on the log without an event.
-func (w *Worker) renew(ctx context.Context) (change, error) {
+// isUnchanged reports whether nothing has changed on the log without an event. The error is as in await.
+func (w *Worker) isUnchanged(ctx context.Context) (bool, error) {
 	current, err := w.plans.IsCurrent(ctx, w.ID, w.Plan.Since)
-	if err != nil || !current {
-		return runEnded, err
+	if err == nil && !current {
+		err = errEnded
+	}
+	if err != nil {
+		return false, err
 	}
 	head := w.chain.Head()
 	differs, err := w.chain.RenewUnread(ctx, w.Client)
-	switch {
-	case err != nil:
-		return nothing, err
-	case differs:
-		return chainDiffers, nil
-	case w.chain.Head() != head:
-		return chainGrown, nil
+	if err == nil && differs {
+		err = errDiffers
 	}
-	return nothing, nil
+	return w.chain.Head() == head, err
 }
 
 // catchUp does everything that is due for the worker's shares.
@@ -273,7 +266,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	}
 	v, seal := w.chain.Due()
 	w.chain.Forget(v)
-	w.forgetWritten(v, seal)
+	maps.DeleteFunc(w.written, func(id wire.Identity, _ int64) bool { return !w.isAwaited(id, v, seal) })
 	if seal != protocol.NoStage && w.Plan.Update() == nil {
 		if err := w.sealStage(ctx, seal); err != nil {
 			return fmt.Errorf("publish the residuals of stage %d: %w", seal, err)
@@ -325,7 +318,7 @@ func (w *Worker) visit(ctx context.Context, v protocol.Visit, shares []*visit.Sh
 		}
 		return w.survey(ctx, v, shares)
 	}
-	if err := w.reserve(v); err != nil {
+	if err := w.reserve(); err != nil {
 		return err
 	}
 	return w.withScores(ctx, v.Stage, shares, func() error { return w.sum(ctx, v, shares) })
@@ -497,7 +490,7 @@ func (l *Local) Visit(ctx context.Context, v protocol.Visit, grams bool) (record
 	w, began := l.worker, l.worker.Clock.Now()
 	w.records = &records
 	if grams {
-		if err = w.reserve(v); err == nil {
+		if err = w.reserve(); err == nil {
 			err = w.withScores(ctx, v.Stage, w.shares, func() error { return w.sumGrams(ctx, v, w.shares) })
 		}
 	} else if err = w.visit(ctx, v, w.shares); err == nil {

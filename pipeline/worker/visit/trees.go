@@ -140,19 +140,14 @@ func (p *Processor) sumGrowth(batches []*Batch) summing {
 			}
 			hash := statistics.GrowthHash(p.Plan.Seed, p.visit.Stage, p.segment.Span.Partition, b.Offset, i)
 			if p.sample.Wants(hash) {
-				growthRow(row, b.Codes[i*coder.Width():][:coder.Width()], p.score.Row(i), w)
+				for j, code := range b.Codes[i*coder.Width():][:coder.Width()] {
+					row[j] = float32(code)
+				}
+				row[coder.Width()+copy(row[coder.Width():], p.score.Row(i))] = w
 				p.sample.Offer(hash, row)
 			}
 		}
 		weighted(p.score, b.Fitted)
 		p.sum.AddWords(words, b.Codes, coder.Width(), p.score, p.curvature)
 	}}
-}
-
-// growthRow writes a row of a sample for growing trees: its codes, its residuals and its weight.
-func growthRow(row []float32, codes []uint8, residuals []float32, weight float32) {
-	for j, code := range codes {
-		row[j] = float32(code)
-	}
-	row[len(codes)+copy(row[len(codes):], residuals)] = weight
 }
