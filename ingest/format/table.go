@@ -144,7 +144,6 @@ func (r *tableReader) failAt(t layout.Trouble) error {
 func (r *tableReader) reading() layout.Reading {
 	how := r.Layout.Reading()
 	how.BooleanLabels = r.Label >= 0 && r.Cells[r.Label].Kind == tabular.Boolean
-	how.MissingValues = r.MissingValues()
 	if r.table.Describe != nil {
 		r.table.Describe(&how)
 	}

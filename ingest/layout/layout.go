@@ -318,6 +318,9 @@ func (l *Layout) Width() int {
 // Reading describes how the columns are read. It uses column numbers, since a column given by name is the same one.
 func (l *Layout) Reading() Reading {
 	how := Reading{Offsets: map[int]float64{}, Times: map[int][]examples.Column{}}
+	if !slices.Equal(l.Options.MissingValues, value.Usual()) {
+		how.MissingValues = l.Options.MissingValues
+	}
 	if l.Options.Several() {
 		how.Labels, how.LabelSeparator = l.Options.Labels, l.Options.LabelSeparator
 	}

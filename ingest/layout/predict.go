@@ -71,7 +71,7 @@ func (l *Layout) laySparse(single bool) error {
 			l.Text, l.Cells[0].Role = 0, Counted
 			return nil
 		}
-		return l.giveText()
+		return l.give(given{"text", Counted, []string{string(l.Options.Text)}})
 	}
 	for i, c := range l.Cells {
 		switch {
@@ -87,14 +87,6 @@ func (l *Layout) laySparse(single bool) error {
 	}
 	l.Cells[l.Sparse].Role = Entries
 	return nil
-}
-
-// giveText gives the text column its role, if there is one.
-func (l *Layout) giveText() error {
-	if l.Options.Text == "" {
-		return nil
-	}
-	return l.give(given{"text", Counted, []string{string(l.Options.Text)}})
 }
 
 // layByName assigns the roles and positions of the columns that a model needs by name, or by number in a file without names. Other
@@ -115,8 +107,7 @@ func (l *Layout) layByName(want Features, otherwise string) error {
 			missing = append(missing, name)
 		case l.Cells[at].Kind == tabular.List:
 			return l.Locate(at, errors.New("a list of numbers: the model has this column with one number in each row"))
-		}
-		if at >= 0 {
+		default:
 			l.place(&l.Cells[at], columns)
 		}
 	}
@@ -126,11 +117,13 @@ func (l *Layout) layByName(want Features, otherwise string) error {
 	if l.Options.Mixed() {
 		l.Table = want.Columns
 		l.beginMixed()
-		if err := l.give(given{"categorical", Hashed, l.Options.Categorical}); err != nil {
-			return err
-		}
-		if err := l.giveText(); err != nil {
-			return err
+		for _, g := range l.Options.given() {
+			if g.role != Hashed && g.role != Counted {
+				continue
+			}
+			if err := l.give(g); err != nil {
+				return err
+			}
 		}
 	}
 	return l.Finish()

@@ -252,14 +252,6 @@ func (l *Layout) place(c *Cell, columns examples.Columns) {
 	l.Features += columns.Features()
 }
 
-// MissingValues returns the missing-value texts for a Reading: nil if they are the default.
-func (l *Layout) MissingValues() []string {
-	if slices.Equal(l.Options.MissingValues, value.Usual()) {
-		return nil
-	}
-	return l.Options.MissingValues
-}
-
 // findSparse assigns the role of the column of sparse rows, if there is one. There are no other features then.
 func (l *Layout) findSparse() error {
 	features := 0
