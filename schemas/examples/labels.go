@@ -17,9 +17,8 @@ import (
 // Text()[c]. Labels compare as text, so the number 7 and the word "7" are the same class, and so are true, True and TRUE
 // unless the set has several of them. [TypeOf] returns their type in reports. Create one with [NewLabels].
 type Labels struct {
-	text    []string
-	words   map[string]int32
-	numbers map[int64]int32 // classes with integer labels, to look up numbers without formatting them
+	text  []string
+	words map[string]int32
 }
 
 // CheckLabels returns an error if a label occurs twice.
@@ -37,15 +36,12 @@ func CheckLabels(text []string) error {
 // NewLabels returns the set of classes with these labels, in order. It panics if a label occurs twice. Call [CheckLabels]
 // first for labels from a topic or a file.
 func NewLabels(text []string) *Labels {
-	l := &Labels{text: text, words: make(map[string]int32, len(text)), numbers: map[int64]int32{}}
+	l := &Labels{text: text, words: make(map[string]int32, len(text))}
 	for c, t := range text {
 		if _, twice := l.words[t]; twice {
 			panic(fmt.Sprintf("schemas: label %q occurs twice", t))
 		}
 		l.words[t] = int32(c)
-		if n, whole := wholeNumber(t); whole {
-			l.numbers[n] = int32(c)
-		}
 	}
 	for c, t := range text {
 		if other := value.Label(t); l.words[t] == int32(c) {
@@ -295,12 +291,7 @@ func (r *Rows) Classes(dst []int32, l *Labels, unknown func(row int, label strin
 			dst[row] = Unlabelled
 			continue
 		}
-		class, ok := int32(0), false
-		if len(r.Numbers) > 0 {
-			class, ok = l.numbers[r.Numbers[row]]
-		} else {
-			class, ok = l.Find(r.Words[row])
-		}
+		class, ok := l.Find(r.LabelText(row))
 		if dst[row] = class; ok {
 			continue
 		}

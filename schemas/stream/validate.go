@@ -7,7 +7,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/bitutil"
 )
 
 // validate checks that the buffers of an array are large enough for its length and offsets. Arrow trusts these numbers
@@ -52,7 +51,15 @@ func validate(data arrow.ArrayData) error {
 		if width := t.IndexType.(arrow.FixedWidthDataType).Bytes(); buffer(1) < end*width {
 			return fmt.Errorf("%d bytes for %d indices of type %v", buffer(1), end, t.IndexType)
 		}
-		return validateIndices(data, t.IndexType.ID(), data.Dictionary().Len())
+		encoded, limit := array.NewDictionaryData(data), data.Dictionary().Len()
+		defer encoded.Release()
+		indices := ValuesOf(encoded.Indices())
+		for i := range encoded.Len() { // the index of a null value may be anything
+			if at := indices.whole(i); uint64(at) >= uint64(limit) && encoded.IsValid(i) {
+				return fmt.Errorf("index %d into a dictionary of %d values", at, limit)
+			}
+		}
+		return nil
 	case *arrow.FixedSizeListType:
 		if n := data.Children()[0].Len(); int64(n) < int64(end)*int64(t.Len()) {
 			return fmt.Errorf("%d values for %d lists of %d", n, end, t.Len())
@@ -99,47 +106,6 @@ func validateOffsets[T int32 | int64](data arrow.ArrayData, end, limit int) erro
 			return fmt.Errorf("offset %d after %d, of %d", o, last, limit)
 		}
 		last = o
-	}
-	return nil
-}
-
-// validateIndices checks that the indices of a dictionary-encoded array, which has their bytes, point into a dictionary of
-// limit values. The index of a null value may be anything.
-func validateIndices(data arrow.ArrayData, index arrow.Type, limit int) error {
-	switch index {
-	case arrow.INT8:
-		return indicesBelow[int8](data, limit)
-	case arrow.INT16:
-		return indicesBelow[int16](data, limit)
-	case arrow.INT32:
-		return indicesBelow[int32](data, limit)
-	case arrow.INT64:
-		return indicesBelow[int64](data, limit)
-	case arrow.UINT8:
-		return indicesBelow[uint8](data, limit)
-	case arrow.UINT16:
-		return indicesBelow[uint16](data, limit)
-	case arrow.UINT32:
-		return indicesBelow[uint32](data, limit)
-	case arrow.UINT64:
-		return indicesBelow[uint64](data, limit)
-	}
-	return fmt.Errorf("indices of type %v are not supported", index)
-}
-
-func indicesBelow[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](data arrow.ArrayData, limit int) error {
-	if data.Len() == 0 {
-		return nil
-	}
-	var valid []byte
-	if b := data.Buffers()[0]; b != nil {
-		valid = b.Bytes()
-	}
-	for i := data.Offset(); i < data.Offset()+data.Len(); i++ {
-		index := arrow.GetData[T](data.Buffers()[1].Bytes())[i]
-		if (index < 0 || uint64(index) >= uint64(limit)) && (len(valid) == 0 || bitutil.BitIsSet(valid, i)) {
-			return fmt.Errorf("index %d into a dictionary of %d values", index, limit)
-		}
 	}
 	return nil
 }
