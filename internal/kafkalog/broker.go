@@ -276,7 +276,21 @@ func listen(address string) (*listener, error) {
 	if l.port, err = net.Listen("tcp", address); err != nil {
 		return nil, err
 	}
-	go l.acceptPort()
+	go func() {
+		for {
+			conn, err := l.port.Accept()
+			if err != nil {
+				_ = l.close()
+				return
+			}
+			select {
+			case l.taken <- conn:
+			case <-l.ended:
+				conn.Close()
+				return
+			}
+		}
+	}()
 	return l, nil
 }
 
@@ -290,23 +304,6 @@ func IsLoopback(address string) bool {
 		return false
 	}
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
-}
-
-// acceptPort accepts connections on the port until it is closed.
-func (l *listener) acceptPort() {
-	for {
-		conn, err := l.port.Accept()
-		if err != nil {
-			_ = l.close()
-			return
-		}
-		select {
-		case l.taken <- conn:
-		case <-l.ended:
-			conn.Close()
-			return
-		}
-	}
 }
 
 // address returns the address of the port, or a placeholder for the pipe, which clients need but must not dial.

@@ -362,8 +362,16 @@ func (p *partition) open() error {
 		last := p.segments[len(p.segments)-1]
 		return p.damaged(last, int(last.bytes), now.HighWatermark, fmt.Sprintf("the log ended at offset %d before", end))
 	}
-	if err := p.cut(int64(sound)); err != nil {
-		return err
+	if n := len(p.segments) - 1; n >= 0 && int64(sound) < p.segments[n].bytes { // truncated after its whole batches, or removed if it has none
+		last, err := &p.segments[n], error(nil)
+		if last.bytes = int64(sound); sound > 0 {
+			err = os.Truncate(last.data, last.bytes)
+		} else {
+			p.segments, err = p.segments[:n], last.remove()
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if len(p.segments) == 0 && old.HighWatermark > 0 {
 		now.LogStartOffset, now.HighWatermark = old.HighWatermark, old.HighWatermark
@@ -386,23 +394,6 @@ func (p *partition) open() error {
 		return err
 	}
 	return replaceFile(filepath.Join(p.folder, snapshotFile), content, time.Time{})
-}
-
-// cut truncates the last segment after its whole batches, or removes it if it has none.
-func (p *partition) cut(sound int64) error {
-	if len(p.segments) == 0 {
-		return nil
-	}
-	last := &p.segments[len(p.segments)-1]
-	switch {
-	case sound == 0:
-		p.segments = p.segments[:len(p.segments)-1]
-		return last.remove()
-	case sound < last.bytes:
-		last.bytes = sound
-		return os.Truncate(last.data, sound)
-	}
-	return nil
 }
 
 // entryOf returns the index entry of a batch: a version, a checksum, the leader epoch, which is 0, a timestamp that kfake does

@@ -78,7 +78,25 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 			l.found.Store(t.Name, true)
 		}
 	}
-	if err := l.awaitLeaders(ctx, names(topics)); err != nil {
+	// Until every partition has a leader.
+	err = l.retry(ctx, topics[0].Name, "find the leaders of "+strings.Join(names(topics), ", "), func(ctx context.Context) error {
+		m, err := l.metadata(ctx, names(topics))
+		if err != nil {
+			return err
+		}
+		for _, t := range m.Topics {
+			if err := failure(t.ErrorCode); err != nil {
+				return err
+			}
+			for _, p := range t.Partitions {
+				if err := failure(p.ErrorCode); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		if denied != nil && errors.Is(err, ErrUnknownTopic) {
 			return fmt.Errorf("create topics: %w", l.identity.Explain(denied))
 		}
@@ -120,27 +138,6 @@ func names(topics []Topic) []string {
 		list[i] = t.Name
 	}
 	return list
-}
-
-// awaitLeaders waits until every partition of the topics has a leader.
-func (l *Log) awaitLeaders(ctx context.Context, topics []string) error {
-	return l.retry(ctx, topics[0], "find the leaders of "+strings.Join(topics, ", "), func(ctx context.Context) error {
-		m, err := l.metadata(ctx, topics)
-		if err != nil {
-			return err
-		}
-		for _, t := range m.Topics {
-			if err := failure(t.ErrorCode); err != nil {
-				return err
-			}
-			for _, p := range t.Partitions {
-				if err := failure(p.ErrorCode); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
 }
 
 // Partitions returns the number of partitions of a topic, or an error that wraps ErrUnknownTopic.
