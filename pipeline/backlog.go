@@ -66,7 +66,13 @@ func (b *backlog) refresh(bounds []coverage.Span) {
 	for n, span := range bounds {
 		b.add(n, span.From)
 		b.bounds = append(b.bounds, span.To)
-		b.late.expire(n, span.From)
+		late := &b.late // retention has deleted messages
+		late.left = slices.DeleteFunc(late.left, func(s coverage.Span) bool { return s.Partition == n && s.To <= span.From })
+		for i := range late.left {
+			if late.left[i].Partition == n {
+				late.left[i].From = max(late.left[i].From, span.From)
+			}
+		}
 		for len(b.ahead[n]) > 0 && b.ahead[n][0].offset < span.From {
 			b.ahead[n] = b.ahead[n][1:]
 		}
@@ -263,45 +269,6 @@ func (b *backlog) spansOf(partition int, messages []counted) (spans coverage.Spa
 	return spans
 }
 
-// times returns the timestamps of the oldest and the newest message. A message with a timestamp after the plan was made, or
-// without one, counts as written then. future is the number of messages with later timestamps.
-func (c *cut) times(made int64) (oldest, newest int64, future int) {
-	for _, m := range c.messages {
-		until := m.until
-		if until > made {
-			future++
-		}
-		if until <= 0 || until > made {
-			until = made
-		}
-		if newest = max(newest, until); oldest == 0 || until < oldest {
-			oldest = until
-		}
-	}
-	return oldest, newest, future
-}
-
-// lacking returns the optional columns that rows lack, although earlier rows had them, and the messages of these rows.
-func (c *cut) lacking() (columns []string, messages coverage.Spans) {
-	for _, m := range c.messages {
-		if len(m.lacks) > 0 {
-			columns = append(columns, m.lacks...)
-			messages = append(messages, coverage.Span{Partition: m.mark.Partition, From: m.offset, To: m.offset + 1})
-		}
-	}
-	return columns, messages.Merged()
-}
-
-// marks returns the marks of the last messages of each partition.
-func (c *cut) marks() (last []coverage.Mark) {
-	for i, m := range c.messages {
-		if i+1 == len(c.messages) || c.messages[i+1].mark.Partition != m.mark.Partition {
-			last = append(last, m.mark)
-		}
-	}
-	return last
-}
-
 // readAhead is the number of messages of a partition that are read at once to count their rows. maxReadAhead is the maximum
 // number of offsets read at once in a gap without messages.
 const readAhead, maxReadAhead = 64, 1 << 16
@@ -389,12 +356,20 @@ func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, b
 	}
 	for _, seal := range sources {
 		l.names = append(l.names, seal.Name())
+		own := func(p schemas.SourceProgress) bool { return p.Source == seal.ID && p.Attempt == seal.Attempt }
+		var next []int64 // by partition: sequence numbers
+		if at := slices.IndexFunc(progress, own); at >= 0 {
+			next = progress[at].Next
+		}
 		for _, span := range seal.Spans {
 			n := span.Partition
 			if n >= len(ends) || n >= len(begins) {
 				continue
 			}
-			before := max(nextOf(progress, &seal, n)-int64(n), 0) / int64(seal.Partitions) // number of its messages counted
+			before := int64(0) // number of its messages counted
+			if n < len(next) {
+				before = max(next[n]-int64(n), 0) / int64(seal.Partitions)
+			}
 			late := coverage.Span{Partition: n, From: max(span.From+before, begins[n].From), To: min(span.To, ends[n])}
 			if before < seal.In(n) && !late.Empty() {
 				l.left = append(l.left, late)
@@ -403,16 +378,6 @@ func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, b
 	}
 	l.left = l.left.Merged()
 	return l
-}
-
-// nextOf returns the next sequence number of a source in a partition.
-func nextOf(progress []schemas.SourceProgress, seal *schemas.SourceSeal, partition int) int64 {
-	for _, p := range progress {
-		if p.Source == seal.ID && p.Attempt == seal.Attempt && partition < len(p.Next) {
-			return p.Next[partition]
-		}
-	}
-	return 0
 }
 
 // next removes and returns a span of at most the given number of messages of a partition; false if nothing is left.
@@ -427,16 +392,6 @@ func (l *lateSources) next(partition int, messages int64) (coverage.Span, bool) 
 		}
 	}
 	return coverage.Span{}, false
-}
-
-// expire drops messages before an offset of a partition, which retention has deleted.
-func (l *lateSources) expire(partition int, begin int64) {
-	l.left = slices.DeleteFunc(l.left, func(s coverage.Span) bool { return s.Partition == partition && s.To <= begin })
-	for i := range l.left {
-		if l.left[i].Partition == partition {
-			l.left[i].From = max(l.left[i].From, begin)
-		}
-	}
 }
 
 // counts reports whether the next message in a partition is an uncounted one of a valid source.

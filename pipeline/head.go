@@ -245,8 +245,20 @@ func (r *runner) lostWindow(ctx context.Context) (*schemas.Window, error) {
 // false), the window starts as everything that the chain has processed.
 func windowOfPlans(head *schemas.Manifest, runs []source.EarlierRun, whole bool) *schemas.Window {
 	w := &schemas.Window{Run: head.Run, Chain: head.Plan.Chain, Full: head.Plan.Chain.Number}
-	if !whole {
-		w.Increments, w.Ends = allLooked(head.Plan.Chain)
+	if chain := head.Plan.Chain; !whole {
+		var spans coverage.Spans
+		w.Ends = slices.Clone(chain.Begins)
+		for _, m := range chain.Marks {
+			if m.Partition < len(w.Ends) {
+				w.Ends[m.Partition] = max(w.Ends[m.Partition], m.Offset+1)
+			}
+		}
+		for n, begin := range chain.Begins {
+			if span := (coverage.Span{Partition: n, From: begin, To: w.Ends[n]}); !span.Empty() {
+				spans = append(spans, span)
+			}
+		}
+		w.Increments = []schemas.WindowIncrement{uncounted(chain.Number, 1, spans)}
 	}
 	for _, r := range runs {
 		addPlan(w, r.Plan)
@@ -294,23 +306,6 @@ func byPartition(spans coverage.Spans) (covered []coverage.Coverage) {
 		covered = append(covered, coverage.Coverage{Spans: spans.On(hull.Partition)})
 	}
 	return covered
-}
-
-// allLooked returns everything that a chain has processed as one increment, and its ends by partition.
-func allLooked(chain *schemas.Chain) (increments []schemas.WindowIncrement, ends []int64) {
-	var spans coverage.Spans
-	ends = slices.Clone(chain.Begins)
-	for _, m := range chain.Marks {
-		if m.Partition < len(ends) {
-			ends[m.Partition] = max(ends[m.Partition], m.Offset+1)
-		}
-	}
-	for n, begin := range chain.Begins {
-		if span := (coverage.Span{Partition: n, From: begin, To: ends[n]}); !span.Empty() {
-			spans = append(spans, span)
-		}
-	}
-	return []schemas.WindowIncrement{uncounted(chain.Number, 1, spans)}, ends
 }
 
 // forget reads the forgotten rows. Once the newest version of the chain is not trained on them, it removes all versions
@@ -528,22 +523,13 @@ func (s *chainState) newClasses(o topics.RetrainOptions) (labels []string) {
 	return labels
 }
 
-// classes returns the classes of a full run over the window: those of the newest version and additional ones.
-func (s *chainState) classes(o topics.RetrainOptions) []string {
-	labels := slices.Clone(s.head.Labels)
-	if o.OnNewClass == topics.NewClassFull {
-		labels = append(labels, s.newClasses(o)...)
-		examples.SortLabels(labels)
-	}
-	return labels
-}
-
 // mostTerms returns the maximum number of terms on the state topic; 0: unlimited, or none at all.
 func (s *chainState) mostTerms(job *topics.Job) int {
-	if !topics.Updatable(job.Stages) {
+	if !topics.Updatable(job.Stages) || s.window.TermsSize == 0 {
 		return 0
 	}
-	return job.Retrain.MostTerms(cmp.Or(job.Topics, topics.DefaultTopics()).State, s.window)
+	left := int64(cmp.Or(job.Topics, topics.DefaultTopics()).State) - s.window.GramsSize
+	return int(max(left/s.window.TermsSize, int64(job.Retrain.Refresh)+3)) // those that an update writes, and two others
 }
 
 // The log may lose messages on which a chain depends: retention deletes them, an unclean leader election truncates a
@@ -558,9 +544,13 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 	}
 	for _, span := range bounds {
 		r.backlog.add(span.Partition, span.From)
-		replaced, err := r.replaced(ctx, span)
-		if err != nil {
-			return err
+		replaced := r.backlog.end(span.Partition) > span.To
+		if at := slices.IndexFunc(r.backlog.marks, func(m coverage.Mark) bool { return m.Partition == span.Partition }); at >= 0 {
+			found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, span, r.backlog.marks[at])
+			if err != nil {
+				return err
+			}
+			replaced = found != protocol.FoundSame && found != protocol.FoundDeleted // by retention
 		}
 		if !replaced {
 			continue
@@ -601,18 +591,6 @@ func (r *runner) lose(ctx context.Context, l *protocol.Ledger, lost coverage.Spa
 	r.chain.leaveOut(lost)
 	r.chain.had, r.chain.least = max(r.chain.had, learnt), max(r.chain.least, offered, learnt)
 	return nil
-}
-
-// replaced reports whether a partition lacks the last message that the chain has processed there. A message deleted by
-// retention counts as existing.
-func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, error) {
-	n := bounds.Partition
-	at := slices.IndexFunc(r.backlog.marks, func(m coverage.Mark) bool { return m.Partition == n })
-	if at < 0 { // the chain has processed nothing there
-		return r.backlog.end(n) > bounds.To, nil
-	}
-	found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, bounds, r.backlog.marks[at])
-	return found != protocol.FoundSame && found != protocol.FoundDeleted, err
 }
 
 // provenOn returns the offset before which a partition has the messages of the window's increments, and the mark of the

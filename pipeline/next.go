@@ -341,12 +341,33 @@ func (r *runner) keepRows(plan *schemas.Plan, l *protocol.Ledger) {
 	plan.Chain.AtLeast = max(plan.Chain.AtLeast, rows)
 }
 
-// adds lists in a plan the messages that it adds to those processed by the chain.
+// adds lists in a plan the messages that it adds to those processed by the chain. A message with a timestamp after the plan was made, or
+// without one, counts as written then.
 func (r *runner) adds(plan *schemas.Plan, increment *cut) {
-	future := 0
-	plan.Chain.From, plan.Chain.Until, future = increment.times(plan.Chain.Made)
-	plan.Chain.Lacking = plan.Chain.Lacking.With(increment.lacking())
-	if plan.Chain.Marks = coverage.Marks(r.backlog.marks, increment.marks()); future > 0 {
+	c, future := plan.Chain, 0
+	var columns []string
+	var lacking coverage.Spans
+	var last []coverage.Mark // by partition
+	for i, m := range increment.messages {
+		until := m.until
+		if until > c.Made {
+			future++
+		}
+		if until <= 0 || until > c.Made {
+			until = c.Made
+		}
+		if c.Until = max(c.Until, until); c.From == 0 || until < c.From {
+			c.From = until
+		}
+		if n := m.mark.Partition; len(m.lacks) > 0 {
+			columns, lacking = append(columns, m.lacks...), append(lacking, coverage.Span{Partition: n, From: m.offset, To: m.offset + 1})
+		}
+		if i+1 == len(increment.messages) || increment.messages[i+1].mark.Partition != m.mark.Partition {
+			last = append(last, m.mark)
+		}
+	}
+	c.Lacking, c.Marks = c.Lacking.With(columns, lacking.Merged()), coverage.Marks(r.backlog.marks, last)
+	if future > 0 {
 		event.Notice(r.rec, "%d of the next messages of %s have timestamps in the future: they count as written "+
 			"now. Check the clocks of the producers", future, r.Topics.Examples)
 	}
@@ -422,7 +443,12 @@ func (r *runner) classes() []string {
 	if len(r.job.Examples.Classes) > 0 || len(r.only) > 0 {
 		return r.job.Examples.Classes
 	}
-	return r.chain.classes(r.job.Retrain)
+	labels := slices.Clone(r.chain.head.Labels)
+	if o := r.job.Retrain; o.OnNewClass == topics.NewClassFull {
+		labels = append(labels, r.chain.newClasses(o)...)
+		examples.SortLabels(labels)
+	}
+	return labels
 }
 
 // keepWhatCounted makes a full run continue from the messages that the previous runs have processed and counted, without
@@ -499,7 +525,11 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment *cut) (*s
 		plan.Chain.Update = nil
 		return r.fullWith(plan, s, window)
 	}
-	refresh(plan.Chain.Update, window, o, increment.rows)
+	if !window.Sparse { // otherwise the past is kept as a quadratic, so nothing is revisited
+		for _, c := range window.Longest(o.Refresh, max(o.Rows, increment.rows)) {
+			plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, decayed(&c, o.Decay))
+		}
+	}
 	plan.Chain.Update.Local = !r.Distribute && isLocal(plan.Chain.Update, window, increment.rows)
 	return plan, nil
 }
@@ -608,16 +638,6 @@ func expires(c *coverage.Increment, staying []coverage.Span) bool {
 		span := covered.Spans[0]
 		return span.Partition < len(staying) && span.From < staying[span.Partition].From
 	})
-}
-
-// refresh adds to an update the increments to revisit besides the found rows.
-func refresh(u *schemas.Update, window *schemas.Window, o topics.RetrainOptions, found int64) {
-	if window.Sparse { // the past is kept as a quadratic, so nothing is revisited
-		return
-	}
-	for _, c := range window.Longest(o.Refresh, max(o.Rows, found)) {
-		u.Refresh = append(u.Refresh, decayed(&c, o.Decay))
-	}
 }
 
 const (

@@ -357,22 +357,17 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 	}
 	for id, plan := range l.Unfinished() {
 		if why := dispatch.Unable(r.Pipeline, plan, r.here); why != "" {
-			return true, r.replace(ctx, plan, why)
+			// The chain makes another run. One of `train` is left to other processes, which the embedded broker does not have.
+			if plan.Chain != nil || r.Admin.Embedded() {
+				return true, r.cancel(ctx, schemas.End{Run: id, State: schemas.Cancelled, Reason: why})
+			}
+			event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for other processes to finish it: %s", id, why)
+			return true, dispatch.EndedOrGivenUp(ctx, r.Pipeline, plan, r.rec)
 		}
 		event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for it", id)
 		return true, r.execute(ctx, plan, l)
 	}
 	return false, nil
-}
-
-// replace cancels a run that this process can't execute, so that the chain makes another one. A run of `train`, which is
-// not part of the chain, is left to other processes, except on the embedded broker, which has none.
-func (r *runner) replace(ctx context.Context, plan *schemas.Plan, why string) error {
-	if plan.Chain != nil || r.Admin.Embedded() {
-		return r.cancel(ctx, schemas.End{Run: plan.Run(), State: schemas.Cancelled, Reason: why})
-	}
-	event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for other processes to finish it: %s", plan.Run(), why)
-	return dispatch.EndedOrGivenUp(ctx, r.Pipeline, plan, r.rec)
 }
 
 // cancel writes the end of a cancelled run.
@@ -508,9 +503,29 @@ func (r *runner) compareSettings(ctx context.Context) error {
 // Differing returns the keys of a job whose values differ from those of the chain: of its unfinished run, or else of the newest version for
 // subscribers.
 func Differing(ctx context.Context, p *topics.Pipeline, job topics.Job) (run string, keys []string, err error) {
-	plan, err := newestPlan(ctx, p)
-	if err != nil || plan == nil || plan.Chain == nil || len(plan.Chain.Settings) == 0 {
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
 		return "", nil, err
+	}
+	var plan *schemas.Plan
+	for _, unfinished := range l.Unfinished() {
+		if unfinished.Chain != nil {
+			plan = unfinished
+			break
+		}
+	}
+	if plan == nil {
+		m, err := p.Version(ctx, protocol.Latest)
+		if protocol.IsMissing(err) {
+			return "", nil, nil
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		plan = m.Plan
+	}
+	if plan.Chain == nil || len(plan.Chain.Settings) == 0 {
+		return "", nil, nil
 	}
 	settings := job.Settings()
 	for _, pair := range [][2][]schemas.Setting{{settings, plan.Chain.Settings}, {plan.Chain.Settings, settings}} {
@@ -522,25 +537,4 @@ func Differing(ctx context.Context, p *topics.Pipeline, job topics.Job) (run str
 	}
 	slices.Sort(keys)
 	return plan.Run(), slices.Compact(keys), nil
-}
-
-// newestPlan returns the plan of the unfinished run, or else of the newest version for subscribers; nil: there is none.
-func newestPlan(ctx context.Context, p *topics.Pipeline) (*schemas.Plan, error) {
-	l, err := p.ReadLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, plan := range l.Unfinished() {
-		if plan.Chain != nil {
-			return plan, nil
-		}
-	}
-	m, err := p.Version(ctx, protocol.Latest)
-	if protocol.IsMissing(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return m.Plan, nil
 }

@@ -434,7 +434,7 @@ func newSourcesRemove() *cobra.Command {
 	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
 		removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name, nil), args)
 		for _, s := range removed {
-			if id := wire.Digest(s.ID).Short(); s.Before {
+			if id := wire.Digest(s.ID).Short(); s.State == source.Removed {
 				fmt.Fprintf(cmd.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
 			} else {
 				fmt.Fprintln(cmd.OutOrStdout(), id)

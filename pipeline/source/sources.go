@@ -159,25 +159,10 @@ func unsealed(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bound
 	return all, nil
 }
 
-// RemovedSource is the result of [RemoveSources] for a source.
-type RemovedSource struct {
-	ID    string
-	Files []string // file names
-	// Before reports whether the source had already been removed.
-	Before bool
-}
-
 // RemoveSources removes sources, by id or id prefix: no run planned later counts them, until they are ingested again.
 // Planned runs are not affected, and the messages stay on the examples topic. It returns the sources in the order of the
-// ids. If one is unknown, or a topic, it removes none, and the error is a *[topics.RefusedError].
-func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (removed []RemovedSource, err error) {
-	const none = "No source is removed"
-	for _, id := range ids {
-		if schemas.IsTopicSource(id) {
-			return nil, &topics.RefusedError{Reasons: []string{id + " is a topic that ingest follows: expected files. To train without its " +
-				"examples, end the ingest, and name another examples topic or files under examples"}, Nothing: none}
-		}
-	}
+// ids, with their states before. If one is unknown, or a topic, it removes none, and the error is a *[topics.RefusedError].
+func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (removed []SourceState, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +183,7 @@ func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (remov
 				return removed, fmt.Errorf("remove source %s: %w", wire.Digest(id).Short(), err)
 			}
 		}
-		removed = append(removed, RemovedSource{id, s.seals[len(s.seals)-1].Files, s.state == Removed})
+		removed = append(removed, SourceState{ID: id, Files: s.seals[len(s.seals)-1].Files, State: s.state})
 	}
 	return removed, nil
 }
@@ -215,6 +200,10 @@ func findSources(topic string, sources map[string]knownSource, texts []string) (
 		}
 		slices.Sort(begun)
 		switch {
+		case schemas.IsTopicSource(text):
+			wrong.Reasons = []string{text + " is a topic that ingest follows: expected files. To train without its examples, end the ingest, " +
+				"and name another examples topic or files under examples"}
+			return nil, wrong
 		case len(begun) == 0:
 			wrong.Add("there is no source %q on %s", text, topic)
 		case len(begun) > 1:

@@ -266,14 +266,6 @@ func AlwaysFull(stages []schemas.Stage) string {
 	return ""
 }
 
-// MostTerms returns the maximum number of increments with terms on a state topic of the given size, with a window of a chain; 0: unlimited.
-func (o RetrainOptions) MostTerms(state option.Bytes, w *schemas.Window) int {
-	if w.TermsSize == 0 {
-		return 0
-	}
-	return int(max((int64(state)-w.GramsSize)/w.TermsSize, int64(o.Refresh)+3)) // those that an update writes, and two others
-}
-
 // negligible is the weight below which a row does not change any float64 sum of rows of weight 1: half of the distance
 // from 1 to the next number.
 const negligible = 1.0 / (1 << 53)
