@@ -54,34 +54,22 @@ func NewTextReader(from io.Reader, name string) io.Reader {
 	if e == nil {
 		panic("charset: unknown encoding " + name)
 	}
-	return &reader{from: transform.NewReader(from, e.NewDecoder()), name: name}
+	return transform.NewReader(from, transform.Chain(e.NewDecoder(), strict{name: name}))
 }
 
-// reader reads UTF-8, and fails at the character that decoders write for what they can't decode.
-type reader struct {
-	from io.Reader
+// strict passes UTF-8 on, but for the character that decoders write for what they can't decode.
+type strict struct {
+	transform.NopResetter
 	name string
-	last []byte // the end of what was read, which may begin that character
-	err  error
 }
 
-var replacement = []byte(string(utf8.RuneError))
-
-func (r *reader) Read(p []byte) (int, error) {
-	if r.err != nil {
-		return 0, r.err
+// Transform implements [transform.Transformer].
+func (s strict) Transform(dst, src []byte, atEOF bool) (written, read int, err error) {
+	written, read, err = encoding.UTF8Validator.Transform(dst, src, atEOF)
+	if errors.Is(err, encoding.ErrInvalidUTF8) || bytes.Contains(dst[:written], []byte("\ufffd")) {
+		return 0, read, &EncodingError{s.name}
 	}
-	n, err := r.from.Read(p)
-	if errors.Is(err, encoding.ErrInvalidUTF8) {
-		err = &EncodingError{r.name}
-	}
-	r.last = append(r.last, p[:n]...)
-	if bytes.Contains(r.last, replacement) {
-		r.err = &EncodingError{r.name}
-		return 0, r.err
-	}
-	r.last = append(r.last[:0], r.last[max(0, len(r.last)-len(replacement)+1):]...)
-	return n, err
+	return written, read, err
 }
 
 // DecodeText returns the text of bytes in an encoding, which must be known, as UTF-8. The error is an *EncodingError.
