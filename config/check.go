@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,20 +36,14 @@ const (
 	maxGiveUp = 365 * 24 * time.Hour
 )
 
-// topicName is Kafka's own rule for the names of topics.
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
-
-// notSet stands for the value of a required key that is absent.
-const notSet = "not set"
-
 // problems returns the impossible values, each by its full key.
 func (c *Config) problems() option.Problems {
 	var all option.Problems
 	wrong, under := all.Add, all.Under
 	switch {
 	case c.Name == "":
-		wrong("name", notSet, "a prefix for the topic names, as in name: mnist")
-	case !topicName.MatchString(c.Name) || len(c.Name) > maxNameLength || c.Name == "." || c.Name == "..":
+		wrong("name", option.Shown(c.Name), "a prefix for the topic names, as in name: mnist")
+	case !option.Topic().Holds(c.Name) || len(c.Name) > maxNameLength || c.Name == "." || c.Name == "..":
 		wrong("name", c.Name, fmt.Sprintf("at most %d letters, digits, dots, hyphens and underscores, but not . or ..", maxNameLength))
 	}
 	var badBrokers []string
@@ -79,8 +72,6 @@ func (c *Config) problems() option.Problems {
 	under("examples", c.Examples.Check())
 	switch topic := c.Examples.Topic; {
 	case topic == "":
-	case !topicName.MatchString(topic):
-		wrong("examples.topic", topic, "the name of a topic: letters, digits, dots, hyphens and underscores")
 	case topic == protocol.TopicsOf(c.Name).Examples:
 		wrong("examples.topic", topic, "the topic of another pipeline: the pipeline reads its own topic without this key")
 	case c.owns(topic):

@@ -247,15 +247,11 @@ func (s *settings) unknown(t reflect.Type, key, name, value string, at origin) {
 // impossible adds a problem for each value that its package rejects, with the original text and its place. It skips keys that
 // already have a problem or were misspelled: their values are defaults, which the user did not write.
 func (s *settings) impossible(problems []option.Problem) {
-	known := map[string]bool{}
-	for _, p := range s.problems {
-		known[p.Key] = true
-	}
 	for _, p := range problems {
-		if known[p.Key] || s.suggested[p.Key] {
+		if s.suggested[p.Key] || slices.ContainsFunc(s.problems, func(known Problem) bool { return known.Key == p.Key }) {
 			continue
 		}
-		known[p.Key], p.Value = true, quoted(p.Value)
+		p.Value = quoted(p.Value)
 		set, ok := s.set[p.Key]
 		if !ok {
 			set = s.set[p.Key[:max(0, strings.LastIndexByte(p.Key, '.'))]] // the mapping that lacks the key

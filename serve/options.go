@@ -8,7 +8,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -69,10 +68,8 @@ func Keys() []option.Key {
 		{Name: "drain", Rule: notNegative, Meaning: "time after SIGTERM in which `/ready` is 503 and requests are still answered"},
 		{Name: "max_age", Rule: notNegative, Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
 		{Name: "max_silence", Rule: positive, Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
-		{Name: "answers.topic", Rule: option.Rule{Want: "the name of a topic: letters, digits, dots, hyphens and underscores",
-			Holds: func(v any) bool { return v == "" || topicName.MatchString(v.(string)) }},
-			Meaning: "topic to which `serve` writes the rows that it predicts, with the prediction: see " +
-				"[answers](serving.md#answers-on-a-topic). None: not written"},
+		{Name: "answers.topic", Rule: option.Topic(), Meaning: "topic to which `serve` writes the rows that it predicts, with the " +
+			"prediction: see [answers](serving.md#answers-on-a-topic). None: not written"},
 		{Name: "answers.sample", Rule: option.Range(math.SmallestNonzeroFloat64, 1, "a fraction, above 0 and at most 1"),
 			Meaning: "fraction of the requests whose answers are written, chosen by a hash of the request's id"},
 	}
@@ -104,9 +101,6 @@ type AnswersOptions struct {
 	Topic  string  // "": answers are not written
 	Sample float64 // fraction of requests whose answers are written, above 0 and at most 1
 }
-
-// topicName is Kafka's rule for topic names.
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 // certificate reads the certificate of the server. The error is a [option.Problem].
 func (o *Options) certificate() (*tls.Certificate, error) {

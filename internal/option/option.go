@@ -58,6 +58,15 @@ func Range(least, most float64, want string) Rule {
 	}}
 }
 
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// Topic allows the name of a topic, as Kafka does, or none.
+func Topic() Rule {
+	return Rule{Want: "the name of a topic: letters, digits, dots, hyphens and underscores", Holds: func(value any) bool {
+		return value == "" || topicName.MatchString(value.(string))
+	}}
+}
+
 // Check returns the first problem of each key whose value breaks its rule, which lacks a key that it needs, or which is
 // set with a key that it excludes. options is the struct with the keys, and defaults the same struct with no key set.
 func Check(keys []Key, options, defaults any) (problems Problems) {
