@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from typing import Any
 
@@ -12,7 +11,7 @@ from stagewise import program
 
 def run(folder: str, *arguments: str) -> None:
     """Runs the program in a folder, with the arithmetic that the package has."""
-    done = subprocess.run([program.find(), *arguments], cwd=folder, env=program.environment(os.environ, only=True), capture_output=True, text=True)
+    done = subprocess.run([program.find(), *arguments], cwd=folder, env=program.environment(only=True), capture_output=True, text=True)
     if done.returncode != 0:
         raise AssertionError(f"stagewise {' '.join(arguments)}: {done.stderr}")
 

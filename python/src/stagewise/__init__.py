@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import BrokersError, DamagedError, NoVersionError, ProgramError
-from .follow import Follower, Status, follow
-from .model import Model, load
+from .model import Follower, Model, Status, follow, load
+from .program import BrokersError, DamagedError, NoVersionError, ProgramError
 
 if TYPE_CHECKING:
     from .estimators import StagewiseClassifier, StagewiseMultiLabelClassifier, StagewiseRegressor

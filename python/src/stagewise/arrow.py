@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
@@ -27,29 +26,37 @@ _EXPECTED = "expected a table, or a list of rows"
 
 @dataclass
 class Rows:
-    """Rows as columns of Arrow, a part at a time."""
+    """Rows that become columns of Arrow a part at a time, so that memory has no second copy of them."""
 
-    count: int
-    schema: pa.Schema
+    of: Any  # a table of Arrow, an array or a sparse matrix
     size: int  # how many bytes they have, about
-    part: Callable[[int, int], list[Any]] = field(repr=False)  # returns the columns of some rows
+    table: Callable[[Any], pa.Table]  # returns a part of them as a table
+    beside: dict[str, Any] = field(default_factory=dict)  # other columns: labels and weights
 
-    def batches(self, beside: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yields the rows, in batches of some megabytes. beside are the bytes that a row has elsewhere."""
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self.of.shape[0])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.table(self.of[:0]).schema
+
+    def parts(self, beside: int = 0) -> Iterator[pa.Table]:
+        """Yields the rows, some megabytes at a time. beside are the bytes that a row has elsewhere."""
         step = max(1, _AT_ONCE // max(1, self.size // max(1, self.count) + beside))
         for first in range(0, self.count, step):
-            yield pa.record_batch(self.part(first, min(first + step, self.count)), schema=self.schema)
+            yield self.table(self.of[first : first + step]).combine_chunks()
 
-    def write(self, path: str | os.PathLike[str], others: Mapping[str, Any]) -> None:
-        """Writes the rows to a file, and the columns beside them: labels and weights."""
-        beside = pa.table(dict(others))
+    def write(self, file: Any) -> None:
+        """Writes the rows to a file, and the columns beside them."""
+        beside, first = pa.table(self.beside), 0
         schema = pa.schema([*self.schema, *beside.schema])
-        with pa.ipc.new_file(os.fspath(path), schema) as writer:
-            first = 0
-            for batch in self.batches():
-                columns = _columns(beside, first, first + batch.num_rows)
-                writer.write_batch(pa.record_batch([*batch.columns, *columns], schema=schema))
-                first += batch.num_rows
+        with pa.ipc.new_file(file, schema) as writer:
+            for part in self.parts():
+                writer.write_table(pa.table([*part.columns, *beside.slice(first, len(part)).columns], schema=schema))
+                first += len(part)
 
 
 def kind_of(rows: Any) -> str:
@@ -106,57 +113,51 @@ def names_of(width: int) -> list[str]:
     return [f"x{i}" for i in range(width)]
 
 
-def table_rows(columns: Mapping[str, Any], count: int) -> Rows:
+def table_rows(columns: Mapping[str, Any]) -> Rows:
     """Returns the rows of a table."""
-    table = pa.table({name: _readable(column) for name, column in columns.items()})
+    table = pa.table(dict(columns))
+    for i, one in enumerate(table.schema):  # the program does not read views
+        if pa.types.is_string_view(one.type):
+            table = table.set_column(i, one.name, table.column(i).cast(pa.large_utf8()))
+        elif pa.types.is_dictionary(one.type) and pa.types.is_string_view(one.type.value_type):
+            table = table.set_column(i, one.name, table.column(i).cast(pa.dictionary(pa.int32(), pa.large_utf8())))
     table = table.unify_dictionaries() if columns else table
-    return Rows(count, table.schema, table.nbytes, lambda first, last: _columns(table, first, last))
-
-
-def _columns(table: pa.Table, first: int, last: int) -> list[pa.Array]:
-    """Returns the columns of some rows of a table, at least one."""
-    batches = table.slice(first, last - first).combine_chunks().to_batches()
-    return list(batches[0].columns) if batches else []
+    return Rows(table, table.nbytes, lambda part: part)
 
 
 def array_rows(array: npt.NDArray[Any], names: Sequence[str] | None, narrow: bool = False) -> Rows:
     """Returns the rows of an array (n × d), as columns with these names. None: numbers as one column of vectors, which are float32 if they are
     narrow."""
     if names is not None and array.dtype.kind in WORDS:
-        return table_rows({name: _column(name, array[:, i]) for i, name in enumerate(names)}, len(array))
+        return table_rows({name: _column(name, array[:, i]) for i, name in enumerate(names)})
     array = native(array)
-    n, width = array.shape
-    small = array.dtype == np.float16 or array.dtype.itemsize == 1 and (names is not None or array.dtype.kind == "b")
-    dtype = np.dtype(np.float32) if small or narrow else array.dtype
-    number = pa.from_numpy_dtype(dtype)
 
-    def columns(first: int, last: int) -> list[Any]:
+    def table(part: npt.NDArray[Any]) -> pa.Table:
         with np.errstate(over="ignore"):
-            part = np.asarray(array[first:last], dtype=dtype)
+            part = part.astype(np.float32) if narrow or part.dtype.kind == "b" else part
         if names is None:
-            return [pa.FixedSizeListArray.from_arrays(pa.array(part.ravel(), number), width)]
-        return [pa.array(np.ascontiguousarray(part[:, j]), number, from_pandas=True) for j in range(width)]
+            return pa.table({LIST: pa.FixedSizeListArray.from_arrays(pa.array(part.ravel()), part.shape[1])})
+        return pa.table({name: pa.array(np.ascontiguousarray(part[:, j]), from_pandas=True) for j, name in enumerate(names)})
 
-    fields = [(LIST, pa.list_(number, width))] if names is None else [(name, number) for name in names]
-    return Rows(n, pa.schema(fields), dtype.itemsize * n * width, columns)
+    return Rows(array, array.nbytes, table)
 
 
 def sparse_rows(matrix: Any) -> Rows:
-    """Returns the rows of a sparse matrix of scipy, as lists of index and value."""
-    matrix = matrix.tocsr()
+    """Returns the rows of a sparse matrix of scipy, or of an array of many zeros, as lists of index and value."""
+    from scipy.sparse import csr_matrix
+
+    matrix = csr_matrix(matrix)
     if not matrix.has_sorted_indices or not matrix.has_canonical_format:
         matrix = matrix.copy()  # that of the caller stays as it is
         matrix.sum_duplicates()
-    kind = pa.list_(pa.struct([("index", pa.int32()), ("value", pa.float32())]))
 
-    def lists(first: int, last: int) -> list[Any]:
-        starts = matrix.indptr[first : last + 1]
-        at = slice(starts[0], starts[-1])
+    def table(part: Any) -> pa.Table:
         with np.errstate(over="ignore"):
-            pairs = [pa.array(matrix.indices[at].astype(np.int32)), pa.array(matrix.data[at].astype(np.float32))]
-        return [pa.ListArray.from_arrays(pa.array((starts - starts[0]).astype(np.int32)), pa.StructArray.from_arrays(pairs, ["index", "value"]))]
+            pairs = [pa.array(part.indices.astype(np.int32)), pa.array(part.data.astype(np.float32))]
+        lists = pa.ListArray.from_arrays(pa.array(part.indptr.astype(np.int32)), pa.StructArray.from_arrays(pairs, ["index", "value"]))
+        return pa.table({LIST: lists})
 
-    return Rows(matrix.shape[0], pa.schema([(LIST, kind)]), 8 * matrix.nnz + 4 * matrix.shape[0], lists)
+    return Rows(matrix, 8 * matrix.nnz + 4 * matrix.shape[0], table)
 
 
 def text_rows(texts: Any, name: str = TEXT) -> Rows:
@@ -165,36 +166,31 @@ def text_rows(texts: Any, name: str = TEXT) -> Rows:
     for row, one in enumerate(texts):
         if not isinstance(one, str):
             raise ValueError(f"row {row}: {one!r} is no text: the model was trained on texts")
-    return table_rows({name: pa.array(texts, pa.utf8())}, len(texts))
+    return table_rows({name: pa.array(texts, pa.utf8())})
 
 
-def table_of(rows: Any, wanted: Sequence[str] = ()) -> tuple[dict[str, Any], int]:
-    """Returns the columns of a table, and its number of rows. If some columns are wanted, others may have whatever they have. A name that is a path
-    may be within a column."""
+def table_of(rows: Any, wanted: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns the columns of a table. If some columns are wanted, others may have whatever they have. A name that is a path may be within a column."""
+    column: Callable[[str], Any]
     if isinstance(rows, list | tuple):
         names = list(dict.fromkeys(name for row in rows for name in row))
         if any(_top(name, names) in names for name in wanted):  # a key that no row has is missing in each
             names += [name for name in wanted if _top(name, names) not in names]
-    elif is_frame(rows) or type(rows).__module__.startswith("polars"):  # some columns of polars have no Arrow type
-        names = list(rows.columns)
+        column = lambda name: _column(name, [row.get(name) for row in rows])
+    elif is_frame(rows):
+        names, column = list(rows.columns), lambda name: _column(name, rows[name])
+    elif type(rows).__module__.startswith("polars"):  # some columns of polars have no Arrow type
+        names, column = rows.columns, lambda name: pa.table(rows.select(name)).column(0)
     else:
-        rows = pa.table(rows)
-        names = rows.column_names
-
-    def column(name: str) -> Any:
-        if isinstance(rows, list | tuple):
-            return _column(name, [row.get(name) for row in rows])
-        if is_frame(rows):
-            return _column(name, rows[name])
-        return rows.column(name) if isinstance(rows, pa.Table) else pa.table(rows.select(name)).column(0)
-
+        table = pa.table(rows)
+        names, column = table.column_names, table.column
     columns: dict[str, Any] = {}
     for name in [_top(name, names) for name in wanted] or names:
         if names.count(name) > 1:
             raise ValueError(f"the table has {names.count(name)} columns {name!r}")
         if name in names and name not in columns:
             columns[name] = column(name)
-    return columns, len(rows)
+    return columns
 
 
 def _top(name: str, names: Sequence[str]) -> str:
@@ -232,16 +228,16 @@ def _column(name: str, values: Any) -> Any:
         return pa.array(values, from_pandas=True)
     except (OverflowError, pa.ArrowException, UnicodeError):
         pass
-    there = [value for value in values if not _is_missing(value)]
-    if all(isinstance(value, Number) and not isinstance(value, bool | complex) for value in there):
-        if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 64 for value in there):
+    values = [None if _is_missing(value) else value for value in values]
+    if all(value is None or isinstance(value, Number) and not isinstance(value, bool | complex) for value in values):
+        if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 64 for value in values):
             raise ValueError(f"column {name!r} has integers of more than 64 bits: astype(float) makes them numbers, astype(str) makes them words")
-        return pa.array([None if _is_missing(value) else float(value) for value in values], pa.float64())
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
     for row, value in enumerate(values):
-        if not _is_missing(value) and not isinstance(value, str | bytes | bool | int | float | np.generic):
+        if not isinstance(value, str | bytes | bool | int | float | np.generic | None):
             found = f"{value!r} is a {type(value).__name__}, expected a text, a number or a boolean"
             raise ValueError(f"row {row}, column {name!r}: {found}; astype(str) makes words of a column")
-    texts = (None if _is_missing(value) else value.decode() if isinstance(value, bytes) else str(value) for value in values)
+    texts = (value.decode() if isinstance(value, bytes) else None if value is None else str(value) for value in values)
     try:
         return pa.array(texts, pa.utf8())
     except UnicodeError as reason:
@@ -273,19 +269,9 @@ def _is_missing(value: Any) -> bool:
         return type(value).__name__ == "NAType"  # of pandas, whose comparisons are neither true nor false
 
 
-def _readable(column: Any) -> Any:
-    """Returns a column as a type that the program reads."""
-    kind = column.type
-    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
-        return column.cast(pa.dictionary(pa.int32(), pa.large_utf8()))
-    if pa.types.is_string_view(kind):
-        return column.cast(pa.large_utf8())
-    return column
-
-
 def has_text(kind: pa.DataType) -> bool:
     """Reports whether a column has texts, or a category of whatever type."""
-    return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:

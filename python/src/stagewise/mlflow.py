@@ -39,7 +39,7 @@ class Registry:
     def __init__(self, configuration: str, client: Any) -> None:
         self._configuration, self._client = configuration, client
         self._name = ""  # of the pipeline, when a version was listed
-        self._entities = program.needs("mlflow.entities", "mlflow")
+        self._library = program.needs("mlflow", "mlflow")
 
     def register(self, listed: Sequence[versions.Listed]) -> None:
         """Makes the registered model that of the listed versions."""
@@ -51,12 +51,12 @@ class Registry:
             client.create_registered_model(name)
         experiment = client.get_experiment_by_name(name)
         experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)
-        known = {one.tags[_RUN]: one for one in self._all(client.search_model_versions, f"name = '{name}'") if _RUN in one.tags}
+        known = {one.tags[_RUN]: one for one in self._library.search_model_versions(filter_string=f"name = '{name}'") if _RUN in one.tags}
         kept = {version.run for version in listed}
         for run in known.keys() - kept:
             client.delete_model_version(name, known[run].version)
         registered = {known[run].run_id for run in known.keys() & kept}
-        for run in self._all(client.search_runs, [experiment_id], f"tags.`{_RUN}` != ''"):
+        for run in self._library.search_runs([experiment_id], f"tags.`{_RUN}` != ''", output_format="list"):
             if run.info.run_id not in registered:  # its version is removed, or it was interrupted
                 client.delete_run(run.info.run_id)
         for version in listed:
@@ -64,30 +64,17 @@ class Registry:
             known[version.run] = one
             if one.tags.get(_OFFERED) != version.offered:
                 client.set_model_version_tag(name, one.version, _OFFERED, version.offered)
-        self._point(name, listed, known)
-
-    def _point(self, name: str, listed: Sequence[versions.Listed], known: dict[str, Any]) -> None:
-        """Moves the alias."""
         latest = [v for v in listed if v.offered == "pinned"] or [v for v in listed if v.offered == "yes"]
-        now = self._client.get_registered_model(name).aliases.get(_ALIAS)
-        if not latest:
-            if now is not None:
-                self._client.delete_registered_model_alias(name, _ALIAS)
-        elif str(now) != str(number := known[latest[-1].run].version):
-            self._client.set_registered_model_alias(name, _ALIAS, number)
-
-    def _all(self, search: Any, *arguments: Any) -> list[Any]:
-        """Returns all pages of a search."""
-        page = search(*arguments)
-        found = list(page)
-        while page.token:
-            page = search(*arguments, page_token=page.token)
-            found += page
-        return found
+        number = str(known[latest[-1].run].version) if latest else None
+        now = client.get_registered_model(name).aliases.get(_ALIAS)
+        if number is None and now is not None:
+            client.delete_registered_model_alias(name, _ALIAS)
+        elif number is not None and str(now) != number:
+            client.set_registered_model_alias(name, _ALIAS, number)
 
     def _add(self, experiment_id: str, version: versions.Listed) -> Any:
         """Adds a version, with its run."""
-        client, of, m = self._client, self._entities, version.manifest
+        client, of, m = self._client, self._library.entities, version.manifest
         written = int(datetime.fromisoformat(version.written).timestamp() * 1000)
         tags = {_RUN: version.run, "stagewise.version": str(m["version"]), "stagewise.digest": m["weights_digest"]}
         run = client.create_run(experiment_id, start_time=written, run_name=f"{m['name']}-{m['version']}", tags=tags).info

@@ -1,25 +1,28 @@
-"""The program stagewise: where it is, and how it runs until it ends."""
+"""The program stagewise: where it is, its configuration, how it runs until it ends, how it answers requests, and its errors."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import multiprocessing
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import BrokersError, ProgramError
-from .parameters import OF_EXAMPLES
+import numpy as np
 
 _CARRIED = Path(__file__).parent / "bin" / "stagewise"
 
@@ -32,15 +35,34 @@ _SECONDS_TO_END = 10
 # So long a run says nothing, on a terminal and in a notebook too. Then its last line is shown, with the seconds so far.
 _SECONDS_UNTIL_SHOWN = 2.0
 
-# Where a key, a model or a column is, in the files and requests of this package, and a key that is no parameter.
+# Where a key, a model or a column is, in the files and requests of this package.
 _PLACE = re.compile(r"^(configuration\.yaml|(read model )?/dev/fd/\d+)(:\d+)?: ")
 _COLUMN = re.compile(r'(ingest \[\S+\]: )?(rows\.arrow|held-out\.arrow|the request)(, column \d+ \(("[^"]*")\)|: )')
-_SETTING = re.compile(rf"(?<=\s)examples\.(?!({'|'.join((*OF_EXAMPLES, 'class_weight', 'categorical'))})\b(?![._]))[a-z_.]*[a-z_]")
 _NO_BROKERS = "reach Kafka at "
 _STAGE = re.compile(r"\s*(\d+/\d+)\s")  # how a line about a stage begins
 
+_ARROW = "application/vnd.apache.arrow.stream"
+
+_HEAD = 16  # bytes: the status and the length of a response
+
 # Exit codes: 1 is a run that failed, 2 is a wrong configuration.
 _REFUSED = (1, 2)
+
+
+class DamagedError(ValueError):
+    """A file is no model, or is damaged."""
+
+
+class NoVersionError(LookupError):
+    """The pipeline has no version to predict with."""
+
+
+class BrokersError(ConnectionError):
+    """Brokers do not answer, or refuse, or do not have the topics of the pipeline."""
+
+
+class ProgramError(RuntimeError):
+    """The program is missing, or has ended as it should not."""
 
 
 def find() -> str:
@@ -48,18 +70,25 @@ def find() -> str:
     if _CARRIED.is_file():
         return str(_CARRIED)
     for folder in os.get_exec_path():
-        found = shutil.which("stagewise", path=folder)
-        if found and not _is_script(found):  # the command that this package installs
-            return found
+        if found := shutil.which("stagewise", path=folder):
+            with open(found, "rb") as file:
+                if file.read(2) != b"#!":  # a script is the command that this package installs
+                    return found
     raise ProgramError(
         "this installation does not carry the program stagewise: install a wheel that does (make wheel), put the program on the PATH, or "
         "predict without it, with an ONNX graph that it has exported (docs/exports.md)"
     )
 
 
-def _is_script(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) == b"#!"
+def configuration_file(configuration: Mapping[str, Any]) -> bytes:
+    """Returns a configuration as YAML: JSON, but with an escape that YAML has for each character beyond ASCII."""
+    return json.dumps(configuration, indent=1, ensure_ascii=False, default=_plain).encode("ascii", "backslashreplace")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return dict(value) if isinstance(value, Mapping) else os.fspath(value)
 
 
 def needs(name: str, package: str = "'stagewise[plots]'") -> Any:
@@ -70,22 +99,14 @@ def needs(name: str, package: str = "'stagewise[plots]'") -> Any:
         raise ImportError(f"this needs {name.partition('.')[0]}: pip install {package}") from reason
 
 
-def blas() -> str | None:
-    """Returns the path of the BLAS that comes with the package scipy-openblas32; None if it is not installed."""
-    if sys.platform == "darwin":
-        return None  # the program uses Accelerate
-    package = importlib.util.find_spec("scipy_openblas32")
+def environment(only: bool) -> dict[str, str]:
+    """Returns the environment of the program, with the BLAS of the package scipy-openblas32 if it is installed. only leaves out variables that set
+    keys of the configuration."""
+    kept = {name: value for name, value in os.environ.items() if not only or not name.startswith("STAGEWISE_") or name in _PASSED}
+    package = importlib.util.find_spec("scipy_openblas32") if sys.platform != "darwin" else None  # where the program uses Accelerate
     for folder in package.submodule_search_locations or () if package else ():
         for library in sorted(Path(folder, "lib").glob("libscipy_openblas*.so")):
-            return str(library)
-    return None
-
-
-def environment(own: Mapping[str, str], only: bool) -> dict[str, str]:
-    """Returns the environment of the program, with its BLAS. only leaves out variables that set keys of the configuration."""
-    kept = {name: value for name, value in own.items() if not only or not name.startswith("STAGEWISE_") or name in _PASSED}
-    if not kept.get("STAGEWISE_BLAS") and (library := blas()):
-        kept["STAGEWISE_BLAS"] = library
+            kept["STAGEWISE_BLAS"] = kept.get("STAGEWISE_BLAS") or str(library)
     return kept
 
 
@@ -102,26 +123,37 @@ def run(arguments: Sequence[str], *, shown: bool | None, folder: str) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment(os.environ, only=True),
+        env=environment(only=True),
         start_new_session=True,
         encoding="utf-8",
         errors="replace",
     )
     said: deque[str] = deque(maxlen=1000)
+    ended = threading.Event()
+    progress = threading.Thread(target=_show, args=(said, ended), daemon=True)
     # Libraries such as polars handle Ctrl-C so that the system restarts the calls that wait: this one would wait for the end of the run.
     signal.siginterrupt(signal.SIGINT, True)
     try:
         assert process.stderr is not None
-        with _progress(said) if shown is None and is_watched() else contextlib.nullcontext():
-            for line in process.stderr:
-                said.append(line.replace(folder + os.sep, ""))
-                if shown and not line.startswith("stagewise: "):
-                    print(line, end="", file=sys.stderr, flush=True)
-            code = process.wait()
+        if shown is None and is_watched():
+            progress.start()
+        for line in process.stderr:
+            said.append(line.replace(folder + os.sep, ""))
+            if shown and not line.startswith("stagewise: "):
+                print(line, end="", file=sys.stderr, flush=True)
+        code = process.wait()
     except BaseException:
-        _end(process)
+        process.send_signal(signal.SIGINT)  # as Ctrl-C in a terminal does
+        try:
+            process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
         raise
     finally:
+        ended.set()
+        if progress.ident:
+            progress.join()
         if process.stderr:
             process.stderr.close()
     if code != 0:
@@ -136,20 +168,8 @@ def is_watched() -> bool:
     return type(sys.stderr).__module__.startswith("ipykernel") or sys.stderr is not None and sys.stderr.isatty()
 
 
-@contextlib.contextmanager
-def _progress(said: Sequence[str]) -> Iterator[None]:
-    """Shows what was said last in a line on sys.stderr, in place."""
-    ended = threading.Event()
-    thread = threading.Thread(target=_show, args=(said, ended), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 def _show(said: Sequence[str], ended: threading.Event) -> None:
+    """Shows what was said last in a line on sys.stderr, in place."""
     began, wait, width = time.monotonic(), _SECONDS_UNTIL_SHOWN, 0
     while not ended.wait(wait):
         last = said[-1].strip().removeprefix("stages: ") if said else ""
@@ -161,30 +181,137 @@ def _show(said: Sequence[str], ended: threading.Event) -> None:
         print("\r" + " " * width + "\r", end="", file=sys.stderr, flush=True)
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
-    """Ends a run as Ctrl-C in a terminal does."""
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(_SECONDS_TO_END)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def error_of(code: int, said: Sequence[str]) -> Exception:
     """Returns the error that a program has ended with."""
     lines = [line.removeprefix("stagewise: ").strip() for line in said if line.startswith("stagewise: ")]
     if code not in _REFUSED or not lines:
         return ProgramError(f"stagewise ended with code {code}: {''.join(said).strip() or 'it said nothing'}")
     text = "\n".join(_PLACE.sub("", line) for line in lines)
-    if text.startswith(_NO_BROKERS):
-        return BrokersError(text)
-    return ValueError(_SETTING.sub(lambda key: f'settings["{key[0]}"]', plain(text)))
+    return BrokersError(text) if text.startswith(_NO_BROKERS) else ValueError(plain(text))
 
 
 def plain(reason: str) -> str:
     """Returns the reason of a refusal without the names of this package's own files."""
     return _COLUMN.sub(lambda place: f"column {place[4]}" if place[4] else "", reason)
+
+
+class Child:
+    """Answers one request at a time, from any thread. The process starts with the first request, and anew if it has ended, or in a process that
+    was forked. It ends with this object, and with the process that started it, as its standard input does."""
+
+    def __init__(self, flag: str, content: bytes, *arguments: str) -> None:
+        """flag is the flag of the program for a file with this content."""
+        self._flag, self._content, self._arguments = flag, content, arguments
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0  # how often the process was started
+        _OPEN.add(self)
+
+    def ask(self, path: str, body: Any = None) -> bytearray:
+        """Returns the response to a request. A refusal is a ValueError with its reason, and a version that is not there a NoVersionError."""
+        status, content = self._answer(path, body)
+        if status == 200:
+            return content
+        reason = json.loads(content)["error"] if content[:1] == b"{" else content.decode(errors="replace").strip()
+        if status == 503:
+            raise NoVersionError(reason)
+        raise ValueError(plain(reason)) if status < 500 else ProgramError(reason)
+
+    def close(self) -> None:
+        """Ends the process. The next request starts another."""
+        with self._lock:
+            self._end()
+
+    def _answer(self, path: str, body: Any) -> tuple[int, bytearray]:
+        with self._lock:
+            while True:
+                if begins := self._process is None:
+                    self._start()
+                try:
+                    return self._exchange(path, body)
+                except (ConnectionError, EOFError):
+                    assert self._process is not None
+                    code = self._process.wait()
+                    self._said.seek(0)
+                    said = self._said.readlines()
+                    self._end()
+                    if begins:  # otherwise it was killed, and another may answer
+                        raise error_of(code, said) from None
+                except BaseException:  # such as Ctrl-C in the middle of a response
+                    self._end()
+                    raise
+
+    def _start(self) -> None:
+        path = find()
+        opened = contextlib.ExitStack()
+        self._said = opened.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
+        ours, theirs = socket.socketpair()
+        self._socket = opened.enter_context(ours)
+        self._socket.setblocking(True)  # whatever the default timeout of sockets is
+        with theirs, tempfile.TemporaryFile() as file:
+            file.write(self._content)
+            file.seek(0)
+            # In a session of its own, so that only this process gets Ctrl-C.
+            process = subprocess.Popen(
+                [path, "serve", "--pipe", "--quiet", self._flag, f"/dev/fd/{file.fileno()}", *self._arguments],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._said,
+                env=environment(only=True),
+                pass_fds=[file.fileno()],
+                start_new_session=True,
+            )
+        self.starts += 1
+        self._kill = weakref.finalize(self, _kill, process, opened)
+        self._process, self._opened = process, opened
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._kill()
+            self._process = None
+
+    def forget(self) -> None:
+        """Leaves the process to the one that was forked."""
+        self._lock = threading.Lock()
+        if self._process is not None:
+            self._kill.detach()
+            self._opened.close()
+            self._process.returncode = 0  # it is no child of this process, which can't wait for it
+            self._process = None
+
+    def _exchange(self, path: str, body: Any) -> tuple[int, bytearray]:
+        """Returns the status and the content of a response. The socket has no buffers, which a fork would write too."""
+        method, length = ("GET", 0) if body is None else ("POST", len(body))
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {_ARROW}\r\nAccept: {_ARROW}\r\nContent-Length: {length}\r\n\r\n"
+        self._socket.sendall(head.encode())
+        self._socket.sendall(body or b"")
+        status, length = map(int, self._received(_HEAD).split())
+        return status, self._received(length)
+
+    def _received(self, length: int) -> bytearray:
+        content, at = bytearray(length), 0
+        while at < length:
+            if not (n := self._socket.recv_into(memoryview(content)[at:])):
+                raise EOFError
+            at += n
+        return content
+
+
+def _kill(process: subprocess.Popen[bytes], opened: contextlib.ExitStack) -> None:
+    process.kill()  # it has nothing to write
+    process.wait()
+    opened.close()
+
+
+_OPEN: weakref.WeakSet[Child] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    for child in list(_OPEN):
+        child.forget()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def main() -> None:
@@ -193,4 +320,4 @@ def main() -> None:
         path = find()
     except ProgramError as reason:
         raise SystemExit(f"stagewise: {reason}") from reason
-    os.execve(path, ["stagewise", *sys.argv[1:]], environment(os.environ, only=False))
+    os.execve(path, ["stagewise", *sys.argv[1:]], environment(only=False))

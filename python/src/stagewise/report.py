@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.calibration import CalibrationDisplay
 from sklearn.metrics import ConfusionMatrixDisplay
 
 from .program import needs
@@ -72,25 +73,16 @@ class Report(dict[str, Any]):
         return ax
 
     def _plot_stages(self, _: str, ax: Any) -> None:
-        losses = self.losses
-        beside = ax.twinx()
-        for split in _SPLITS:
-            if f"{split}_error" in losses:
-                (line,) = ax.plot(losses.index, losses[f"{split}_error"], marker="o", label=f"error, {split}")
-                beside.plot(losses.index, losses[f"{split}_loss"], linestyle="--", color=line.get_color(), label=f"loss, {split}")
-        ax.set(xlabel="stage", ylabel="error, %", ylim=(0, None))
-        beside.set(ylabel="loss", ylim=(0, None))
-        lines = [*ax.get_lines(), *beside.get_lines()]
-        ax.legend(lines, [line.get_label() for line in lines])
+        errors, losses = (self.losses.filter(regex=f"_{what}$").rename(columns=lambda name: f"{what}, {name.split('_')[0]}") for what in ("error", "loss"))
+        errors.plot(ax=ax, marker="o", ylabel="error, %", ylim=(0, None))
+        losses.plot(ax=ax, secondary_y=True, linestyle="--", color=[line.get_color() for line in ax.get_lines()], ylabel="loss", ylim=(0, None))
 
     def _plot_reliability(self, split: str, ax: Any) -> None:
         bins = self["splits"][split].get("reliability")
         if not bins:
             raise ValueError("the report has no reliability: the model predicts numbers")
-        ax.plot([0, 1], [0, 1], color="grey", linewidth=1)
-        ax.plot([b["confidence"] for b in bins], [b["accuracy"] for b in bins], marker="o", label=split)
+        CalibrationDisplay([b["accuracy"] for b in bins], [b["confidence"] for b in bins], None).plot(ax=ax, name=split)
         ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
-        ax.legend()
 
     def _plot_confusion(self, split: str, ax: Any) -> None:
         matrix = self["splits"][split]["confusion"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -72,7 +71,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def ask(*arguments: str) -> str:
     """Returns what the program writes to its standard output. If it fails, its sentence is that of an error."""
-    done = subprocess.run([program.find(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=program.environment(os.environ, only=False))
+    done = subprocess.run([program.find(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=program.environment(only=False))
     if done.returncode != 0:
         raise program.error_of(done.returncode, done.stderr.splitlines(keepends=True))
     return done.stdout
