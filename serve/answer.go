@@ -152,30 +152,15 @@ func (v *version) outputs() []output {
 	return []output{label, values}
 }
 
-// setOutputs sets the outputs that a request asks for: those in a list, or all if it has none.
-func (a *asked) setOutputs(list value.Cell, all []output) error {
-	wanted := make([]bool, len(all))
-	a.tensors = nil
-	for i := range all {
-		all[i].binary = a.binary
+// want adds an output of a version to those that a request asks for.
+func (a *asked) want(v *version, name string, binary bool) error {
+	if !slices.ContainsFunc(v.outputs(), func(o output) bool { return o.name == name }) {
+		return fmt.Errorf(`"outputs": there is no %.40q: expected label, labels, probabilities or predictions, as of the model`, name)
 	}
-	for item := range list.All() {
-		name, binary := "", a.binary
-		err := members{"name": keepText(&name), "parameters": members{"binary_data": keepTruth(&binary)}.read}.read(item)
-		i := slices.IndexFunc(all, func(o output) bool { return o.name == name })
-		if err == nil && i < 0 {
-			err = fmt.Errorf("there is no %.40q: expected label, labels, probabilities or predictions, as of the model", name)
-		}
-		if err != nil {
-			return fmt.Errorf(`"outputs": %w`, err)
-		}
-		all[i].binary, wanted[i] = binary, true
+	if a.wanted == nil {
+		a.wanted = map[string]bool{}
 	}
-	for i, o := range all {
-		if wanted[i] || !slices.Contains(wanted, true) {
-			a.tensors = append(a.tensors, o)
-		}
-	}
+	a.wanted[name] = binary
 	return nil
 }
 
@@ -347,7 +332,13 @@ func (a *answer) encodeTensors(t *text, call bool) (length int, err error) {
 		fmt.Fprintf(object, `"id":%s,`, a.id)
 	}
 	head := `"outputs":[`
-	for _, o := range a.tensors {
+	for _, o := range a.outputs() {
+		var isWanted bool
+		if o.binary, isWanted = a.wanted[o.name]; a.wanted == nil {
+			o.binary = a.binary
+		} else if !isWanted {
+			continue
+		}
 		fmt.Fprintf(object, `%s{"name":%q,"datatype":%q,"shape":[%d`, head, o.name, o.datatype, a.rows)
 		if o.width > 0 {
 			fmt.Fprintf(object, ",%d", o.width)
@@ -495,9 +486,9 @@ type asked struct {
 	contributions int // number of columns that add the most to each score; 0: no contributions
 
 	// of the Open Inference Protocol
-	id      []byte   // of the request, as JSON; nil: none
-	binary  bool     // tensors are binary, if they do not say otherwise
-	tensors []output // those asked for
+	id     []byte          // of the request, as JSON; nil: none
+	binary bool            // tensors are binary, if they do not say otherwise
+	wanted map[string]bool // names of the tensors asked for, and whether each is binary; nil: all
 }
 
 // askedBy returns the contents requested in headers.

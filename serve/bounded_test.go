@@ -244,9 +244,8 @@ func TestMemoryOfTensors(t *testing.T) {
 	b := assert.Must(s.read(httptest.NewRecorder(), r))(t)
 	defer b.release()
 	m := assert.Must(b.measure(int64(o.MaxBody)))(t)
-	p := &prediction{Server: s, request: r, header: http.Header{}, sent: openInference, kind: openInference}
-	assert.NoError(t, p.compute(t.Context(), b))
-	defer p.held.release()
+	p := &prediction{Server: s, request: r, header: http.Header{}, sent: openInference, kind: openInference, answered: &claim{}}
+	assert.Must(p.compute(t.Context(), b))(t)
 	needed := p.rowBytes
 	p.needs(m, false)
 	assert.True(t, p.rowBytes >= needed, "%d rows take %d bytes, and %d are reserved", n, needed, p.rowBytes)
@@ -477,7 +476,7 @@ func readBody(body []byte, request *layout.Request, most int, tile func(*example
 	if err != nil {
 		return err
 	}
-	rows, err := newJSONRows(f, &version{}, newReader(request))
+	rows, err := newJSONRows(f, newReader(request), func(*reader) {})
 	if err != nil {
 		return err
 	}

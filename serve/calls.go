@@ -27,8 +27,6 @@ const (
 	typeCall       = "application/grpc"
 	headerDeadline = "Grpc-Timeout"
 	headerPacked   = "Grpc-Encoding" // of a message
-	// escapedBytes is the memory for a byte of a name and of its JSON, which may escape it.
-	escapedBytes = 7
 	// frameBytes is the size of the prefix of a message: the compression flag and the length.
 	frameBytes = 5
 )
@@ -63,7 +61,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, to route, names []
 		return err
 	}
 	defer b.release()
-	defer s.begin(r, !to.public)()
+	defer s.connections.Begin(r, !to.public)()
 	m, err := b.measure(smallBytes)
 	if err != nil {
 		return err
@@ -171,95 +169,75 @@ func (f fields) read(message []byte) error {
 	return nil
 }
 
-// translate returns a ModelInferRequest as the JSON and the binary data of the same request over REST, for which it reserves memory.
-func (p *prediction) translate(message []byte) (text, data []byte, err error) {
-	var request struct {
-		ID         string           `json:"id,omitempty"`
-		Inputs     []tensorMetadata `json:"inputs"`
-		Outputs    []tensorMetadata `json:"outputs"`
-		Parameters struct {
-			Binary bool `json:"binary_data_output"`
-		} `json:"parameters"`
-	}
-	request.Parameters.Binary = true
+// readCall returns the inputs of a ModelInferRequest, and sets the contents of the answer. It reserves memory for what it copies.
+func (p *prediction) readCall(message []byte) (inputs []tensor, err error) {
 	var name, number, id []byte
-	typed, raw := 0, []int(nil) // sizes of contents in inputs, and of those apart
+	var raw [][]byte
+	p.asks.binary = true
 	err = fields{1: keep(&name), 2: keep(&number), 3: keep(&id), 5: func(input []byte) error {
-		before := len(data)
-		t, err := p.readTensor(input, &data)
+		t, err := p.readTensor(input)
 		if err != nil {
-			return fmt.Errorf("input %.40q: %w", t.Name, err)
+			return fmt.Errorf("input %.40q: %w", t.name, err)
 		}
-		size := len(data) - before
-		t.Parameters, typed = map[string]any{"binary_data_size": size}, typed+size
-		request.Inputs = append(request.Inputs, t)
+		inputs = append(inputs, t)
 		return nil
-	}, 6: func(output []byte) error {
-		t, err := p.readTensor(output, &data)
-		request.Outputs = append(request.Outputs, tensorMetadata{Name: t.Name})
-		return err
-	}, 7: func(content []byte) error {
-		raw = append(raw, len(content))
-		return p.addData(&data, content)
+	}, 6: fields{1: func(name []byte) error { return p.asks.want(p.version, string(name), true) }}.read, 7: func(content []byte) error {
+		raw = append(raw, content)
+		return p.unpackAgain(itemBytes)
 	}}.read(message)
-	request.ID = string(id)
-	if err == nil {
-		err = cmp.Or(value.CheckUTF8(id), p.unpackAgain(escapedBytes*len(id)))
+	if err = cmp.Or(err, value.CheckUTF8(id)); err != nil {
+		return nil, err
 	}
-	if err == nil && raw != nil && (len(raw) != len(request.Inputs) || typed > 0) {
-		err = fmt.Errorf("%d raw_input_contents of %d inputs: expected those of all, or contents in each input", len(raw), len(request.Inputs))
+	if len(id) > 0 {
+		p.asks.id, _ = json.Marshal(string(id)) // a string can be encoded
 	}
-	if err != nil {
-		return nil, nil, err
+	typed := slices.ContainsFunc(inputs, func(t tensor) bool { return len(t.bytes) > 0 })
+	if raw != nil && (len(raw) != len(inputs) || typed) {
+		return nil, fmt.Errorf("%d raw_input_contents of %d inputs: expected those of all, or contents in each input", len(raw), len(inputs))
 	}
-	for i, size := range raw {
-		request.Inputs[i].Parameters["binary_data_size"] = size
+	for i := range raw {
+		inputs[i].bytes = raw[i]
 	}
-	text, err = json.Marshal(request)
-	return text, data, cmp.Or(err, p.named(string(name), string(number)))
+	return inputs, p.named(string(name), string(number))
 }
 
-// addData appends binary data of inputs.
-func (p *prediction) addData(to *[]byte, content []byte) error {
-	*to = append(*to, content...)
-	return p.unpackAgain(itemBytes + 2*len(content)) // it is copied
-}
-
-// readTensor reads an input, whose typed contents it appends to the data, or an output.
-func (p *prediction) readTensor(message []byte, data *[]byte) (t tensorMetadata, err error) {
+// readTensor reads an input. Typed contents become the same bytes as raw ones.
+func (p *prediction) readTensor(message []byte) (t tensor, err error) {
 	var name, datatype, contents []byte
 	err = fields{1: keep(&name), 2: keep(&datatype), 3: func(shape []byte) error {
 		return eachVarint(shape, func(length uint64) error {
-			if len(t.Shape) <= maxDimensions { // more are an error later
-				t.Shape = append(t.Shape, int(length))
+			if len(t.shape) <= maxDimensions { // more are an error later
+				t.shape = append(t.shape, int(length))
 			}
 			return nil
 		})
 	}, 5: keep(&contents)}.read(message)
-	t.Name, t.Datatype = string(name), string(datatype)
-	err = cmp.Or(err, value.CheckUTF8(name), value.CheckUTF8(datatype), p.unpackAgain(columnBytes+escapedBytes*(len(name)+len(datatype))))
-	of := tensor{datatype: t.Datatype}
-	if err != nil || !of.setType() { // an unknown type is an error later
+	t.name, t.datatype = string(name), string(datatype)
+	err = cmp.Or(err, value.CheckUTF8(name), value.CheckUTF8(datatype), p.unpackAgain(columnBytes+len(name)+len(datatype)))
+	if err != nil || !t.setType() { // an unknown type is an error later
 		return t, err
 	}
-	return t, fields{of.contents: func(content []byte) error {
-		switch of.datatype {
+	add := func(content []byte) error {
+		t.bytes = append(t.bytes, content...)
+		return p.unpackAgain(2 * len(content))
+	}
+	return t, fields{t.contents: func(content []byte) error {
+		switch t.datatype {
 		case "FP32", "FP64":
-			return p.addData(data, content)
+			return add(content)
 		case "BYTES":
-			*data = binary.LittleEndian.AppendUint32(*data, uint32(len(content)))
-			return p.addData(data, content)
+			return cmp.Or(add(binary.LittleEndian.AppendUint32(nil, uint32(len(content)))), add(content))
 		}
 		return eachVarint(content, func(v uint64) error {
-			unused := 64 - 8*of.size
+			unused := 64 - 8*t.size
 			back := v << unused >> unused
-			if of.datatype[0] == 'I' {
+			if t.datatype[0] == 'I' {
 				back = uint64(int64(v) << unused >> unused)
 			}
 			if back != v {
-				return fmt.Errorf("%d: expected %s", int64(v), of.datatype)
+				return fmt.Errorf("%d: expected %s", int64(v), t.datatype)
 			}
-			return p.addData(data, binary.LittleEndian.AppendUint64(nil, v)[:of.size])
+			return add(binary.LittleEndian.AppendUint64(nil, v)[:t.size])
 		})
 	}}.read(contents)
 }

@@ -47,7 +47,7 @@ type prediction struct {
 	bodyBytes int64          // of the rows as they were sent, decompressed
 	rowBytes  int64          // memory that the rows need
 	held      claim          // memory for the rows
-	answered  claim          // memory for the answer
+	answered  *claim         // memory for the answer
 }
 
 // predict handles a prediction request.
@@ -79,20 +79,16 @@ func (s *Server) respond(w http.ResponseWriter, p *prediction) error {
 		return err
 	}
 	defer body.release()
-	defer s.begin(r, true)()
-	p.Server, p.header, p.record = s, w.Header(), record
-	defer func() {
-		p.held.release()
-		p.answered.release()
-	}()
-	if err := p.compute(r.Context(), body); err != nil {
+	defer s.connections.Begin(r, true)()
+	var answered claim
+	defer answered.release()
+	p.Server, p.header, p.record, p.answered = s, w.Header(), record, &answered
+	pieces, err := p.compute(r.Context(), body)
+	if err != nil {
 		return err
 	}
-	p.finish()
 	body.release()
-	p.held.release()
-	p.answered.shrink(int64(p.text.bytes))
-	for _, piece := range p.text.pieces {
+	for _, piece := range pieces {
 		if _, err := w.Write(piece); err != nil { // the client has disconnected, or was too slow
 			panic(http.ErrAbortHandler)
 		}
@@ -101,44 +97,50 @@ func (s *Server) respond(w http.ResponseWriter, p *prediction) error {
 }
 
 // compute computes the whole answer before any of it is sent: so any error in a request gives an error response, and a slow
-// client holds neither a core nor its request.
-func (p *prediction) compute(ctx context.Context, b *body) (err error) {
+// client holds neither a core nor its request, only the memory of the answer.
+func (p *prediction) compute(ctx context.Context, b *body) (pieces [][]byte, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Server.options.Timeout, p.late)
 	defer cancel()
 	if p.version, err = p.versionFor(p.request); err != nil {
-		return err
+		return nil, err
 	}
 	m, err := b.measure(int64(p.Server.options.MaxBody))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.needs(m, b.packed)
-	if p.held, err = p.hold(ctx, p.rowBytes); err != nil {
-		return err
+	defer p.held.release()
+	var text []byte
+	for bytes := p.rowBytes; ; bytes = min(2*p.rowBytes, p.memory.maxRows()) {
+		if most := p.memory.maxRows(); p.rowBytes > most {
+			return nil, refuse(http.StatusRequestEntityTooLarge, "the rows take %d bytes when unpacked, and at most %d of serve.memory are for "+
+				"that: send fewer rows or values at a time", p.rowBytes, most)
+		}
+		if p.held, err = p.claim(ctx, &p.memory.rows, bytes); err != nil {
+			return nil, err
+		}
+		if text == nil {
+			if text, err = b.rows(m.bytes); err != nil {
+				return nil, err
+			}
+		}
+		if err = p.predictRows(ctx, text); p.rowBytes <= p.held.bytes {
+			break
+		}
+		p.held.release() // the rows need more memory, and are read again
 	}
-	text, err := b.rows(m.bytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for { // until the rows have all of the memory that they need
-		err := p.predictRows(ctx, text)
-		if p.rowBytes <= p.held.bytes {
-			return err
-		}
-		p.held.release()
-		if p.held, err = p.hold(ctx, min(2*p.rowBytes, p.memory.maxRows())); err != nil {
-			return err
-		}
-	}
-}
-
-// hold reserves memory for the rows, and waits for it. It returns an error for rows that need more than the maximum.
-func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
-	if most := p.memory.maxRows(); p.rowBytes > most {
-		return claim{}, refuse(http.StatusRequestEntityTooLarge, "the rows take %d bytes when unpacked, and at most %d of serve.memory are for "+
-			"that: send fewer rows or values at a time", p.rowBytes, most)
-	}
-	return p.claim(ctx, &p.memory.rows, bytes)
+	lacking, missing := p.rows.lacking()
+	p.record.send()
+	p.metrics.rows.Add(float64(p.answer.rows))
+	p.metrics.missing.Add(float64(missing))
+	p.header.Set("Content-Length", strconv.Itoa(p.text.bytes))
+	p.header.Set(headerVersion, strconv.Itoa(p.Manifest.Version))
+	p.header.Set(headerMissing, strconv.Itoa(lacking))
+	p.answered.shrink(int64(p.text.bytes))
+	return p.text.pieces, nil
 }
 
 // predictRows predicts the rows of a body. If they need more memory than they have, it ends early.
@@ -232,21 +234,6 @@ func (p *prediction) reserve(text int) error {
 	}
 	return nil
 }
-
-// finish counts the rows, sets the headers of the answer, and keeps only its text.
-func (p *prediction) finish() {
-	lacking, missing := p.rows.lacking()
-	p.record.send()
-	p.metrics.rows.Add(float64(p.answer.rows))
-	p.metrics.missing.Add(float64(missing))
-	p.header.Set("Content-Length", strconv.Itoa(p.text.bytes))
-	p.header.Set(headerVersion, strconv.Itoa(p.Manifest.Version))
-	p.header.Set(headerMissing, strconv.Itoa(lacking))
-	p.rows, p.record, p.answer, p.text.room = nil, nil, nil, nil
-}
-
-// keptValues is the maximum number of values that a reader keeps between requests.
-const keptValues = workspaceBytes / 4
 
 // resized returns a slice of n values that reuses memory if possible.
 func resized[T any](values []T, n int) []T { return slices.Grow(values[:0], n)[:n] }

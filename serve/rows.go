@@ -52,7 +52,7 @@ func (p *prediction) open(ctx context.Context, body []byte) (rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newJSONRows(f, p.version, r)
+	return newJSONRows(f, r, p.keep)
 }
 
 // batches returns the rows of Arrow columns.
@@ -300,7 +300,7 @@ func only(cell value.Cell) value.Cell {
 // […]}, the nonzero features, or a list of all values.
 type jsonRows struct {
 	*reader
-	version *version
+	done    func(*reader)
 	rows    iter.Seq[value.Cell]
 	texts   string            // column of texts, if rows may be texts; "": they may not
 	order   []int             // column of the model for each value of a list; −1: none
@@ -317,11 +317,11 @@ type jsonRows struct {
 	cells   []tabular.Cell    // and otherwise its values
 }
 
-// newJSONRows returns the rows of a request.
-func newJSONRows(f frame, v *version, of *reader) (*jsonRows, error) {
+// newJSONRows returns the rows of a request. done is called when they are read.
+func newJSONRows(f frame, of *reader, done func(*reader)) (*jsonRows, error) {
 	l, k := of.layout, of.layout.Columns()
 	all := make([]bool, 3*k)
-	r := &jsonRows{reader: of, version: v, rows: f.rows, names: of.names, has: all[:k], lacked: all[k : 2*k], listed: all[2*k:],
+	r := &jsonRows{reader: of, done: done, rows: f.rows, names: of.names, has: all[:k], lacked: all[k : 2*k], listed: all[2*k:],
 		named: f.columns != nil, order: make([]int, k)}
 	for column := range r.order {
 		r.order[column], r.listed[column] = column, true
@@ -367,24 +367,16 @@ func newReader(l *layout.Request) *reader {
 	return &reader{layout: l, paths: tabular.NewPaths(names), names: examples.TextLabels.Values(names)}
 }
 
-// keep puts a reader into the readers of the version, unless it holds much memory.
-func (v *version) keep(r *reader) {
-	values := cap(r.filled.Floats)
-	if s := r.filled.Sparse; s != nil {
-		values += 2 * cap(s.Values)
-	}
-	for _, c := range r.block.Columns {
-		values += cap(c.Numbers) + cap(c.Indices)
-	}
-	r.block.Cells = nil // of the request
-	if values <= keptValues {
-		v.readers.Put(r)
+// keep puts a reader into the readers of the version, unless its rows may have taken much memory.
+func (p *prediction) keep(r *reader) {
+	if r.block.Cells = nil; p.held.bytes <= smallBytes {
+		p.readers.Put(r)
 	}
 }
 
 // read implements rows.
 func (r *jsonRows) read(most int, tile func(*examples.Rows) error) error {
-	defer r.version.keep(r.reader)
+	defer r.done(r.reader)
 	r.block.Reset(len(r.layout.Cells))
 	for row := range r.rows {
 		if len(r.tile) == most {

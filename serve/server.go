@@ -61,11 +61,11 @@ type Server struct {
 	metrics     *metrics
 	register    prometheus.Registerer // for the metrics of the pipeline
 	last        atomic.Pointer[version]
-	cores       chan struct{}                 // idle cores
-	late        error                         // of an answer that takes too long to compute
-	memory      memories                      // for requests and answers
-	answers     *answersWriter                // nil: answers are not written
-	connections *endpoint.Connections         // nil: it does not serve yet
+	cores       chan struct{}  // idle cores
+	late        error          // of an answer that takes too long to compute
+	memory      memories       // for requests and answers
+	answers     *answersWriter // nil: answers are not written
+	connections *endpoint.Connections
 	tls         *credential[*tls.Certificate] // nil: no TLS
 	token       *credential[digest]           // of the bearer token; nil: none is required
 	routes      map[string]route              // by pattern of the mux
@@ -104,7 +104,7 @@ type version struct {
 // options.
 func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string, notice func(text string)) (*Server, error) {
 	s := &Server{
-		options: o, notice: notice, versions: versions, registry: registry,
+		options: o, notice: notice, versions: versions, registry: registry, connections: new(endpoint.Connections),
 		cores: make(chan struct{}, cores()), memory: newMemories(&o),
 		late: refuse(http.StatusServiceUnavailable, "the answer was not computed within %v: send fewer rows at a time", o.Timeout),
 	}
@@ -256,17 +256,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusMethodNotAllowed, "%.20s: expected %s", r.Method, to.method)
 	}
 	if to.method == http.MethodGet {
-		defer s.begin(r, !to.public)()
+		defer s.connections.Begin(r, !to.public)()
 	}
 	return to.answer(w, r)
-}
-
-// begin records a complete request. The caller calls the returned function when it is answered.
-func (s *Server) begin(r *http.Request, authorized bool) (answered func()) {
-	if s.connections == nil {
-		return func() {}
-	}
-	return s.connections.Begin(r, authorized)
 }
 
 // allowed reports whether a request has the token, if one is required.
@@ -304,7 +296,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(append(content, '\n'))                             // the client may have disconnected
 }
 
-// newest returns the current model with precomputed data for answers.
+// newest returns the current model, with precomputed data for answers.
 func (s *Server) newest() (*version, error) {
 	m := s.versions.Model()
 	if m == nil {
@@ -342,12 +334,12 @@ func (v *version) named(name, number string) error {
 }
 
 // manifest responds with the manifest of the version.
-func (s *Server) manifest(w http.ResponseWriter, _ *http.Request) error {
-	m := s.versions.Model()
-	if m == nil {
-		return refuse(http.StatusServiceUnavailable, "there is no version")
+func (s *Server) manifest(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.versionFor(r)
+	if err != nil {
+		return err
 	}
-	return answerJSON(w, Manifest(m))
+	return answerJSON(w, Manifest(v.Model))
 }
 
 // constant returns a function that answers with a constant document.
@@ -503,7 +495,7 @@ func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer v.keep(of)
+	defer v.readers.Put(of)
 	inputs, outputs := []tensorMetadata{}, []tensorMetadata{}
 	for column, name := range of.layout.Names {
 		datatype := "BYTES"

@@ -2,7 +2,9 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -44,23 +46,11 @@ type table struct {
 // tensors returns the inputs of a request of the Open Inference Protocol as a record, for which it reserves memory, and sets the requested
 // contents of the answer.
 func (p *prediction) tensors(body []byte) (arrow.Record, error) {
-	text, rest, err := p.divide(body)
-	if err != nil {
-		return nil, err
+	read := p.readInputs
+	if p.kind == typeCall {
+		read = p.readCall
 	}
-	object, err := parse(text)
-	if err != nil {
-		return nil, err
-	}
-	var inputs, outputs value.Cell
-	err = members{"inputs": keep(&inputs), "outputs": keep(&outputs), "id": func(cell value.Cell) error {
-		p.asks.id = bytes.Clone(cell)
-		_, err := textOf(cell)
-		return err
-	}, "parameters": members{"binary_data_output": keepTruth(&p.asks.binary)}.read}.read(object)
-	if err == nil {
-		err = p.asks.setOutputs(outputs, p.outputs())
-	}
+	inputs, err := read(body)
 	if err != nil {
 		return nil, err
 	}
@@ -69,21 +59,14 @@ func (p *prediction) tensors(body []byte) (arrow.Record, error) {
 		return nil, err
 	}
 	names := r.layout.Names
-	p.keep(r)
-	t, list := &table{}, inputs.Items()
-	for _, input := range list {
-		in, err := tensorOf(input, &rest)
-		if err == nil {
-			err = p.addTensor(t, &in, names, len(body), len(list) == 1)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("input %.40q: %w", in.name, err)
+	p.readers.Put(r)
+	t := &table{}
+	for i := range inputs {
+		if err := p.addTensor(t, &inputs[i], names, len(body), len(inputs) == 1); err != nil {
+			return nil, fmt.Errorf("input %.40q: %w", inputs[i].name, err)
 		}
 	}
-	switch {
-	case len(rest) > 0:
-		return nil, fmt.Errorf("%d bytes follow the binary data of the inputs", len(rest))
-	case len(t.columns) == 0:
+	if len(t.columns) == 0 {
 		text := "no inputs that are columns of the model"
 		if names != nil {
 			text += ": " + layout.SomeNames(names)
@@ -93,31 +76,57 @@ func (p *prediction) tensors(body []byte) (arrow.Record, error) {
 	return array.NewRecord(arrow.NewSchema(t.fields, nil), t.columns, int64(t.rows)), nil
 }
 
-// divide returns the JSON and the binary data in a body.
-func (p *prediction) divide(body []byte) (text, data []byte, err error) {
-	length := p.request.Header.Get(headerLength)
-	switch n, err := strconv.Atoi(length); {
-	case p.kind == typeCall:
-		return p.translate(body)
-	case length == "":
-		return body, nil, nil
-	case err != nil || n < 0 || n > len(body):
-		return nil, nil, fmt.Errorf("%s %.20q: expected a length within the %d bytes of the body", headerLength, length, len(body))
-	default:
-		return body[:n], body[n:], nil
+// readInputs returns the inputs in a body of JSON, which their binary data follow, and sets the contents of the answer.
+func (p *prediction) readInputs(body []byte) (inputs []tensor, err error) {
+	var rest []byte
+	if length := p.request.Header.Get(headerLength); length != "" {
+		n, err := strconv.Atoi(length)
+		if err != nil || n < 0 || n > len(body) {
+			return nil, fmt.Errorf("%s %.20q: expected a length within the %d bytes of the body", headerLength, length, len(body))
+		}
+		body, rest = body[:n], body[n:]
 	}
+	object, err := parse(body)
+	if err != nil {
+		return nil, err
+	}
+	var list, outputs value.Cell
+	err = members{"inputs": keep(&list), "outputs": keep(&outputs), "id": func(cell value.Cell) error {
+		p.asks.id = bytes.Clone(cell)
+		_, err := textOf(cell)
+		return err
+	}, "parameters": members{"binary_data_output": keepTruth(&p.asks.binary)}.read}.read(object)
+	if err != nil {
+		return nil, err
+	}
+	for item := range outputs.All() {
+		name, isBinary := "", p.asks.binary
+		err := members{"name": keepText(&name), "parameters": members{"binary_data": keepTruth(&isBinary)}.read}.read(item)
+		if err != nil {
+			return nil, fmt.Errorf(`"outputs": %w`, err)
+		}
+		if err := p.asks.want(p.version, name, isBinary); err != nil {
+			return nil, err
+		}
+	}
+	for item := range list.All() {
+		in, err := tensorOf(item, &rest)
+		if err = cmp.Or(err, p.unpackAgain(columnBytes)); err != nil {
+			return nil, fmt.Errorf("input %.40q: %w", in.name, err)
+		}
+		inputs = append(inputs, in)
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%d bytes follow the binary data of the inputs", len(rest))
+	}
+	return inputs, nil
 }
 
 // tensorOf returns an input. Its binary data are the first bytes of rest, and are removed from it.
 func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 	size, content := -1, ""
 	err = members{"name": keepText(&t.name), "datatype": keepText(&t.datatype), "data": keep(&t.data), "shape": func(cell value.Cell) error {
-		for n := range cell.All() {
-			length, err := strconv.Atoi(string(n))
-			if t.shape = append(t.shape, length); err != nil || length < 1 || len(t.shape) > maxDimensions {
-				return fmt.Errorf("%.60s: expected up to %d lengths of at least 1", []byte(cell), maxDimensions)
-			}
-		}
+		_ = json.Unmarshal(cell, &t.shape) // what is no length becomes 0, which is an error later
 		return nil
 	}, "parameters": members{"content_type": keepText(&content), "binary_data_size": func(cell value.Cell) (err error) {
 		if size, err = strconv.Atoi(string(cell)); err != nil || size < 0 || size > len(*rest) {
@@ -164,6 +173,10 @@ func (t *tensor) setType() bool {
 
 // check checks the shape and the number of bytes, and returns the number of values. A value takes at least one of most bytes.
 func (t *tensor) check(most int) (values int, err error) {
+	if len(t.shape) > maxDimensions || slices.ContainsFunc(t.shape, func(n int) bool { return n < 1 }) {
+		lengths, _ := json.Marshal(t.shape) // numbers can be encoded
+		return 0, fmt.Errorf("%q: %.60s: expected up to %d lengths of at least 1", "shape", lengths, maxDimensions)
+	}
 	if !t.setType() {
 		return 0, fmt.Errorf("datatype %.20q: expected BYTES, BOOL, FP16, FP32, FP64, INT8 to INT64, or UINT8 to UINT64", t.datatype)
 	}
@@ -172,7 +185,7 @@ func (t *tensor) check(most int) (values int, err error) {
 	}
 	values = 1
 	for _, n := range t.shape {
-		if n < 1 || values > most/n {
+		if values > most/n {
 			return 0, fmt.Errorf("shape %v: expected at least 1 value, and no more than the %d bytes of the request", t.shape, most)
 		}
 		values *= n
@@ -208,7 +221,7 @@ func (p *prediction) addTensor(to *table, t *tensor, names []string, most int, s
 		return fmt.Errorf("%d values in a row: expected an input for each column of the model, with its name, or one with all %d values",
 			width, len(names))
 	}
-	if err := p.unpackAgain(values*(textBytes+t.size) + len(t.data) + len(t.bytes) + columnBytes*len(names)); err != nil {
+	if err := p.unpackAgain(values*(textBytes+t.size) + len(t.data) + len(t.bytes) + columnBytes*(len(names)-1)); err != nil {
 		return err
 	}
 	columns, err := t.columns(len(names), values)
