@@ -35,11 +35,6 @@ func (p *Presence) See(lacks []bool) (lacking int, gone bool) {
 			lacking++
 		}
 	}
-	if lacking == 0 && !p.gone {
-		p.count(len(lacks), 0)
-		p.run = 0
-		return 0, false
-	}
 	first, before := slices.Index(lacks, true), 0
 	if first == 0 {
 		before = p.run // rows before these that are part of the same run

@@ -50,7 +50,7 @@ type FoundWords struct {
 func NewFoundWords(o Options) *FoundWords {
 	w := &FoundWords{categories: map[string]map[string]bool{}, stamps: map[string]*value.Stamps{}, complete: o.findsWords()}
 	if o.Text != "" && o.Words.Found() {
-		w.texts = &foundPhrases{phrases: phrases{most: o.Words.Phrases}, limit: maxPhrasesFound}
+		w.texts = &foundPhrases{phrases: phrases{most: o.Words.Phrases}, limit: maxPhrasesFound, found: map[string]*textsOf{}}
 	}
 	return w
 }
@@ -360,9 +360,6 @@ func (i *Inspection) Wants(c Cell) bool { return c.Role == Label }
 
 // Add implements [Survey]. It ignores invalid labels, which are reported when the rows are read.
 func (i *Inspection) Add(l *Layout, _ int, cell tabular.Cell) error {
-	if i.labels == nil {
-		i.labels = map[string]bool{}
-	}
 	label, _ := cell.Text()
 	if label = strings.TrimSpace(label); l.NoLabels.Has(label) || i.More(0) == 0 {
 		return nil
@@ -389,7 +386,7 @@ func (l *Layout) InspectLabels(inspect func(Survey) error) error {
 	if l.Label < 0 || l.Options.Several() || l.Options.Label != "" || len(l.Options.Classes) > 0 {
 		return nil
 	}
-	var found Inspection
+	found := Inspection{labels: map[string]bool{}}
 	err := inspect(&found)
 	switch {
 	case found.fraction != "":

@@ -201,9 +201,6 @@ func (p *foundPhrases) add(text string) error {
 	if !utf8.ValidString(text) {
 		return errNotUTF8
 	}
-	if p.found == nil {
-		p.found = map[string]*textsOf{}
-	}
 	p.texts++
 	for phrase := range p.in(text) {
 		of := p.found[string(phrase)]

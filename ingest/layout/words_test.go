@@ -78,7 +78,7 @@ func FuzzWords(f *testing.F) {
 
 // A vocabulary that exceeds the limit is an error of the text with the first excess phrase.
 func TestVocabularyThatDoesNotFit(t *testing.T) {
-	p := foundPhrases{phrases: phrases{most: 2}, limit: 5}
+	p := foundPhrases{phrases: phrases{most: 2}, limit: 5, found: map[string]*textsOf{}}
 	for range 2 {
 		assert.NoError(t, p.add("one two three"))
 	}

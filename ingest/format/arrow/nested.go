@@ -88,10 +88,7 @@ func isEmpty(t arrow.DataType) bool {
 func (n Nested) entries(at *tabular.Step, put func(at *tabular.Step, part tabular.Cell) error) error {
 	keys, values := n.Of.Items().At(0), n.Of.Items().At(1)
 	from, to := n.Of.Range(n.Row)
-	for i := from; i < to; i++ {
-		if keys.Type != stream.Text && keys.Type != stream.Whole {
-			continue
-		}
+	for i := from; i < to && (keys.Type == stream.Text || keys.Type == stream.Whole); i++ {
 		if next := at.Named([]byte(keys.Text(i))); next != nil {
 			if err := put(next, Nested{values, i}.Cell()); err != nil {
 				return err

@@ -1,7 +1,11 @@
+// Package input finds and opens files of any format: those that a pattern matches, and the tables in a directory, with
+// partition values from directory names. It decompresses and digests their content, and its errors include the file and
+// the line or offset. Formats interpret the bytes.
 package input
 
 import (
 	"bufio"
+	"bytes"
 	"compress/bzip2"
 	"context"
 	"crypto/sha256"
@@ -11,6 +15,8 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"strconv"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -18,6 +24,57 @@ import (
 	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
+
+// Error is an error in a file, with the position and the reason.
+type Error struct {
+	// File is the file name from the options.
+	File string
+	// Line is the line of a CSV, from 1. It is 0 if the error is at an offset, or has no position.
+	Line int
+	// Offset is the byte offset, from 0. It is -1 if the error is at a line, or has no position. It refers to the decompressed
+	// content, or to the file itself if the compression is damaged.
+	Offset int64
+	// Column is the number of a column, from 0, and its name if there is a header; "" if the error is not in a single column.
+	Column string
+	// Err is the reason.
+	Err error
+}
+
+// EmptyError is the error of a file without rows. A part of a table may be empty.
+type EmptyError string
+
+// ErrEmpty is the error of a file without bytes.
+const ErrEmpty = EmptyError("an empty file")
+
+func (e EmptyError) Error() string { return string(e) }
+
+// Error returns the file, the position and the reason, in one line.
+func (e *Error) Error() string {
+	var text strings.Builder
+	text.WriteString(e.File)
+	switch {
+	case e.Line > 0:
+		text.WriteString(": line " + strconv.Itoa(e.Line))
+	case e.Offset >= 0:
+		text.WriteString(": offset " + strconv.FormatInt(e.Offset, 10))
+	}
+	if e.Column != "" {
+		text.WriteString(", column " + e.Column)
+	}
+	return text.String() + ": " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// WholeFile returns an error without a position. It removes the file name from the errors of the system, because Error
+// includes it.
+func WholeFile(name string, err error) *Error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	return &Error{File: name, Offset: -1, Err: err}
+}
 
 // readSize is the number of bytes per system call.
 const readSize = 1 << 16
@@ -154,4 +211,73 @@ type randomAccess interface {
 func (c *Content) RandomAccess() (file randomAccess, ok bool) {
 	file, ok = c.File.ReadCloser.(randomAccess)
 	return file, ok && c.Kind == ""
+}
+
+// LineReader reads a file line by line.
+type LineReader struct {
+	*Content
+	Line int    // number of the last line, from 1
+	long []byte // buffer for lines longer than that of the content
+}
+
+// ReadLine returns the next line with its end, which is valid until the next call; io.EOF after the last. A line of more
+// than MaxRowBytes is an error.
+func (r *LineReader) ReadLine() ([]byte, error) {
+	r.long = r.long[:0]
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(r.long) == 0 && len(part) > 0 {
+			r.Line++
+		}
+		switch {
+		case err == nil && len(r.long) == 0, err == io.EOF && len(r.long) == 0 && len(part) > 0:
+			return part, nil
+		case err != nil && err != bufio.ErrBufferFull && err != io.EOF:
+			return nil, err
+		}
+		if r.long = append(r.long, part...); len(r.long) > MaxRowBytes {
+			return nil, r.FailLine(fmt.Errorf("a line of more than %d MiB", MaxRowBytes>>20))
+		}
+		switch {
+		case err == nil, err == io.EOF && len(r.long) > 0:
+			return r.long, nil
+		case err == io.EOF:
+			return nil, io.EOF
+		}
+	}
+}
+
+// FailLine returns an error at the last line.
+func (r *LineReader) FailLine(err error) *Error {
+	return &Error{File: r.Name, Line: r.Line, Offset: -1, Err: err}
+}
+
+// FirstRows peeks at the first complete rows of a file. They are valid until it is read.
+func FirstRows(c *Content) ([]byte, error) {
+	first, err := c.Peek(c.Size())
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if end := bytes.LastIndexByte(first, '\n'); err == nil && end >= 0 { // the last row may be incomplete
+		first = first[:end+1]
+	}
+	return first, nil
+}
+
+// MaxRowBytes is the maximum length of a row in a file. Without it an open quote would read the rest of the file into
+// memory. The widest example that fits into a message has 215,000 features, 19 bytes each.
+const MaxRowBytes = 4 << 20
+
+// EndsRow reports whether a row of a text file ends after the given number of bytes, which is less than the file size.
+func EndsRow(file io.Reader, bytes int64) (bool, error) {
+	if _, err := io.CopyN(io.Discard, file, bytes-1); err != nil {
+		return false, err
+	}
+	var around [3]byte // the last byte, and two after it
+	n, err := io.ReadFull(file, around[:])
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	text := string(around[:n])
+	return text[0] == '\n' || n > 1 && text[1] == '\n' || n > 2 && text[1:] == "\r\n", nil
 }
