@@ -12,7 +12,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -96,9 +95,7 @@ func (c *Config) problems() option.Problems {
 		dense(key+".", stages.CheckSparse(s.Features, s.Scores))
 		under(key, solve.Check(s.Stage))
 		under(key, model.CheckTemperature(s.Stage))
-		if slices.Contains(link.Names(), string(s.Link)) {
-			under(key, model.CheckLink(c.Examples.Task(), s.Link))
-		}
+		under(key, model.CheckLink(c.Examples.Task(), s.Link)) // of a link that there is: Check has the problem of another
 		if s.Repeat < 1 || s.Repeat > maxStages {
 			wrong(key+".repeat", s.Repeat, fmt.Sprintf("a whole number from 1 to %d", maxStages))
 			continue

@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
-	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -155,34 +154,22 @@ func (c *Config) Log() kafkalog.Options {
 	return kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir, Sync: c.Fsync, Listen: c.Listen, Security: c.Security}
 }
 
-// countingKey returns the key, with its value, of a stage that counts what occurs in rows; empty: none does.
-func (c *Config) countingKey() string {
-	for i, s := range c.Stages {
-		if stages.KindOf(s.Features).Counted {
-			return fmt.Sprintf("stages.%d.features.kind: %s", i, s.Features.Kind)
-		}
-	}
-	return ""
-}
-
 // Job returns the job of the pipeline, in which every repeated stage is listed as often as it repeats.
 func (c *Config) Job() topics.Job {
 	var resolved []schemas.Stage
 	for _, s := range c.Stages {
-		for range s.Repeat {
-			resolved = append(resolved, s.Stage)
-		}
+		resolved = append(resolved, slices.Repeat([]schemas.Stage{s.Stage}, min(max(s.Repeat, 0), maxStages))...) // before it is checked too
 	}
 	how := c.Prepare.Prepare
 	if how.Values == stages.ValuesNone {
 		how.Values = "" // so that a plan of dense rows does not mention it
 	}
-	learnt := func(s schemas.Stage) bool {
-		return slices.ContainsFunc(link.All(), func(l link.Link) bool { return l.Learnt && l.Name == string(s.Link) })
-	}
+	learnt := func(s schemas.Stage) bool { return solve.WholeSteps(s.Link) }
 	read := c.Examples
-	read.Hash, read.Counting = c.Prepare.Hash, c.countingKey()
-	read.Dense = stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt))
+	read.Hash, read.Dense = c.Prepare.Hash, stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt))
+	if i := slices.IndexFunc(c.Stages, func(s Stage) bool { return stages.KindOf(s.Features).Counted }); i >= 0 {
+		read.Counting = fmt.Sprintf("stages.%d.features.kind: %s", i, c.Stages[i].Features.Kind)
+	}
 	return topics.Job{
 		Name:         c.Name,
 		Examples:     read.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),
