@@ -130,9 +130,8 @@ var reachable = []struct {
 const maxImports = 12
 
 var importers = map[string]int{
-	"cmd/stagewise": 24, "cmd/stagewise/screen": 27, "config": 14, "ingest": 18, "model": 12,
-	"pipeline": 19, "pipeline/dispatch": 18, "pipeline/protocol": 16, "pipeline/replay": 18, "pipeline/solver": 21, "pipeline/topics": 12,
-	"pipeline/worker": 15, "pipeline/worker/visit": 25,
+	"cmd/stagewise": 24, "cmd/stagewise/screen": 27, "config": 13, "ingest": 18, "pipeline": 17, "pipeline/dispatch": 15, "pipeline/replay": 16,
+	"pipeline/solver": 16, "pipeline/worker": 13, "pipeline/worker/visit": 19,
 }
 
 // in reports whether a package is in one of the trees. A name without a dot is of this module, or of the standard library.

@@ -314,17 +314,13 @@ func (o Options) checkFiles(p *option.Problems) {
 			p.Add(key, fmt.Sprint(files), f.Name+" "+f.WantFiles)
 		}
 		for _, name := range files {
-			if name == StandardInput {
-				fromInput++
+			if name != StandardInput {
+				continue
+			}
+			if fromInput++; fromInput > 1 {
+				p.Add(key, StandardInput, "the standard input (-) in one place only: it can be read once")
 			}
 		}
-	}
-	if fromInput > 1 {
-		key := "train"
-		if slices.Contains(o.Test, StandardInput) {
-			key = "test"
-		}
-		p.Add(key, StandardInput, "the standard input (-) in one place only: it can be read once")
 	}
 }
 
