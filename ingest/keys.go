@@ -36,12 +36,24 @@ func Keys() []option.Key {
 		ofOutcome  = "no value with examples.outcome: set examples.outcome.label instead"
 		labelTexts = "`csv`, `libsvm`, `arrow`, `parquet`, `jsonl`, `json`, `avro` and `protobuf`"
 	)
+	ofFiles, schemas, pairs := []string{}, []string{}, ""
+	for _, f := range formats() {
+		if f.IsOfFiles() {
+			ofFiles = append(ofFiles, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
+		}
+		if f.Files > 1 {
+			pairs += fmt.Sprintf(". `%s`: %s", f.Name, f.WantFiles)
+		}
+		if f.Schema.Type != "" {
+			schemas = append(schemas, fmt.Sprintf("`%s` for `%s`", f.Schema.Ending, f.Name))
+		}
+	}
 	keys := []option.Key{
 		{Name: "train", Meaning: "training files: a file or a list, relative to the folder of the configuration. A pattern such as " +
 			"`data/*.csv` selects the matching files, a folder the tables in it; with Parquet and Arrow, folder names such as " +
 			"`kind=iris` become columns, those of a sink (`partition=0`, `dt=2026-11-01`; `year`, `month` and `day`) only if another key " +
 			"names them. Names that start with a dot or an underscore are hidden. `\"-\"` is the standard input; none: the topic " +
-			"already has the examples" + pairedFiles()},
+			"already has the examples" + pairs},
 		{Name: "test", Meaning: "test files: a file or a list, as for `train`"},
 		{Name: "from_topic", Excludes: map[string]string{"train": noFiles + followed, "test": noFiles + followed},
 			Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: see " +
@@ -60,13 +72,15 @@ func Keys() []option.Key {
 		{Name: "to", Rule: isBound(), Excludes: map[string]string{"train": noRange, "test": noRange},
 			Meaning: "end of the examples of a run, as for `from`: before the first message with that time or offset; none: " +
 				"the current end of the topic"},
-		{Name: "format", Meaning: formatMeanings()},
+		{Name: "format", Meaning: english.WordSeries(ofFiles, "or") + "; none: detected from the file name, then from the first bytes. Of " +
+			"`from_topic`: " + formatNames("`", "or", format.Format.IsOfMessages) + "; see [producers](producers.md#topics-of-your-own)"},
 		{Name: "rows", Meaning: fmt.Sprintf("LIBSVM: `dense` or `sparse` rows, or `auto`: dense if a stage or `prepare` needs it, with at "+
 			"most %d columns: see [LIBSVM files](your-own-data.md#libsvm-files). With `from_topic`, also the path of the rows in a message, "+
 			"such as `payload.after`: see [nested values](producers.md#nested-values). `json`, `arrow`, `avro` and `protobuf`; none: `auto`, "+
 			"and a message is a row, or a list of rows", maxDense)},
 		{Name: "schema", Needs: map[string]string{"from_topic": onlyTopic},
-			Meaning: "schema file for the messages of `from_topic`: " + schemaFiles() + ". `avro` and `protobuf`; none: the registry has it"},
+			Meaning: "schema file for the messages of `from_topic`: " + english.WordSeries(schemas, "or") +
+				". `avro` and `protobuf`; none: the registry has it"},
 		{Name: "message", Needs: map[string]string{"from_topic": onlyTopic},
 			Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its only one"},
 	}
@@ -211,37 +225,6 @@ func isBound() option.Rule {
 		_, ok := ParseBound(v.([]string))
 		return ok || len(v.([]string)) == 0
 	}}
-}
-
-// pairedFiles documents the formats with several files for a source.
-func pairedFiles() (text string) {
-	for _, f := range formats() {
-		if f.Files > 1 {
-			text += fmt.Sprintf(". `%s`: %s", f.Name, f.WantFiles)
-		}
-	}
-	return text
-}
-
-// formatMeanings documents the key `format`.
-func formatMeanings() string {
-	var ofFiles []string
-	for _, f := range formatsThat(format.Format.IsOfFiles) {
-		ofFiles = append(ofFiles, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
-	}
-	return english.WordSeries(ofFiles, "or") + "; none: detected from the file name, then from the first bytes. Of " +
-		"`from_topic`: " + formatNames("`", "or", format.Format.IsOfMessages) + "; see [producers](producers.md#topics-of-your-own)"
-}
-
-// schemaFiles lists the kinds of schema files, in Markdown.
-func schemaFiles() string {
-	var kinds []string
-	for _, f := range formats() {
-		if f.Schema.Type != "" {
-			kinds = append(kinds, fmt.Sprintf("`%s` for `%s`", f.Schema.Ending, f.Name))
-		}
-	}
-	return english.WordSeries(kinds, "or")
 }
 
 // Check returns a Problem for each value that is invalid for any file content. It does not open the files.

@@ -205,7 +205,16 @@ func (o Options) JoinRule(byPartition bool) string {
 }
 
 // later describes the content of outcomes.
-func (o Options) later() predicted { return predictedOf(o.Options, o.Outcome) }
+func (o Options) later() predicted {
+	p := predicted{Label: o.Outcome.Label, Absent: o.Outcome.Absent}
+	switch {
+	case len(o.Targets) > 0:
+		p.Task, p.Columns = examples.Numbers, o.Targets
+	case o.Several():
+		p.Task, p.Columns = examples.SeveralLabels, o.LabelColumns
+	}
+	return p
+}
 
 // WhenAbsent returns the content that [Values.AddLabelled] adds to a row without an outcome; false: the row is skipped.
 func (o Options) WhenAbsent() (said string, ok bool) { return o.later().WhenAbsent() }
@@ -290,7 +299,7 @@ func (o Options) ofKeys() Options {
 }
 
 // predicted describes the content of outcomes: it reads the labels or targets of an outcome, and fills the columns of rows that come
-// from outcomes. predictedOf returns it.
+// from outcomes. [Options.later] returns it.
 //
 // Until its row is an example, package outcome stores the content of an outcome, also on disk, as the encoding of the cells that the row
 // gets: the label, a list of several labels or a text of them, or the targets.
@@ -299,18 +308,6 @@ type predicted struct {
 	Label   string   // path of the label, or of several
 	Columns []string // paths of the targets, or of 0/1 columns for each of several labels; then there is no Label
 	Absent  []string // values for rows without an outcome: see [outcome.Options]
-}
-
-// predictedOf returns the content of outcomes for rows with these options.
-func predictedOf(rows layout.Options, o outcome.Options) predicted {
-	p := predicted{Label: o.Label, Absent: o.Absent}
-	switch {
-	case len(rows.Targets) > 0:
-		p.Task, p.Columns = examples.Numbers, rows.Targets
-	case rows.Several():
-		p.Task, p.Columns = examples.SeveralLabels, rows.LabelColumns
-	}
-	return p
 }
 
 // Paths returns the paths that are read in an outcome.
@@ -351,8 +348,11 @@ func (p predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 			}
 			cells[i] = tabular.Float(v)
 		} else {
-			var has bool
-			if has, err = indicates(c); has {
+			text, has := "", false
+			if text, err = c.Text(); err == nil {
+				has, err = layout.Indicate(strings.TrimSpace(text))
+			}
+			if has {
 				cells = append(cells, tabular.Word(path))
 			}
 		}
@@ -377,15 +377,6 @@ func (p predicted) label(c *tabular.Cell) (label tabular.Cell, err error) {
 		err = errors.New("no label")
 	}
 	return tabular.Word(text), err
-}
-
-// indicates reports whether a row has the label of a column.
-func indicates(c *tabular.Cell) (bool, error) {
-	text, err := c.Text()
-	if err != nil {
-		return false, err
-	}
-	return layout.Indicate(strings.TrimSpace(text))
 }
 
 // encode encodes the cells that a row gets.

@@ -209,7 +209,7 @@ func TestWhenAbsent(t *testing.T) {
 		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"1", "-2"}, want: "1,-2"},
 		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"skip"}, skips: true},
 	} {
-		said, ok := predictedOf(test.rows, outcome.Options{Label: "kind", Absent: test.absent}).WhenAbsent()
+		said, ok := Options{Options: test.rows, Outcome: outcome.Options{Label: "kind", Absent: test.absent}}.WhenAbsent()
 		assert.True(t, content(said) == test.want && ok != test.skips, "%+v: %q, %v", test, said, ok)
 	}
 }

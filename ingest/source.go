@@ -414,7 +414,14 @@ func Survey(ctx context.Context, name string, o Options, s layout.Survey) error 
 	}
 	seen := false
 	for _, file := range o.Train {
-		switch err := o.surveyTable(ctx, file, s); {
+		c, f, err := o.openAs(ctx, file)
+		if err == nil {
+			if err = checkTable(f, c.Name); err == nil {
+				err = f.Survey(c, o.Options, s, nil)
+			}
+			c.Close()
+		}
+		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
@@ -427,19 +434,6 @@ func Survey(ctx context.Context, name string, o Options, s layout.Survey) error 
 		return input.WholeFile(name, errors.New("no rows in this part or any other"))
 	}
 	return nil
-}
-
-// surveyTable adds the rows of a file, which must be a table, to a survey.
-func (o Options) surveyTable(ctx context.Context, file string, s layout.Survey) error {
-	c, f, err := o.openAs(ctx, file)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := checkTable(f, c.Name); err != nil {
-		return err
-	}
-	return f.Survey(c, o.Options, s, nil)
 }
 
 // checkTable returns an error for a file of a format that is not a table.
@@ -461,10 +455,17 @@ func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, tro
 	sources, err := find(ctx, o, &all)
 	cells := 0
 	whole = true
-	for i := 0; i < len(sources) && err == nil; i++ {
-		var read bool
-		read, err = sources[i].readSome(ctx, &cells)
-		whole = whole && read
+	for i := 0; i < len(sources) && err == nil; i++ { // of each at least a batch
+		var rows *examples.Rows
+		for rows, err = range sources[i].batches(ctx, nil) {
+			if err != nil {
+				break
+			}
+			if cells += rows.Rows * max(rows.Cols, 1); cells > checkCells {
+				whole = false
+				break
+			}
+		}
 	}
 	if err != nil && !(errors.Is(err, layout.ErrNoFeature) && len(all.Errors) > 0) { // all columns have errors
 		all.Errors = append(all.Errors, err)
@@ -473,20 +474,6 @@ func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, tro
 		return nil, false, all.Errors
 	}
 	return sources, whole, nil
-}
-
-// readSome reads the first batch of a source, and further ones while cells, to which it adds, is below the limit. It
-// reports whether it has read all.
-func (s *Source) readSome(ctx context.Context, cells *int) (whole bool, err error) {
-	for rows, err := range s.batches(ctx, nil) {
-		if err != nil {
-			return false, err
-		}
-		if *cells += rows.Rows * max(rows.Cols, 1); *cells > checkCells {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 // stored is a file that was read completely.

@@ -502,8 +502,12 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p format.Payload, 
 	} else {
 		framed := false
 		if id, p.Value, framed = format.Framed(m.Value); !framed {
+			instead := ""
+			if kind.Type != "" {
+				instead = ", and set examples.schema"
+			}
 			return p, fmt.Errorf("no schema ID, neither before the value nor in the header %s: configure the producer with the registry, "+
-				"or remove examples.registry%s", format.SchemaHeader, orSetSchema(kind))
+				"or remove examples.registry%s", format.SchemaHeader, instead)
 		}
 	}
 	if kind.Type == "" {
@@ -523,14 +527,6 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p format.Payload, 
 		}
 	}
 	return p, err
-}
-
-// orSetSchema returns the alternative to a registry, for errors.
-func orSetSchema(kind format.SchemaKind) string {
-	if kind.Type == "" {
-		return ""
-	}
-	return ", and set examples.schema"
 }
 
 // Unusable reports whether an error of Add is due to the message, which is then quarantined. Any other error is due to its file in an

@@ -190,12 +190,12 @@ func (r *remote) once(ctx context.Context, path string, query url.Values, header
 	if err != nil {
 		return a, err
 	}
-	at.RawQuery = canonicalQuery(query)
+	at.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // as it is signed
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return a, err
 	}
-	request.URL = at // as it is signed
+	request.URL = at
 	for name, values := range header {
 		request.Header[name] = values
 	}
@@ -461,9 +461,6 @@ func isSecure(u *url.URL) bool {
 
 // escape escapes all characters except unreserved ones, as in canonical requests.
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
-
-// canonicalQuery returns a query, sorted by name.
-func canonicalQuery(query url.Values) string { return strings.ReplaceAll(query.Encode(), "+", "%20") }
 
 // sign signs a request without a body, with all of its headers
 // (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html).
