@@ -167,7 +167,7 @@ func (s *simulation) startRunner(i int) *actor {
 func (s *simulation) execution(a *actor, p *topics.Pipeline, i int) (execute execution, leave func()) {
 	if !s.executes {
 		return func(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
-			return dispatch.Follow(ctx, p, plan, l, event.Ignore{})
+			return dispatch.Follow(ctx, p, plan, l, false, event.Ignore{})
 		}, func() {}
 	}
 	members := s.members(a, p, i)

@@ -1009,7 +1009,7 @@ func (s *simulation) checkEnd() {
 		if end, chain := history.End(id), history.Plan(id).Chain; chain != nil && end.Attempt == "" && chain.Number < history.Chained().Number {
 			continue // it is too old too: its end was removed with its version, and a copy of its plan came late, which counts as cancelled
 		}
-		report, err := dispatch.Follow(ctx, p, history.Plan(id), history, event.Ignore{})
+		report, err := dispatch.Follow(ctx, p, history.Plan(id), history, false, event.Ignore{})
 		if (s.removed[id] || s.leaving[id]) && errors.As(err, new(*dispatch.ReportGoneError)) {
 			continue // the report went with the version
 		}

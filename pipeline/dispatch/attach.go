@@ -44,7 +44,7 @@ func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Record
 		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
 	}
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages, Members: plan.Members()})
-	report, err := follow(ctx, p, plan, l, true, rec)
+	report, err := Follow(ctx, p, plan, l, true, rec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,13 +80,9 @@ func staff(ctx context.Context, p *topics.Pipeline) (s event.Staff) {
 	return s
 }
 
-// Follow follows a run to its end, records its progress, and returns its report. l has the run's plan.
-func Follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) (*schemas.Report, error) {
-	return follow(ctx, p, plan, l, false, rec)
-}
-
-// follow is [Follow]. If the run is attached, all of its roles are in other processes. The roles of this process report their own waits.
-func follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, attached bool,
+// Follow follows a run to its end, records its progress, and returns its report. l has the run's plan. If the run is attached, all of its
+// roles are in other processes. The roles of this process report their own waits.
+func Follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, attached bool,
 	rec event.Recorder) (*schemas.Report, error) {
 	f := &follower{Pipeline: p, plan: plan, attached: attached, rec: rec, chain: protocol.NewOutline(plan, p.Memory)}
 	run := f.chain.Run

@@ -103,7 +103,7 @@ var errLeft = errors.New("the run has another start, or another run goes first")
 func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
 	for id := plan.Run(); ; {
 		if !l.GoesOn(id) { // another process has finished it
-			return Follow(ctx, m.Pipeline, plan, l, m.Recorder)
+			return Follow(ctx, m.Pipeline, plan, l, false, m.Recorder)
 		}
 		var first *schemas.Plan // from the ledger: the end of the run before it determines where it starts
 		for _, first = range l.Unfinished() {
@@ -165,7 +165,7 @@ func (m *Members) execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	}), part(func() error {
 		defer stop()
 		var err error
-		report, err = Follow(ctx, m.Pipeline, plan, l, rec)
+		report, err = Follow(ctx, m.Pipeline, plan, l, false, rec)
 		return err
 	}))
 	if err != nil {

@@ -226,7 +226,7 @@ func (r *SpanCounting) Complete() (missing coverage.PassedOver, err error) {
 	}
 	for i := range r.plan.Sources {
 		seal := &r.plan.Sources[i]
-		have, want, before := int64(0), seal.In(r.span.Partition), int64(0)
+		have, want, before, on := int64(0), seal.In(r.span.Partition), int64(0), seal.Spans.On(r.span.Partition)
 		if p := r.seen[seal]; p != nil {
 			have, before = p.count, p.first/int64(seal.Partitions)
 		}
@@ -235,7 +235,7 @@ func (r *SpanCounting) Complete() (missing coverage.PassedOver, err error) {
 			continue
 		case !r.plan.Foreign:
 			return nil, &IncompleteSourceError{seal.ID, seal.Attempt, r.span.Partition, have, want}
-		case have == 0 && r.beginsAfter(seal):
+		case have == 0 && len(on) > 0 && on[0].To <= r.span.From: // the span starts after the messages of the source
 			before = want
 		}
 		outBefore, outAfter := r.leftOut(seal, r.span.Partition, r.span.From)
@@ -261,14 +261,4 @@ func (r *SpanCounting) Progress() (progress []statistics.PartitionProgress) {
 			Attempt: o.Attempt, Next: r.topics[o]})
 	}
 	return progress
-}
-
-// beginsAfter reports whether the span starts after the messages of a source.
-func (r *SpanCounting) beginsAfter(seal *schemas.SourceSeal) bool {
-	for _, span := range seal.Spans {
-		if span.Partition == r.span.Partition {
-			return span.To <= r.span.From
-		}
-	}
-	return false
 }

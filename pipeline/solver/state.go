@@ -125,9 +125,6 @@ func (s *Solver) momentsOf(r *wire.Record[float64]) (*solve.Moments, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Gram == nil {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: statistics.FieldGram, Want: []int{of.Columns * (of.Columns + 1) / 2}})
-	}
 	return &solve.Moments{Gram: m.Gram, Scores: m.Scores(), Gradient: m.Gradient(), Curvature: m.Curvature}, nil
 }
 

@@ -111,8 +111,14 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *visit.Share
 	if n := v.Of.Features.Size(); p.Parts[0].Ordinal == 0 && w.Plan.Update() == nil { // even without rows
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
-	gram := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), sum.Tensors())
-	record := wire.RecordOf[float32](gram)
+	gram := statistics.Gram{Identity: w.identity(statistics.KindGram, v.Visit, p)}
+	if matrix, any := sum.Take(statistics.FieldGram); any {
+		gram.Matrix = matrix.Data
+	}
+	if weight, any := sum.Take(statistics.FieldGramRows); any {
+		gram.Weight = weight.Data[0]
+	}
+	record := wire.RecordOf[float32](&gram)
 	if of := w.gramOf(v, p); of != "" {
 		w.Cache.KeepGram(p.Parts[0].Span.Partition, of, record)
 	}

@@ -56,16 +56,12 @@ type Options struct {
 	Solves bool
 }
 
-func (o Options) cache() *visit.Cache {
-	if o.Cache == nil {
-		return visit.NewRunCache(0)
-	}
-	return o.Cache
-}
-
 // New returns a worker of an unfinished run. owner tells which examples partitions the worker owns.
 func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner protocol.Owner, o Options, rec event.Recorder) *Worker {
-	chain, cache := protocol.NewChain(plan, client.Memory, rec), o.cache()
+	if o.Cache == nil {
+		o.Cache = visit.NewRunCache(0)
+	}
+	chain, cache := protocol.NewChain(plan, client.Memory, rec), o.Cache
 	if o.Executor == nil {
 		o.Executor = visit.Concurrent{}
 	}
@@ -478,7 +474,7 @@ func NewLocal(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, ch
 		last = max(last, number)
 	}
 	w := New(client, blas, plan, protocol.NewSoleOwner(last+1), o, rec)
-	w.chain, w.Earlier, w.Cache = chain, earlier, o.cache()
+	w.chain, w.Earlier, w.Cache = chain, earlier, w.options.Cache
 	for i := range w.all {
 		w.shares = append(w.shares, w.share(i))
 	}

@@ -259,36 +259,29 @@ type Sample struct {
 	Draws []uint64  // n: hash of each row; the run's sample is the rows with the smallest hashes over all partitions
 }
 
-// sampleRecord is the record of a sample.
-type sampleRecord[T wire.Number] struct {
-	wire.Identity
-	Rows  wire.Tensor[T] `tensor:"sample"`
-	Draws []string       `tensor:"draws"` // 16 hexadecimal digits each
-}
-
 // Record makes the record of the sample.
 func (s *Sample) Record() *wire.Record[float32] {
 	draws := make([]string, len(s.Draws))
 	for i, d := range s.Draws {
 		draws[i] = fmt.Sprintf("%016x", d)
 	}
-	return wire.RecordOf[float32](&sampleRecord[float32]{s.Identity, wire.Matrix(FieldSample, len(s.Draws), s.Width, s.Rows), draws})
+	rows := wire.Matrix(FieldSample, len(s.Draws), s.Width, s.Rows)
+	return &wire.Record[float32]{Identity: s.Identity, Tensors: wire.Tensors[float32]{rows, wire.Words[float32](FieldDraws, draws)}}
 }
 
 // SampleOf is the inverse of [Sample.Record], given the widened record. An error wraps [wire.ErrDamaged].
 func SampleOf(r *wire.Record[float64]) (*Sample, error) {
-	of, err := wire.Read[sampleRecord[float64]](r)
+	draws, _ := r.Tensors.Find(FieldDraws)
+	rows, err := r.Tensors.Shaped(FieldSample, len(draws.Text), -1)
 	if err != nil {
-		return nil, err
+		return nil, r.Damaged(err)
 	}
-	if len(of.Rows.Shape) != 2 || len(of.Draws) != of.Rows.Shape[0] || len(of.Rows.Text) > 0 {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldSample, Got: of.Rows.Shape, Want: []int{len(of.Draws), -1}})
-	}
-	s := &Sample{Identity: r.Identity, Width: of.Rows.Shape[1], Rows: make([]float32, len(of.Rows.Data)), Draws: make([]uint64, len(of.Draws))}
-	for i, v := range of.Rows.Data {
+	s := &Sample{Identity: r.Identity, Rows: make([]float32, len(rows)), Draws: make([]uint64, len(draws.Text))}
+	for i, v := range rows {
 		s.Rows[i] = float32(v)
 	}
-	for i, text := range of.Draws {
+	for i, text := range draws.Text {
+		s.Width = len(rows) / len(draws.Text)
 		if s.Draws[i], err = strconv.ParseUint(text, 16, 64); err != nil {
 			return nil, r.Damaged(err)
 		}

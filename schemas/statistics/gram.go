@@ -33,26 +33,6 @@ func (g *Gram) Check() error {
 	return nil
 }
 
-// Fields returns the matrix as a field of a sum; none if it has no rows.
-func (g *Gram) Fields() wire.Tensors[float64] {
-	if g.Matrix == nil {
-		return nil
-	}
-	return wire.Tensors[float64]{wire.Vector(FieldGram, g.Matrix)}
-}
-
-// GramOf returns the Gram matrix with its weight in the fields of a sum; it is empty if there are none.
-func GramOf(id wire.Identity, fields wire.Tensors[float64]) *Gram {
-	g := &Gram{Identity: id}
-	if matrix, any := fields.Find(FieldGram); any {
-		g.Matrix = matrix.Data
-	}
-	if weight, any := fields.Find(FieldGramRows); any {
-		g.Weight = weight.Data[0]
-	}
-	return g
-}
-
 // Kinds of the sums of a stage that a chain keeps: [Moments] and [Terms].
 const (
 	KindMoments wire.Kind = "moments"
@@ -65,8 +45,8 @@ const FieldTerms = "terms"
 // Moments are the sums of a stage over the window after a run of a chain: over its increments, each multiplied by its weight.
 type Moments struct {
 	Terms               // at the weights V of each increment's last visit
-	Gram      []float64 `tensor:"gram,omitzero"` // Σ w x xᵀ, p(p+1)/2: the lower triangle row by row; nil if the record has none
-	Curvature float64   `header:"curvature"`     // measured by the run along its steps; 0: none
+	Gram      []float64 `tensor:"gram"`      // Σ w x xᵀ, p(p+1)/2: the lower triangle row by row
+	Curvature float64   `header:"curvature"` // measured by the run along its steps; 0: none
 }
 
 // MomentsOf reads the moments of a block of p columns and k classes. An error wraps [wire.ErrDamaged].
@@ -75,7 +55,7 @@ func MomentsOf(r *wire.Record[float64], p, k int) (*Moments, error) {
 	if err := r.Into(m); err != nil {
 		return nil, err
 	}
-	if n := p * (p + 1) / 2; m.Gram != nil && len(m.Gram) != n {
+	if n := p * (p + 1) / 2; len(m.Gram) != n {
 		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldGram, Got: []int{len(m.Gram)}, Want: []int{n}})
 	}
 	return m, nil

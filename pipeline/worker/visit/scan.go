@@ -346,15 +346,6 @@ type reader struct {
 	residuals *residualsReader       // of a partition; nil until first needed
 }
 
-// replayed returns the counting of the messages of a partition that were read so far.
-func (r *reader) replayed(part *Part) *protocol.SpanCounting {
-	if r.part != part {
-		r.close()
-		r.part, r.next, r.examples, r.residuals, r.replay = part, 0, nil, nil, r.counting.Replay(part.Span)
-	}
-	return r.replay
-}
-
 func (r *reader) close() {
 	if r.examples != nil {
 		r.examples.Stop()
@@ -377,13 +368,16 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		}
 		return nil // an update computes its scores
 	}
-	replay := r.replayed(segment.Part)
+	if part := segment.Part; r.part != part {
+		r.close()
+		r.part, r.next, r.examples, r.residuals, r.replay = part, 0, nil, nil, r.counting.Replay(part.Span)
+	}
 	// Whether a message is a duplicate depends on all messages before it, so reading starts with the span, even if the first
 	// segments are in memory.
 	first := l.Index - segment.Index
 	for ; r.next <= segment.Index; r.next++ {
 		*l = Load{Share: l.Share, Index: l.Index}
-		if err := r.readMessages(ctx, l, replay, r.share.Segments[first+r.next].Span); err != nil {
+		if err := r.readMessages(ctx, l, r.share.Segments[first+r.next].Span); err != nil {
 			return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
 		}
 	}
@@ -401,7 +395,7 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 
 // readMessages reads the messages of the next segment, with the given span. Those that count become the messages of the
 // load. Messages between segments do not belong to the run.
-func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.SpanCounting, span coverage.Span) error {
+func (r *reader) readMessages(ctx context.Context, l *Load, span coverage.Span) error {
 	if r.examples == nil || r.at != span.From {
 		if r.examples != nil {
 			r.examples.Stop()
@@ -415,7 +409,7 @@ func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.Spa
 			return err
 		}
 		m := r.examples.Take()
-		if reason := replay.AcceptAt(m.Offset, m.Message); reason != "" {
+		if reason := r.replay.AcceptAt(m.Offset, m.Message); reason != "" {
 			l.PassedOver.Count(reason, 1)
 			l.Skipped = append(l.Skipped, m.Offset)
 			continue
