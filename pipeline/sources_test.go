@@ -1262,7 +1262,7 @@ func TestHostileRecords(t *testing.T) {
 	bad := hostileMessages(t)
 	for _, kind := range []wire.Kind{statistics.KindVisit, statistics.KindGram, statistics.KindSample, statistics.KindSeal,
 		statistics.KindPrepare, schemas.KindWeights, schemas.KindReport} {
-		topic, partitionOf := p.Topics.Statistics, func(p int) int { return protocol.StatisticsPartition(p, partitions) }
+		topic, partitionOf := p.Topics.Statistics, func(p int) int { return p % partitions }
 		switch kind {
 		case statistics.KindPrepare, schemas.KindWeights:
 			topic, partitionOf = p.Topics.Weights, func(int) int { return 0 }

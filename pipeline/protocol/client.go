@@ -156,10 +156,6 @@ func (t Topics) Group(role string) string {
 	return t.Name + "." + role
 }
 
-// StatisticsPartition returns the partition of the statistics topic for an examples partition. partitions is the number of
-// partitions of the statistics topic.
-func StatisticsPartition(partition, partitions int) int { return partition % partitions }
-
 // Clock tells the time. The zero value is the system clock.
 type Clock func() time.Time
 

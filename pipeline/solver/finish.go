@@ -144,28 +144,20 @@ func (s *Solver) threshold() float64 {
 	}
 }
 
-// splitMetrics is the metrics of a visit, by split.
-type splitMetrics map[examples.Split]event.Metrics
-
-// percentAndLoss returns the error and the loss of a split; nil if it has no rows.
-func (m splitMetrics) percentAndLoss(split examples.Split) (percent, loss *float64) {
-	if of, any := m[split]; any {
-		return &of.Error, &of.Loss
+// measured returns the errors and losses in the metrics of a visit.
+func measured(metrics map[examples.Split]event.Metrics) schemas.Measured {
+	r := schemas.Measured{TrainError: metrics[examples.Train].Error, TrainLoss: metrics[examples.Train].Loss}
+	if of, any := metrics[examples.Test]; any {
+		r.TestError, r.TestLoss = &of.Error, &of.Loss
 	}
-	return nil, nil
-}
-
-// measured returns the errors and losses.
-func (m splitMetrics) measured() schemas.Measured {
-	r := schemas.Measured{TrainError: m[examples.Train].Error, TrainLoss: m[examples.Train].Loss}
-	r.TestError, r.TestLoss = m.percentAndLoss(examples.Test)
-	r.HoldoutError, r.HoldoutLoss = m.percentAndLoss(examples.Holdout)
+	if of, any := metrics[examples.Holdout]; any {
+		r.HoldoutError, r.HoldoutLoss = &of.Error, &of.Loss
+	}
 	return r
 }
 
-// pass returns the report of a pass, with the evaluation of its fit.
-func (m splitMetrics) pass(e *solve.Evaluation) *schemas.PassReport {
-	of := m.measured()
+// passReport returns the report of a pass, with the evaluation of its fit.
+func passReport(of schemas.Measured, e *solve.Evaluation) *schemas.PassReport {
 	return &schemas.PassReport{Pass: e.Number, Objective: wire.Finite(e.Objective), Accepted: e.Accepted, TrainError: of.TrainError,
 		TrainLoss: of.TrainLoss, TestError: of.TestError, TestLoss: of.TestLoss, HoldoutError: of.HoldoutError, HoldoutLoss: of.HoldoutLoss}
 }

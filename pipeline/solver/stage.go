@@ -171,7 +171,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 // passed records the result of a pass.
 func (s *Solver) passed(f *fitting, visit int, evaluation *solve.Evaluation, sum *accumulate.Sum) {
 	metrics := event.MetricsOf(sum.Tensors())
-	f.pass = splitMetrics(metrics).pass(evaluation)
+	f.pass = passReport(measured(metrics), evaluation)
 	s.rec.Record(event.Passed{
 		Stage: f.number, Visit: visit, Pass: evaluation.Number,
 		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
@@ -261,7 +261,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent wire.Digest) e
 	if s.plan.Members() > 1 {
 		r.Member = s.plan.Member(f.number) + 1
 		if s.plan.EndsMember(f.number) {
-			r.Average = &schemas.AverageReport{Members: r.Member, Measured: splitMetrics(event.MetricsOf(s.last.Tensors())).measured()}
+			r.Average = &schemas.AverageReport{Members: r.Member, Measured: measured(event.MetricsOf(s.last.Tensors()))}
 		}
 	}
 	s.stages = append(s.stages, r)
@@ -287,7 +287,7 @@ func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageRe
 	if n := len(r.ByPass); n > 0 {
 		r.Passes = r.ByPass[n-1].Pass
 	}
-	r.Measured = splitMetrics(event.MetricsOf(sealed.Tensors())).measured()
+	r.Measured = measured(event.MetricsOf(sealed.Tensors()))
 	if temperature, loss, ok := sealed.TemperedOf(); ok { // predicts the holdout rows best
 		r.Tempered = &schemas.TemperedReport{Temperature: temperature, HoldoutLoss: wire.Finite(loss)}
 	}

@@ -412,7 +412,7 @@ func (w *Worker) identity(kind wire.Kind, v protocol.Visit, p *visit.Share) wire
 
 // statisticsOf returns the statistics partition for the records of a share, given its first partition.
 func (w *Worker) statisticsOf(first int) int {
-	return protocol.StatisticsPartition(first/max(w.Plan.Group, 1), max(len(w.Plan.Since.Statistics), 1))
+	return first / max(w.Plan.Group, 1) % max(len(w.Plan.Since.Statistics), 1)
 }
 
 // publish writes a record of a share's statistics, or adds it to the records of a visit whose records are not sent.

@@ -94,7 +94,6 @@ const (
 	TensorKnots         = "knots"          // [e, 2], scale ranks: knots of all features, each a value and its normal score
 	TensorMissing       = "missing"        // [q, 3], scale ranks: features with a missing indicator, and its mean and factor
 	TensorLabels        = "labels"         // text: classes
-	TensorCovered       = "covered"        // text: coverage of each span of the plan, as JSON
 	TensorW             = "W"              // [p, k], weights of a visit
 	// [n, 2], weights of a stage fitted in blocks: inputs of the next step, ascending, encoded as a and b of 4096·a + b
 	TensorBlock   = "block"

@@ -123,7 +123,11 @@ func (c *Collector[T]) collect(m Message) (*incomplete, error) {
 		return &incomplete{key, map[int][]byte{0: m.Value}, recordOverhead + chunkOverhead + len(m.Value)}, nil
 	}
 	o := c.record(key)
-	c.keep(o, chunk, m.Value)
+	if _, twice := o.values[chunk]; !twice {
+		o.values[chunk] = m.Value
+		o.bytes += chunkOverhead + len(m.Value)
+		c.bytes += chunkOverhead + len(m.Value)
+	}
 	if len(o.values) < chunks {
 		return nil, c.evict()
 	}
@@ -144,15 +148,6 @@ func (c *Collector[T]) record(key chunkKey) *incomplete {
 	}
 	c.waiting.MoveToBack(at)
 	return at.Value.(*incomplete)
-}
-
-// keep adds a chunk to its record, unless it is there already.
-func (c *Collector[T]) keep(o *incomplete, chunk int, value []byte) {
-	if _, twice := o.values[chunk]; !twice {
-		o.values[chunk] = value
-		o.bytes += chunkOverhead + len(value)
-		c.bytes += chunkOverhead + len(value)
-	}
 }
 
 // evict removes the records that have waited longest until the others fit. It returns an *EvictedError for the first.
