@@ -156,8 +156,14 @@ func Field(of reflect.Value, key string) reflect.Value {
 			of = of.Index(i)
 			continue
 		}
-		at, known := maps.Collect(Values(of))[name]
-		if !known {
+		at := reflect.Value{}
+		for other, v := range Values(of) {
+			if other == name {
+				at = v
+				break
+			}
+		}
+		if !at.IsValid() {
 			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
 		}
 		of = at
@@ -240,8 +246,16 @@ func KeyOf(field reflect.StructField) string {
 // KeysOf iterates over the keys of a struct with their fields, and those of structs that are embedded in it.
 func KeysOf(t reflect.Type) iter.Seq2[string, reflect.StructField] {
 	return func(yield func(string, reflect.StructField) bool) {
-		for _, f := range reflect.VisibleFields(t) {
-			if !f.Anonymous && f.IsExported() && f.Tag.Get("yaml") != "-" && !yield(KeyOf(f), f) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if f.Anonymous {
+				for key, below := range KeysOf(f.Type) {
+					below.Index = append([]int{i}, below.Index...)
+					if !yield(key, below) {
+						return
+					}
+				}
+			} else if f.IsExported() && f.Tag.Get("yaml") != "-" && !yield(KeyOf(f), f) {
 				return
 			}
 		}
