@@ -26,48 +26,38 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-func newTopics() *cobra.Command {
-	return newGroup("topics", newTopicsCreate(), newTopicsList(), newTopicsApply(), newTopicsDelete())
-}
-
 func newTopicsCreate() *cobra.Command {
-	return onLog(withLog, &cobra.Command{
-		Use: "create -c FILE", Args: cobra.NoArgs,
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		return topics.CreateTopics(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), waitRecorder(cmd))
+	return onLog(withLog, "create -c FILE", cobra.NoArgs, nil, func(c *call) error {
+		return topics.CreateTopics(c.Context(), c.examples(), c.config.Job(), c.recorder)
 	})
 }
 
 func newTopicsList() *cobra.Command {
-	return onLog(withLog, &cobra.Command{
-		Use: "list -c FILE", Args: cobra.NoArgs,
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name, nil), c.Job())
+	return onLog(withLog, "list -c FILE", cobra.NoArgs, nil, func(c *call) error {
+		found, err := topics.ReadSettings(c.Context(), c.pipeline(), c.config.Job())
 		if err != nil {
 			return err
 		}
-		if err := screen.WriteTopics(cmd.OutOrStdout(), found.Topics); err != nil {
+		if err := screen.WriteTopics(c.OutOrStdout(), found.Topics); err != nil {
 			return err
 		}
-		return errors.Join(append([]error{screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)}, found.Wrong...)...)
+		return errors.Join(append([]error{screen.WriteDifferences(c.OutOrStdout(), found.Differences)}, found.Wrong...)...)
 	})
 }
 
 func newTopicsApply() *cobra.Command {
 	var dry bool
-	cmd := onLog(withLog, &cobra.Command{
-		Use: "apply -c FILE", Args: cobra.NoArgs,
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name, nil), c.Job())
+	cmd := onLog(withLog, "apply -c FILE", cobra.NoArgs, nil, func(c *call) error {
+		found, err := topics.ReadSettings(c.Context(), c.pipeline(), c.config.Job())
 		if err != nil {
 			return err
 		}
 		if dry {
-			return screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)
+			return screen.WriteDifferences(c.OutOrStdout(), found.Differences)
 		}
-		applied, err := topics.Apply(cmd.Context(), log, found.Differences)
+		applied, err := topics.Apply(c.Context(), c.log, found.Differences)
 		for _, d := range applied {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s is %s now, it was %s\n", d.Topic, d.Name, d.Configured, d.Has)
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s is %s now, it was %s\n", d.Topic, d.Name, d.Configured, d.Has)
 		}
 		return err
 	})
@@ -85,19 +75,16 @@ func topicNames(c *config.Config) []string {
 
 func newTopicsDelete() *cobra.Command {
 	var yes, force bool
-	cmd := onLog(withLog, &cobra.Command{
-		Use: "delete -c FILE", Args: cobra.NoArgs,
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		client := protocol.NewClient(log, c.Name, nil)
+	cmd := onLog(withLog, "delete -c FILE", cobra.NoArgs, nil, func(c *call) error {
 		var names []string
 		var table screen.Table
-		found, err := log.Topics(cmd.Context(), c.Name+".")
+		found, err := c.log.Topics(c.Context(), c.config.Name+".")
 		if err != nil {
 			return err
 		}
-		owned := topicNames(c)
+		owned := topicNames(c.config)
 		for _, t := range found {
-			if topics.IsBeside(c.Name, t.Name) {
+			if topics.IsBeside(c.config.Name, t.Name) {
 				owned = append(owned, t.Name)
 			}
 		}
@@ -105,7 +92,7 @@ func newTopicsDelete() *cobra.Command {
 			if !slices.ContainsFunc(found, func(t kafkalog.Topic) bool { return t.Name == name }) {
 				continue
 			}
-			spans, err := client.Log.Spans(cmd.Context(), name)
+			spans, err := c.pipeline().Log.Spans(c.Context(), name)
 			if err != nil {
 				return err
 			}
@@ -117,27 +104,27 @@ func newTopicsDelete() *cobra.Command {
 			table.Row(name, english.Plural(int(messages), "message", ""))
 		}
 		if len(names) == 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s has no topics\n", c.Name)
+			fmt.Fprintf(c.ErrOrStderr(), "%s has no topics\n", c.config.Name)
 			return nil
 		}
 		if !force {
-			if err := checkNobodyWorks(cmd.Context(), log, c.Name, c.Brokers); err != nil {
+			if err := checkNobodyWorks(c); err != nil {
 				return err
 			}
 		}
 		if !yes {
-			if err := table.Write(cmd.ErrOrStderr()); err != nil {
+			if err := table.Write(c.ErrOrStderr()); err != nil {
 				return err
 			}
-			if err := confirm(cmd, len(names)); err != nil {
+			if err := confirm(c.Command, len(names)); err != nil {
 				return err
 			}
 		}
-		if err := log.Delete(cmd.Context(), names...); err != nil {
+		if err := c.log.Delete(c.Context(), names...); err != nil {
 			return err
 		}
 		for _, name := range names {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s no longer exists\n", name)
+			fmt.Fprintf(c.OutOrStdout(), "%s no longer exists\n", name)
 		}
 		return nil
 	})
@@ -147,22 +134,23 @@ func newTopicsDelete() *cobra.Command {
 }
 
 // checkNobodyWorks returns an error if a process works on a pipeline, or if that is unknown.
-func checkNobodyWorks(ctx context.Context, log *kafkalog.Log, pipeline string, brokers []string) error {
-	if log.Embedded() { // no other process has it
+func checkNobodyWorks(c *call) error {
+	if c.log.Embedded() { // no other process has it
 		return nil
 	}
-	embedded, err := log.IsEmbedded(ctx)
+	pipeline := c.config.Name
+	embedded, err := c.log.IsEmbedded(c.Context())
 	if err != nil {
 		return err
 	}
 	if embedded {
 		return fmt.Errorf("nothing is deleted: the process at %s, which runs the embedded broker, works on %s: stop it and leave out "+
-			"brokers, or use --force", strings.Join(brokers, ", "), pipeline)
+			"brokers, or use --force", strings.Join(c.config.Brokers, ", "), pipeline)
 	}
 	t := protocol.TopicsOf(pipeline)
 	var working []string
 	for _, role := range []string{protocol.RoleIngest, protocol.RoleRun, protocol.RoleWork, protocol.RoleSolve, protocol.RoleScore} {
-		hosts, err := log.Members(ctx, t.Group(role))
+		hosts, err := c.log.Members(c.Context(), t.Group(role))
 		if err != nil {
 			return fmt.Errorf("nothing is deleted: the processes that work on %s are unknown: %w; --force deletes anyway", pipeline, err)
 		}
@@ -196,10 +184,6 @@ func confirm(cmd *cobra.Command, n int) error {
 	}
 }
 
-func newWeights() *cobra.Command {
-	return newGroup("weights", newWeightsList(), newWeightsExport(), newWeightsPin(), newWeightsRemove())
-}
-
 func newWeightsList() *cobra.Command {
 	var asJSON bool
 	read := func(ctx context.Context, p *topics.Pipeline) ([]protocol.Finished, error) { return p.Versions(ctx) }
@@ -209,27 +193,25 @@ func newWeightsList() *cobra.Command {
 		}
 		return screen.WriteVersions(w, versions)
 	}
-	cmd := newList(&cobra.Command{Use: "list -c FILE"}, nil, read, write)
+	cmd := newList(nil, read, write)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write a line of JSON for each version: offered, written, manifest")
 	return cmd
 }
 
 func newWeightsPin() *cobra.Command {
 	var off bool
-	cmd := onLog(withPipeline, &cobra.Command{
-		Use: "pin -c FILE (VERSION | --off)", Args: cobra.MaximumNArgs(1),
-	}, func(_ *config.Config, args []string) error {
-		if off == (len(args) == 1) {
+	cmd := onLog(withPipeline, "pin -c FILE (VERSION | --off)", cobra.MaximumNArgs(1), func(c *call) error {
+		if off == (len(c.args) == 1) {
 			return errors.New("expected a version or --off; see weights list")
 		}
 		return nil
-	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+	}, func(c *call) error {
 		if off {
-			return unpin(cmd, log, c.Name)
+			return unpin(c)
 		}
-		pinned, err := topics.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
+		pinned, err := topics.Pin(c.Context(), c.pipeline(), c.args[0])
 		if err == nil {
-			fmt.Fprintln(cmd.OutOrStdout(), pinned)
+			fmt.Fprintln(c.OutOrStdout(), pinned)
 		}
 		return err
 	})
@@ -238,32 +220,32 @@ func newWeightsPin() *cobra.Command {
 }
 
 // unpin removes the pin, and prints the number of the version that subscribers then get.
-func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
-	before, latest, err := topics.Unpin(cmd.Context(), topics.Open(log, name, nil))
+func unpin(c *call) error {
+	before, latest, err := topics.Unpin(c.Context(), c.pipeline())
 	if err != nil {
 		return err
 	}
 	if before == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no version was pinned")
+		fmt.Fprintln(c.ErrOrStderr(), "no version was pinned")
 	}
 	if latest == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "no version is offered: subscribers get none as "+protocol.Latest)
+		fmt.Fprintln(c.ErrOrStderr(), "no version is offered: subscribers get none as "+protocol.Latest)
 		return nil
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), latest)
+	fmt.Fprintln(c.OutOrStdout(), latest)
 	return nil
 }
 
 func newWeightsRemove() *cobra.Command {
 	var evenLatest bool
-	cmd := onLog(withPipeline, &cobra.Command{Use: "remove -c FILE VERSION…"}, func(_ *config.Config, args []string) error {
-		if len(args) == 0 {
+	cmd := onLog(withPipeline, "remove -c FILE VERSION…", nil, func(c *call) error {
+		if len(c.args) == 0 {
 			return errors.New("expected versions; see weights list")
 		}
 		return nil
-	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		removed, err := topics.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
-		printEach(cmd, removed)
+	}, func(c *call) error {
+		removed, err := topics.RemoveVersions(c.Context(), c.pipeline(), c.args, evenLatest)
+		printEach(c, removed)
 		return err
 	})
 	cmd.Flags().BoolVar(&evenLatest, "even-latest", false, "also remove a pinned version, or the newest offered one")
@@ -272,73 +254,42 @@ func newWeightsRemove() *cobra.Command {
 
 func newWeightsExport() *cobra.Command {
 	var (
-		from                               configFlags
-		version, modelFile, output, format string
+		of             modelFlags
+		output, format string
+		formats        []string // lines of the help text
 	)
+	for _, f := range model.Exports() {
+		formats = append(formats, fmt.Sprintf("  %-13s%s", f.Name, f.Doc))
+	}
 	cmd := &cobra.Command{
-		Use: "export (-c FILE | --model FILE) -o FILE", Args: cobra.NoArgs, Long: formats(),
+		Use: "export (-c FILE | --model FILE) -o FILE", Args: cobra.NoArgs, Long: strings.Join(formats, "\n"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			export, _ := model.ExportNamed(cmp.Or(format, model.ExportOfFile(output)))
-			write := func(m *model.Model, err error) error {
-				if err != nil {
-					return err
-				}
-				return screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error { return export.Write(w, m) })
-			}
-			if modelFile != "" {
-				return failed(write(readModel(modelFile)))
-			}
-			c, err := from.load()
-			if err != nil {
-				return err
-			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				return write(topics.Open(log, c.Name, nil).Model(cmd.Context(), cmp.Or(version, protocol.Latest)))
-			}))
+			return of.use(cmd, func(m *model.Model, _ *topics.Pipeline) error {
+				return failed(screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error { return export.Write(w, m) }))
+			})
 		},
 	}
-	from.add(cmd)
-	cmd.Flags().StringVar(&version, "version", "", "the `version` to export: a version number, a run id, or "+protocol.Latest+
-		", the pinned version or else the newest offered one (default "+protocol.Latest+")")
-	cmd.Flags().StringVar(&modelFile, "model", "", "export the model in a `file`, without connecting to brokers")
+	of.add(cmd, "the `version` to export: a version number, a run id, or "+protocol.Latest+", the pinned version or else the newest offered "+
+		"one (default "+protocol.Latest+")", "export the model in a `file`, without connecting to brokers")
 	choose(cmd, &format, "format", "output `format`: "+strings.Join(model.ExportNames(), ", ")+"; default: by the extension of the file, or "+
 		"else "+model.ExportNames()[0], model.ExportNames()...)
-	new(outputs).add(cmd, &output, "output", "o", "write the model to a `file` (-: standard output)")
+	addOutput(cmd, &output, "output", "o", "write the model to a `file` (-: standard output)")
 	markRequired(cmd, "output")
-	cmd.MarkFlagsOneRequired("config", "model")
 	excludes(cmd, "model", "it selects the version, and needs no configuration", "config", "version", "set")
 	return cmd
 }
 
-// formats returns the formats as lines of a help text.
-func formats() string {
-	var lines []string
-	for _, f := range model.Exports() {
-		lines = append(lines, fmt.Sprintf("  %-13s%s", f.Name, f.Doc))
-	}
-	return strings.Join(lines, "\n")
-}
-
-func newRuns() *cobra.Command {
-	return newGroup("runs", newRunsList(), newRunsShow(), newRunsCompare(), newRunsCancel())
-}
-
-func newRunsList() *cobra.Command {
-	return newList(&cobra.Command{Use: "list -c FILE"}, nil, dispatch.Runs, screen.WriteRuns)
-}
-
 func newRunsCancel() *cobra.Command {
 	var all bool
-	cmd := onLog(withPipeline, &cobra.Command{
-		Use: "cancel -c FILE (RUN | --all)", Args: cobra.MaximumNArgs(1),
-	}, func(_ *config.Config, args []string) error {
-		if all == (len(args) == 1) || len(args) == 1 && args[0] == "" {
+	cmd := onLog(withPipeline, "cancel -c FILE (RUN | --all)", cobra.MaximumNArgs(1), func(c *call) error {
+		if all == (len(c.args) == 1) || len(c.args) == 1 && c.args[0] == "" {
 			return errors.New("expected a run id or --all; see runs list")
 		}
 		return nil
-	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		cancelled, err := dispatch.Cancel(cmd.Context(), topics.Open(log, c.Name, nil), strings.Join(args, "")) // "": all
-		printEach(cmd, cancelled)
+	}, func(c *call) error {
+		cancelled, err := dispatch.Cancel(c.Context(), c.pipeline(), strings.Join(c.args, "")) // "": all
+		printEach(c, cancelled)
 		return err
 	})
 	cmd.Flags().BoolVar(&all, "all", false, "cancel all unfinished runs")
@@ -347,10 +298,8 @@ func newRunsCancel() *cobra.Command {
 
 func newRunsShow() *cobra.Command {
 	var html string
-	cmd := onLog(withPipeline, &cobra.Command{
-		Use: "show -c FILE RUN", Args: exactly("RUN"),
-	}, nil, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+	cmd := onLog(withPipeline, "show -c FILE RUN", exactly("RUN"), nil, func(c *call) error {
+		runs, err := dispatch.Describe(c.Context(), c.log, c.config.Name, c.args...)
 		if err != nil {
 			return err
 		}
@@ -359,99 +308,91 @@ func newRunsShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			open := func(pipeline string) *topics.Pipeline { return openExamples(log, c, pipeline) }
+			open := func(pipeline string) *topics.Pipeline { return openExamples(c.log, c.config, pipeline) }
 			list := screen.Compared(runs)
-			if err := screen.AddLearnt(cmd.Context(), &list[0], open, blas, &runs[0]); err != nil {
+			if err := screen.AddLearnt(c.Context(), &list[0], open, blas, &runs[0]); err != nil {
 				return err
 			}
-			if err := writePage(cmd, html, screen.AboutRun(list[0], runs[0]), list); err != nil {
+			if err := writePage(c, html, screen.AboutRun(list[0], runs[0]), list); err != nil {
 				return err
 			}
 		}
 		if html == screen.StandardOutput {
 			return nil
 		}
-		return screen.WriteRun(cmd.OutOrStdout(), &runs[0])
+		return screen.WriteRun(c.OutOrStdout(), &runs[0])
 	})
-	new(outputs).add(cmd, &html, "html", "", "write the run as a page to a `file` (-: standard output)")
+	addOutput(cmd, &html, "html", "", "write the run as a page to a `file` (-: standard output)")
 	return cmd
 }
 
 func newRunsCompare() *cobra.Command {
 	html, by := "", screen.ByError
-	cmd := onLog(withPipeline, &cobra.Command{Use: "compare -c FILE RUN RUN…"}, func(_ *config.Config, args []string) error {
-		if len(args) < 2 {
+	cmd := onLog(withPipeline, "compare -c FILE RUN RUN…", nil, func(c *call) error {
+		if len(c.args) < 2 {
 			return errors.New("expected two or more runs: run ids or version numbers; see runs list and weights list")
 		}
 		return nil
-	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+	}, func(c *call) error {
+		runs, err := dispatch.Describe(c.Context(), c.log, c.config.Name, c.args...)
 		if err != nil {
 			return err
 		}
 		list, order := screen.Compared(runs), page.Order{By: by}
 		if html != "" {
-			if err := writePage(cmd, html, screen.AboutRuns(runs, by), list); err != nil {
+			if err := writePage(c, html, screen.AboutRuns(runs, by), list); err != nil {
 				return err
 			}
 		}
 		if html == screen.StandardOutput {
 			return nil
 		}
-		if cmd.Flags().Changed("by") {
+		if c.Flags().Changed("by") {
 			list = order.Sorted(list)
 		}
-		return screen.WriteCompared(cmd.OutOrStdout(), list, order)
+		return screen.WriteCompared(c.OutOrStdout(), list, order)
 	})
 	choose(cmd, &by, "by", "sort by this `measure` of the holdout rows, or without any of the test rows; without --by only the page is "+
 		"sorted: error, loss, auc, average_precision or balanced_error", page.Orders()...)
-	new(outputs).add(cmd, &html, "html", "", "write the comparison as a page to a `file` (-: standard output)")
+	addOutput(cmd, &html, "html", "", "write the comparison as a page to a `file` (-: standard output)")
 	return cmd
 }
 
 // writePage writes a page about runs to a file.
-func writePage(cmd *cobra.Command, file string, about page.About, runs []page.Compared) error {
-	return screen.Write(file, cmd.OutOrStdout(), func(w io.Writer) error { return page.WritePage(w, about, runs) })
-}
-
-func newSources() *cobra.Command {
-	return newGroup("sources", newSourcesList(), newSourcesRemove())
+func writePage(c *call, file string, about page.About, runs []page.Compared) error {
+	return screen.Write(file, c.OutOrStdout(), func(w io.Writer) error { return page.WritePage(w, about, runs) })
 }
 
 func newSourcesList() *cobra.Command {
-	own := func(c *config.Config, _ []string) error {
-		return requireOwnExamples(c, "list the sources of the pipeline that owns it")
+	own := func(c *call) error {
+		return requireOwnExamples(c.config, "list the sources of the pipeline that owns it")
 	}
-	return newList(&cobra.Command{Use: "list -c FILE"}, own, source.Sources, screen.WriteSources)
+	return newList(own, source.Sources, screen.WriteSources)
 }
 
 func newSourcesRemove() *cobra.Command {
-	return onLog(withPipeline, &cobra.Command{Use: "remove -c FILE SOURCE…"}, func(c *config.Config, args []string) error {
-		if len(args) == 0 && c.Examples.Topic == "" {
+	return onLog(withPipeline, "remove -c FILE SOURCE…", nil, func(c *call) error {
+		if len(c.args) == 0 && c.config.Examples.Topic == "" {
 			return errors.New("expected source ids, or their first digits; see sources list")
 		}
-		return requireOwnExamples(c, "only the pipeline that owns it removes sources")
-	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name, nil), args)
+		return requireOwnExamples(c.config, "only the pipeline that owns it removes sources")
+	}, func(c *call) error {
+		removed, err := source.RemoveSources(c.Context(), c.pipeline(), c.args)
 		for _, s := range removed {
 			if id := wire.Digest(s.ID).Short(); s.State == source.Removed {
-				fmt.Fprintf(cmd.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
+				fmt.Fprintf(c.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
 			} else {
-				fmt.Fprintln(cmd.OutOrStdout(), id)
+				fmt.Fprintln(c.OutOrStdout(), id)
 			}
 		}
 		return err
 	})
 }
 
-func newQuarantine() *cobra.Command {
-	return newGroup("quarantine", newQuarantineList())
-}
-
 func newQuarantineList() *cobra.Command {
 	values := false
-	return newList(&cobra.Command{Use: "list -c FILE"}, func(c *config.Config, _ []string) error {
-		values = c.Logs.Values
+	return newList(func(c *call) error {
+		values = c.config.Logs.Values
 		return nil
 	}, func(ctx context.Context, p *topics.Pipeline) ([]source.QuarantineReason, error) {
 		return source.Quarantine(ctx, p, values)
@@ -463,32 +404,32 @@ func newForget() *cobra.Command {
 		what   source.ToForget
 		report string
 	)
-	cmd := onLog(withPipeline, &cobra.Command{Use: "forget -c FILE ROW…"}, func(c *config.Config, args []string) error {
-		if err := requireOwnExamples(c, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
+	cmd := onLog(withPipeline, "forget -c FILE ROW…", nil, func(c *call) error {
+		if err := requireOwnExamples(c.config, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
 			return err
 		}
-		what.Answers = c.Serve.Answers.Topic
-		if len(args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "" {
+		what.Answers = c.config.Serve.Answers.Topic
+		if len(c.args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "" {
 			return errors.New("expected rows, --source, --key or --lost")
 		}
-		for _, arg := range args {
-			if err := what.AddRows(protocol.TopicsOf(c.Name).Examples, c.Examples.FromTopic, arg); err != nil {
+		for _, arg := range c.args {
+			if err := what.AddRows(protocol.TopicsOf(c.config.Name).Examples, c.config.Examples.FromTopic, arg); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		if o := c.Examples.Outcome; o.Topic != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "rows that wait for their outcomes are not forgotten: repeat the command in %v\n", o.Within+o.Grace)
+	}, func(c *call) error {
+		if o := c.config.Examples.Outcome; o.Topic != "" {
+			fmt.Fprintf(c.ErrOrStderr(), "rows that wait for their outcomes are not forgotten: repeat the command in %v\n", o.Within+o.Grace)
 		}
-		done, err := source.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
+		done, err := source.Forget(c.Context(), c.examples(), c.config.Job(), what)
 		if done == nil {
 			return err
 		}
 		if report != screen.StandardOutput {
-			err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
+			err = errors.Join(err, screen.WriteForgot(c.OutOrStdout(), done, what.Now))
 		}
-		return errors.Join(err, screen.WriteJSON(report, cmd.OutOrStdout(), struct {
+		return errors.Join(err, screen.WriteJSON(report, c.OutOrStdout(), struct {
 			*source.Forgot
 			Unlisted string `json:"unlisted"`
 		}{done, "copies of model files and exports: no list of them is kept"}))
@@ -499,30 +440,28 @@ func newForget() *cobra.Command {
 		"all rows of the messages with this key, on the examples topic or on the topic that they were ingested from")
 	choose(cmd, &what.Lost, "lost", "if the forget topic has lost rows: restore the rows that versions name, or drop them, so that runs "+
 		"learn them again", source.RestoreLost, source.DropLost)
-	new(outputs).add(cmd, &report, "report", "", "write what was forgotten, and where data of it stays, as JSON to a `file` (-: standard "+
+	addOutput(cmd, &report, "report", "", "write what was forgotten, and where data of it stays, as JSON to a `file` (-: standard "+
 		"output)")
 	cmd.Flags().BoolVar(&what.Now, "now", false, "remove affected versions first, even the one that subscribers get as latest")
 	return cmd
 }
 
 func newRepair() *cobra.Command {
-	return new(configFlags).command(&cobra.Command{
-		Use: "repair -c FILE", Args: cobra.NoArgs,
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if len(c.Brokers) > 0 {
-			return option.Problem{Key: "brokers", Value: strings.Join(c.Brokers, ", "),
+	return new(configFlags).command("repair -c FILE", cobra.NoArgs, nil, func(c *call) error {
+		if len(c.config.Brokers) > 0 {
+			return option.Problem{Key: "brokers", Value: strings.Join(c.config.Brokers, ", "),
 				Want: "no value: repair is for the files of the embedded broker"}
 		}
-		repaired, err := kafkalog.Repair(cmd.Context(), c.DataDir)
-		screen.WriteRepaired(cmd.OutOrStdout(), repaired)
+		repaired, err := kafkalog.Repair(c.Context(), c.config.DataDir)
+		screen.WriteRepaired(c.OutOrStdout(), repaired)
 		if _, locked := errors.AsType[*kafkalog.LockedError](err); locked {
 			err = fmt.Errorf("%w: stop that process first", err)
 		}
 		if err != nil {
-			return failed(fmt.Errorf("repair the log in %s: %w", c.DataDir, err))
+			return failed(fmt.Errorf("repair the log in %s: %w", c.config.DataDir, err))
 		}
 		if len(repaired) == 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "the log in %s is intact\n", c.DataDir)
+			fmt.Fprintf(c.OutOrStdout(), "the log in %s is intact\n", c.config.DataDir)
 		}
 		return nil
 	})

@@ -77,10 +77,28 @@ func (f *configFlags) load() (*config.Config, error) {
 	return c, nil
 }
 
-// command completes a command with the flags of its configuration and its display: the command loads the configuration,
-// and calls do. A nil show is for a short command, which shows only its results.
-func (f *configFlags) command(cmd *cobra.Command, show *displayFlags,
-	do func(cmd *cobra.Command, args []string, c *config.Config) error) *cobra.Command {
+// call is a call of a command: its configuration, and what the command has opened.
+type call struct {
+	*cobra.Command
+	args     []string
+	config   *config.Config
+	show     *displayFlags // nil for a short command, which only shows its results
+	blas     *kernel.BLAS
+	log      *kafkalog.Log
+	recorder event.Recorder
+	finish   func() // ends the display, so that results can follow
+}
+
+// pipeline returns the pipeline of the configuration.
+func (c *call) pipeline() *topics.Pipeline { return topics.Open(c.log, c.config.Name, nil) }
+
+// examples returns the pipeline with the examples as the configuration describes them.
+func (c *call) examples() *topics.Pipeline { return topics.OpenFor(c.log, c.config.Job(), nil) }
+
+// command returns a command with the flags of its configuration and its display: it loads the configuration, and calls do. A nil show is
+// for a short command.
+func (f *configFlags) command(use string, args cobra.PositionalArgs, show *displayFlags, do func(c *call) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Args: args}
 	f.add(cmd)
 	markRequired(cmd, "config")
 	if show != nil {
@@ -94,7 +112,7 @@ func (f *configFlags) command(cmd *cobra.Command, show *displayFlags,
 		if err != nil {
 			return err
 		}
-		return do(cmd, args, c)
+		return do(&call{Command: cmd, args: args, config: c, show: show})
 	}
 	return cmd
 }
@@ -102,16 +120,19 @@ func (f *configFlags) command(cmd *cobra.Command, show *displayFlags,
 // opener opens the log of a configuration: withLog or withPipeline.
 type opener func(context.Context, *config.Config, event.Recorder, func(*kafkalog.Log) error) error
 
-// onLog completes a short command on a log. check may be nil; its error is about the command line.
-func onLog(with opener, cmd *cobra.Command, check func(c *config.Config, args []string) error,
-	do func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error) *cobra.Command {
-	return new(configFlags).command(cmd, nil, func(cmd *cobra.Command, args []string, c *config.Config) error {
+// onLog returns a short command on a log. check may be nil; its error is about the command line.
+func onLog(with opener, use string, args cobra.PositionalArgs, check, do func(c *call) error) *cobra.Command {
+	return new(configFlags).command(use, args, nil, func(c *call) error {
 		if check != nil {
-			if err := check(c, args); err != nil {
+			if err := check(c); err != nil {
 				return err
 			}
 		}
-		return failed(with(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error { return do(cmd, args, c, log) }))
+		c.recorder = waitRecorder(c.Command)
+		return failed(with(c.Context(), c.config, c.recorder, func(log *kafkalog.Log) error {
+			c.log = log
+			return do(c)
+		}))
 	})
 }
 
@@ -119,9 +140,9 @@ func onLog(with opener, cmd *cobra.Command, check func(c *config.Config, args []
 const untilEnd = "end"
 
 // printEach prints values that a command has changed, each on a line.
-func printEach[T any](cmd *cobra.Command, values []T) {
+func printEach[T any](c *call, values []T) {
 	for _, v := range values {
-		fmt.Fprintln(cmd.OutOrStdout(), v)
+		fmt.Fprintln(c.OutOrStdout(), v)
 	}
 }
 
@@ -217,25 +238,15 @@ func openBLAS() (*kernel.BLAS, error) {
 	return kernel.Open(os.Getenv("STAGEWISE_BLAS"))
 }
 
-// openSolverBLAS is openBLAS for commands that solve, which use the BLAS too.
-func openSolverBLAS() (*kernel.BLAS, error) {
-	blas, err := openBLAS()
-	if err == nil {
-		blas.UseForSolves()
-	}
-	return blas, err
-}
-
-// newList makes a command list what read finds in a pipeline. check may be nil.
-func newList[T any](cmd *cobra.Command, check func(*config.Config, []string) error, read func(context.Context, *topics.Pipeline) (T, error),
+// newList returns a command that lists what read finds in a pipeline. check may be nil.
+func newList[T any](check func(c *call) error, read func(context.Context, *topics.Pipeline) (T, error),
 	write func(io.Writer, T) error) *cobra.Command {
-	cmd.Args = cobra.NoArgs
-	return onLog(withPipeline, cmd, check, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		found, err := read(cmd.Context(), topics.Open(log, c.Name, nil))
+	return onLog(withPipeline, "list -c FILE", cobra.NoArgs, check, func(c *call) error {
+		found, err := read(c.Context(), c.pipeline())
 		if err != nil {
 			return err
 		}
-		return write(cmd.OutOrStdout(), found)
+		return write(c.OutOrStdout(), found)
 	})
 }
 
@@ -301,12 +312,14 @@ func (f *displayFlags) recorder(c *config.Config, stderr io.Writer) (recorder ev
 
 // session configures how a command uses the log of its configuration.
 type session struct {
-	role string // of a service, whose metrics are served, and which SIGTERM may end; "": the command ends on its own
+	role string // of a service, whose metrics are served, and which SIGTERM may end
+	ends bool   // the command ends on its own: it is no service
 	with opener
 	// input are options that may name the standard input, which is copied to a temporary file for the session. nil means that it is not read.
-	input *ingest.Options
-	blas  *kernel.BLAS // named in the first lines on the screen; nil: there are none
-	page  pageFlag
+	input  *ingest.Options
+	solves bool // the command needs a BLAS, also for solves
+	head   bool // the first lines on the screen name the pipeline and the BLAS
+	page   pageFlag
 	// untilSignal means that the command works until a signal ends it, which is not a failure.
 	untilSignal bool
 }
@@ -314,42 +327,48 @@ type session struct {
 // minGarbage is the minimum limit of garbage: a lower limit would make collections of a small heap frequent.
 const minGarbage = 64 << 20
 
-// session opens the log of a configuration, calls do with it and with a recorder that shows what the command does, and
-// closes it. finish ends the display, so results can follow. Garbage is limited to a quarter of the memory that the configuration sets.
-func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, of session,
-	do func(log *kafkalog.Log, recorder event.Recorder, finish func()) error) error {
+// session opens the log of a configuration, calls do with it and with a recorder that shows what the command does, and closes it. Garbage
+// is limited to a quarter of the memory that the configuration sets.
+func (c *call) session(of session, do func() error) (err error) {
+	service := of.role != "" && !of.ends
+	if of.solves {
+		if c.blas, err = openBLAS(); err != nil {
+			return err
+		}
+		c.blas.UseForSolves()
+	}
 	if of.input != nil && of.input.NamesStandardInput() {
-		remove, err := of.input.Spool(cmd.Context(), cmd.InOrStdin())
+		remove, err := of.input.Spool(c.Context(), c.InOrStdin())
 		if err != nil {
 			return failed(err)
 		}
 		defer remove()
 	}
-	if c.Memory > 0 {
-		allowGarbage(cmd.Context(), max(int64(c.Memory)/4, minGarbage))
+	if c.config.Memory > 0 {
+		allowGarbage(c.Context(), max(int64(c.config.Memory)/4, minGarbage))
 	}
-	recorder, finish := f.recorder(c, cmd.ErrOrStderr())
-	defer finish()
-	if of.role != "" {
+	c.recorder, c.finish = c.show.recorder(c.config, c.ErrOrStderr())
+	defer c.finish()
+	if service {
 		var stop func()
-		var err error
-		if recorder, stop, err = telemetry.Serve(cmd.Context(), c, of.role, recorder); err != nil {
+		if c.recorder, stop, err = telemetry.Serve(c.Context(), c.config, of.role, c.recorder); err != nil {
 			return err
 		}
 		defer stop()
 	}
-	err := of.with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
-		if of.blas != nil && f.onScreen() {
-			screen.Describe(cmd.ErrOrStderr(), c, of.blas)
+	err = of.with(c.Context(), c.config, c.recorder, func(log *kafkalog.Log) error {
+		c.log = log
+		if of.head && c.show.onScreen() {
+			screen.Describe(c.ErrOrStderr(), c.config, c.blas)
 		}
-		unshow, err := of.page.show(cmd.Context(), log, c, recorder)
+		unshow, err := of.page.show(c)
 		if err != nil {
 			return err
 		}
 		defer unshow()
-		return do(log, recorder, finish)
+		return do()
 	})
-	if of.role != "" && terminated(cmd.Context()) || of.untilSignal && cmd.Context().Err() != nil {
+	if service && terminated(c.Context()) || of.untilSignal && c.Context().Err() != nil {
 		return nil
 	}
 	return failed(err)

@@ -63,26 +63,22 @@ func choose(cmd *cobra.Command, value *string, name, usage string, names ...stri
 	must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// outputs are the flags of a command that name files to write. The zero value has none.
-type outputs struct {
-	standard string // the flag that names the standard output; "": none does
-}
+// outputFile is the value of a flag that names a file to write.
+type outputFile struct{ checked }
 
-// add defines such a flag. shorthand may be empty.
-func (o *outputs) add(cmd *cobra.Command, path *string, name, shorthand, usage string) {
-	cmd.Flags().VarP(checked{path, func(text string) error {
-		if o.standard == name { // the last value counts
-			o.standard = ""
-		}
+// addOutput defines such a flag. shorthand may be empty. The standard output can have only one file.
+func addOutput(cmd *cobra.Command, path *string, name, shorthand, usage string) {
+	cmd.Flags().VarP(outputFile{checked{path, func(text string) (err error) {
 		if text != screen.StandardOutput {
 			return screen.CheckWritable(text)
 		}
-		if o.standard != "" {
-			return fmt.Errorf("expected - for only one of --%s and --%s", o.standard, name)
-		}
-		o.standard = name
-		return nil
-	}}, name, shorthand, usage)
+		cmd.Flags().Visit(func(other *pflag.Flag) {
+			if _, is := other.Value.(outputFile); is && other.Name != name && other.Value.String() == screen.StandardOutput {
+				err = fmt.Errorf("expected - for only one of --%s and --%s", other.Name, name)
+			}
+		})
+		return err
+	}}}, name, shorthand, usage)
 }
 
 // whole is the value of a flag that is a whole number in a range. A maximum of 0 means none.

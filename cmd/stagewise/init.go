@@ -69,7 +69,7 @@ func newInit() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&label, "label", "", "the `column` to predict, by its name or its number from 0")
-	new(outputs).add(cmd, &output, "output", "o", "write the configuration to a `file` (-: standard output)")
+	addOutput(cmd, &output, "output", "o", "write the configuration to a `file` (-: standard output)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
 	cmd.Flags().StringVar(&name, "name", "", "`name` of the pipeline; default: the name of the file")
 	cmd.Flags().StringVar(&o.Format, "format", "", "`format` of the file; default: detected from its name or first bytes")
@@ -105,15 +105,13 @@ func checkDraft(file string, o ingest.Options) error {
 }
 
 func newCheck() *cobra.Command {
-	return new(configFlags).command(&cobra.Command{
-		Use: "check -c FILE", Args: cobra.NoArgs,
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+	return new(configFlags).command("check -c FILE", cobra.NoArgs, nil, func(c *call) error {
 		blas, err := openBLAS()
 		if err != nil {
 			return err
 		}
-		ctx, out := cmd.Context(), cmd.OutOrStdout()
-		return failed(errors.Join(screen.WritePreview(ctx, out, c, blas), checkTopics(ctx, out, c)))
+		ctx, out := c.Context(), c.OutOrStdout()
+		return failed(errors.Join(screen.WritePreview(ctx, out, c.config, blas), checkTopics(ctx, out, c.config)))
 	})
 }
 

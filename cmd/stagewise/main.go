@@ -23,10 +23,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
 // The exit codes of the program.
@@ -136,9 +139,14 @@ func failed(err error) error {
 // newRoot returns the command stagewise with all commands below it.
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := newGroup("stagewise",
-		newInit(), newTrain(), newRun(), newWork(), newSolve(), newIngest(), newPredict(), newExplain(), newServe(), newScore(), newPage(),
-		newSearch(), newVerify(), newForget(), newWeights(), newRuns(), newSources(), newQuarantine(), newTopics(), newRepair(), newCheck(),
-		newHealth(), newMan(), newVersion())
+		newInit(), newTrain(), newRun(), newRole(protocol.RoleWork, dispatch.Work), newRole(protocol.RoleSolve, dispatch.Solve),
+		newIngest(), newPredict(), newExplain(), newServe(), newScore(), newPage(), newSearch(), newVerify(), newForget(),
+		newGroup("weights", newWeightsList(), newWeightsExport(), newWeightsPin(), newWeightsRemove()),
+		newGroup("runs", newList(nil, dispatch.Runs, screen.WriteRuns), newRunsShow(), newRunsCompare(), newRunsCancel()),
+		newGroup("sources", newSourcesList(), newSourcesRemove()),
+		newGroup("quarantine", newQuarantineList()),
+		newGroup("topics", newTopicsCreate(), newTopicsList(), newTopicsApply(), newTopicsDelete()),
+		newRepair(), newCheck(), newHealth(), newMan(), newVersion())
 	describe(root)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -9,22 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
-	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/event"
 )
 
 func newPage() *cobra.Command {
-	var show displayFlags
 	at := pageFlag{name: "listen", address: "127.0.0.1:0"}
-	cmd := new(configFlags).command(&cobra.Command{
-		Use: "page -c FILE", Args: cobra.NoArgs,
-	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		of := session{with: withLog, page: at, untilSignal: true}
-		return show.session(cmd, c, of, func(*kafkalog.Log, event.Recorder, func()) error {
-			<-cmd.Context().Done()
+	cmd := new(configFlags).command("page -c FILE", cobra.NoArgs, &displayFlags{}, func(c *call) error {
+		return c.session(session{with: withLog, page: at, untilSignal: true}, func() error {
+			<-c.Context().Done()
 			return nil
 		})
 	})
@@ -43,7 +37,7 @@ func (f *pageFlag) add(cmd *cobra.Command, usage string) {
 
 // show serves the page of a pipeline at the address until stop is called, which returns when reading has ended. It
 // ignores errors while serving, so that the page can't end the command.
-func (f pageFlag) show(ctx context.Context, log *kafkalog.Log, c *config.Config, recorder event.Recorder) (stop func(), err error) {
+func (f pageFlag) show(c *call) (stop func(), err error) {
 	if f.address == "" {
 		return func() {}, nil
 	}
@@ -51,15 +45,15 @@ func (f pageFlag) show(ctx context.Context, log *kafkalog.Log, c *config.Config,
 	if err != nil {
 		return nil, option.Problem{Key: "--" + f.name, Value: f.address, Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(c.Context())
 	board := page.NewBoard()
 	var shown sync.WaitGroup
 	shown.Go(func() {
-		page.Read(ctx, log, page.Options{Name: c.Name, Examples: c.Examples.Topic, Source: c.Examples.FromTopic,
-			Brokers: screen.Brokers(c), Values: c.Logs.Values}, board)
+		page.Read(ctx, c.log, page.Options{Name: c.config.Name, Examples: c.config.Examples.Topic, Source: c.config.Examples.FromTopic,
+			Brokers: screen.Brokers(c.config), Values: c.config.Logs.Values}, board)
 	})
 	shown.Go(func() { _ = page.NewServer(board).Serve(ctx, listener) })
-	recorder.Record(event.PageServed{URL: fmt.Sprintf("http://%s/", listener.Addr())})
+	c.recorder.Record(event.PageServed{URL: fmt.Sprintf("http://%s/", listener.Addr())})
 	return func() {
 		cancel()
 		shown.Wait()

@@ -67,7 +67,7 @@ func newPredict() *cobra.Command {
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
 	cmd.Flags().StringVarP(&rows.input, "input", "i", "", "read the rows from a `file` (-: standard input), with or without labels, in any "+
 		"ingest format; named columns may be in any order")
-	new(outputs).add(cmd, &output, "output", "o", "write the predictions to a `file` (-: standard output)")
+	addOutput(cmd, &output, "output", "o", "write the predictions to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&rows.format, "format", "", "input `format`; default: the format of the training files or of the file name's "+
 		"extension")
 	cmd.Flags().StringVar(&rows.label, "label", "", "the label `column`; default: as in the training files")
@@ -112,6 +112,43 @@ func (f *rowFlags) read(cmd *cobra.Command, m *model.Model, do func(o ingest.Opt
 		return problem
 	}
 	return failed(err)
+}
+
+// modelFlags choose a model: a version of the pipeline of a configuration, or a file.
+type modelFlags struct {
+	from          configFlags
+	version, file string
+}
+
+// add defines the flags of cmd, given the usages of --version and --model.
+func (f *modelFlags) add(cmd *cobra.Command, version, file string) {
+	f.from.add(cmd)
+	cmd.Flags().StringVar(&f.version, "version", "", version)
+	cmd.Flags().StringVar(&f.file, "model", "", file)
+	cmd.MarkFlagsOneRequired("config", "model")
+}
+
+// use calls do with the model, and with its pipeline, which is nil for a file.
+func (f *modelFlags) use(cmd *cobra.Command, do func(m *model.Model, p *topics.Pipeline) error) error {
+	if f.file != "" {
+		m, err := readModel(f.file)
+		if err != nil {
+			return failed(err)
+		}
+		return do(m, nil)
+	}
+	c, err := f.from.load()
+	if err != nil {
+		return err
+	}
+	return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+		p := openExamples(log, c, c.Name)
+		m, err := p.Model(cmd.Context(), cmp.Or(f.version, protocol.Latest))
+		if err != nil {
+			return err
+		}
+		return do(m, p)
+	}))
 }
 
 // readModel reads a model file.
@@ -200,10 +237,9 @@ const labelSeparator = ";"
 
 func newExplain() *cobra.Command {
 	var (
-		from                               configFlags
-		version, modelFile, jsonFile, page string
-		input                              rowFlags
-		to                                 outputs
+		of             modelFlags
+		jsonFile, page string
+		input          rowFlags
 	)
 	limit, top, o := 10_000, 10, explain.Defaults()
 	cmd := &cobra.Command{
@@ -215,54 +251,36 @@ func newExplain() *cobra.Command {
 				return err
 			}
 			o.Wrong = top
-			write := func(m *model.Model, rows *explain.Rows, file string) error {
-				r, err := explain.Explain(cmd.Context(), m, blas, rows, o)
-				if err != nil {
+			return of.use(cmd, func(m *model.Model, p *topics.Pipeline) error {
+				if err := explain.CheckModel(m); err != nil {
 					return err
 				}
-				return screen.WriteExplanation(cmd.OutOrStdout(), r, screen.Explained{File: file, Top: top, JSON: jsonFile, HTML: page})
-			}
-			if from.file != "" {
-				c, err := from.load()
-				if err != nil {
-					return err
-				}
-				return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-					p := openExamples(log, c, c.Name)
-					m, err := p.Model(cmd.Context(), cmp.Or(version, protocol.Latest))
+				write := func(rows *explain.Rows, name string) error {
+					r, err := explain.Explain(cmd.Context(), m, blas, rows, o)
 					if err != nil {
 						return err
 					}
-					if err := explain.CheckModel(m); err != nil {
-						return err
-					}
+					return screen.WriteExplanation(cmd.OutOrStdout(), r, screen.Explained{File: name, Top: top, JSON: jsonFile, HTML: page})
+				}
+				if p != nil {
 					rows, _, err := screen.HeldOut(cmd.Context(), p, m, limit, o.Seed)
 					if err != nil {
 						return err
 					}
-					return write(m, rows, c.Name)
-				}))
-			}
-			m, err := readModel(modelFile)
-			if err != nil {
-				return failed(err)
-			}
-			if err := explain.CheckModel(m); err != nil {
-				return err
-			}
-			return input.read(cmd, m, func(from ingest.Options) error {
-				rows, err := screen.ReadLabelled(cmd.Context(), m, input.input, from, limit, o.Seed)
-				if err != nil {
-					return err
+					return write(rows, p.Topics.Name)
 				}
-				return write(m, rows, input.input)
+				return input.read(cmd, m, func(from ingest.Options) error {
+					rows, err := screen.ReadLabelled(cmd.Context(), m, input.input, from, limit, o.Seed)
+					if err != nil {
+						return err
+					}
+					return write(rows, input.input)
+				})
 			})
 		},
 	}
-	from.add(cmd)
-	cmd.Flags().StringVar(&version, "version", "", "with -c, the `version`: a version number, a run id, or "+protocol.Latest+" (default "+
-		protocol.Latest+")")
-	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
+	of.add(cmd, "with -c, the `version`: a version number, a run id, or "+protocol.Latest+" (default "+protocol.Latest+")",
+		"read the model from a `file` that train or weights export wrote")
 	cmd.Flags().StringVarP(&input.input, "input", "i", "", "read the labelled rows from a table in a `file` (-: standard input)")
 	cmd.Flags().StringVar(&input.label, "label", "", "the label `column`; default: as in the training files")
 	cmd.Flags().BoolVar(&input.header, "header", false, "the first row has the column names; default: as in the training files")
@@ -272,9 +290,8 @@ func newExplain() *cobra.Command {
 	cmd.Flags().StringArrayVar(&o.Slices, "slice", nil, "show the errors by the values of a `column`; repeatable; default: as --curves")
 	cmd.Flags().Var(whole{&o.Shuffles, 1, 0}, "permutations", "permute each column this many `times`")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", o.Seed, "`seed` of the permutations, and of --rows")
-	to.add(cmd, &jsonFile, "json", "", "write all numbers as JSON to a `file` (-: standard output)")
-	to.add(cmd, &page, "html", "", "write a page to a `file` (-: standard output)")
-	cmd.MarkFlagsOneRequired("config", "model")
+	addOutput(cmd, &jsonFile, "json", "", "write all numbers as JSON to a `file` (-: standard output)")
+	addOutput(cmd, &page, "html", "", "write a page to a `file` (-: standard output)")
 	cmd.MarkFlagsRequiredTogether("model", "input")
 	excludes(cmd, "config", "the model and the rows are on the topics", "model", "input", "label", "header")
 	excludes(cmd, "model", "it selects the version, and needs no configuration", "version", "set")
@@ -283,38 +300,32 @@ func newExplain() *cobra.Command {
 
 func newScore() *cobra.Command {
 	var (
-		show                     displayFlags
 		topic, to, version, stop string
 	)
-	cmd := new(configFlags).command(&cobra.Command{
-		Use: "score -c FILE", Args: cobra.NoArgs,
-	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		topics := protocol.TopicsOf(c.Name)
+	cmd := new(configFlags).command("score -c FILE", cobra.NoArgs, &displayFlags{}, func(c *call) error {
+		topics := protocol.TopicsOf(c.config.Name)
 		o := score.Options{
-			From: cmp.Or(topic, c.Examples.Topic, topics.Examples), To: cmp.Or(to, topics.Predictions), UntilEnd: stop == untilEnd,
-			Contributions: c.Score.Contributions,
+			From: cmp.Or(topic, c.config.Examples.Topic, topics.Examples), To: cmp.Or(to, topics.Predictions), UntilEnd: stop == untilEnd,
+			Contributions: c.config.Score.Contributions,
 		}
 		if o.From == o.To {
 			return fmt.Errorf("--to: %s: expected a topic other than the one with the examples", o.To)
 		}
-		if o.To != topics.Predictions && slices.Contains(topicNames(c), o.To) {
+		if o.To != topics.Predictions && slices.Contains(topicNames(c.config), o.To) {
 			return fmt.Errorf("--to: %s: expected a topic for predictions: the pipeline uses this one for something else", o.To)
 		}
 		if _, err := openBLAS(); err != nil { // each predictor opens the BLAS itself
 			return err
 		}
-		of, counts := session{role: protocol.RoleScore, with: withLog}, &screen.ScoreCounts{}
-		if o.UntilEnd {
-			of.role = "" // it ends on its own
-		}
-		err := show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+		counts := &screen.ScoreCounts{}
+		err := c.session(session{role: protocol.RoleScore, ends: o.UntilEnd, with: withLog}, func() error {
 			if !o.UntilEnd {
-				recorder.Record(event.Following{Topic: o.From})
+				c.recorder.Record(event.Following{Topic: o.From})
 			}
-			return scoreTopic(cmd.Context(), log, c, o, version, telemetry.Tee{recorder, counts})
+			return scoreTopic(c.Context(), c.log, c.config, o, version, telemetry.Tee{c.recorder, counts})
 		})
-		if err == nil && o.UntilEnd && show.onScreen() {
-			counts.Conclude(cmd.ErrOrStderr(), o)
+		if err == nil && o.UntilEnd && c.show.onScreen() {
+			counts.Conclude(c.ErrOrStderr(), o)
 		}
 		return err
 	})

@@ -33,10 +33,10 @@ import (
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
-	from                       configFlags
-	show                       displayFlags
-	listen, version, modelFile string
-	pipe                       bool // answer on the standard input and output
+	modelFlags
+	show   displayFlags
+	listen string
+	pipe   bool // answer on the standard input and output
 }
 
 func newServe() *cobra.Command {
@@ -45,15 +45,12 @@ func newServe() *cobra.Command {
 		Use: "serve (-c FILE | --model FILE)", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.from.add(cmd)
+	f.add(cmd, "serve this `version` only: a version number or run id (default "+protocol.Latest+")",
+		"serve the model in a `file`, without connecting to brokers")
 	f.show.add(cmd)
 	cmd.Flags().StringVar(&f.listen, "listen", "", "listen on this `host:port` (default "+serve.Defaults().Listen+")")
-	cmd.Flags().StringVar(&f.version, "version", "", "serve this `version` only: a version number or run id (default "+
-		protocol.Latest+")")
-	cmd.Flags().StringVar(&f.modelFile, "model", "", "serve the model in a `file`, without connecting to brokers")
 	cmd.Flags().BoolVar(&f.pipe, "pipe", false, "answer the process that starts the command, on standard input and output")
 	_ = cmd.Flags().MarkHidden("pipe") // it is defined
-	cmd.MarkFlagsOneRequired("config", "model")
 	excludes(cmd, "model", "it selects the version", "version")
 	return cmd
 }
@@ -93,11 +90,11 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	}
 	show, finish := f.show.recorder(c, cmd.ErrOrStderr())
 	defer finish()
-	if f.modelFile != "" {
+	if f.file != "" {
 		if topic := c.Serve.Answers.Topic; topic != "" {
 			return option.Problem{Key: "serve.answers.topic", Value: topic, Want: "no value with --model, which connects to no brokers"}
 		}
-		m, err := readModel(f.modelFile)
+		m, err := readModel(f.file)
 		if err != nil {
 			return failed(err)
 		}

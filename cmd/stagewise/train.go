@@ -34,8 +34,6 @@ import (
 func newTrain() *cobra.Command {
 	var (
 		from              configFlags
-		show              displayFlags
-		to                outputs
 		report, modelFile string
 		attach            string
 		detach            bool
@@ -43,65 +41,60 @@ func newTrain() *cobra.Command {
 		trigger           bool
 	)
 	at := pageFlag{name: "page"}
-	cmd := from.command(&cobra.Command{
-		Use: "train -c FILE", Args: cobra.NoArgs,
-	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+	cmd := from.command("train -c FILE", cobra.NoArgs, &displayFlags{}, func(c *call) error {
 		if detach || attach != "" {
-			if err := requireCluster(c); err != nil {
+			if err := requireCluster(c.config); err != nil {
 				return err
 			}
 		}
-		blas, err := openSolverBLAS()
-		if err != nil {
-			return err
-		}
-		of := session{with: withPipeline, blas: blas, page: at}
+		of := session{with: withPipeline, solves: true, head: true, page: at}
 		if attach == "" {
-			of.with, of.input = withLog, &c.Examples
+			of.with, of.input = withLog, &c.config.Examples
 		}
-		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
+		return c.session(of, func() error {
 			var (
 				result  *schemas.Report
 				trained *model.Model
 				id      = attach
 				options = dispatch.TrainOptions{Supersede: supersede, Trigger: trigger}
+				err     error
 			)
 			if detach {
-				if id, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
+				if id, err = pipeline.Submit(c.Context(), c.log, c.blas, c.config.Job(), options, c.recorder); err != nil {
 					return err
 				}
 				if report == "" && modelFile == "" {
-					finish()
-					_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
+					c.finish()
+					_, err := fmt.Fprintln(c.OutOrStdout(), id)
 					return err
 				}
 			}
 			if id != "" {
-				result, trained, err = dispatch.Attach(cmd.Context(), topics.Open(log, c.Name, nil), id, recorder)
+				result, trained, err = dispatch.Attach(c.Context(), c.pipeline(), id, c.recorder)
 			} else {
-				result, trained, err = pipeline.Train(cmd.Context(), log, blas, c.Job(), options, recorder)
+				result, trained, err = pipeline.Train(c.Context(), c.log, c.blas, c.config.Job(), options, c.recorder)
 			}
-			if finish(); err != nil {
+			if c.finish(); err != nil {
 				return err
 			}
-			configuration := c
+			configuration := c.config
 			if attach != "" {
 				configuration = nil // the run has the configuration of its submitter
 			}
-			if err := screen.WriteJSON(report, cmd.OutOrStdout(), screen.Report{Report: result, Configuration: configuration}); err != nil {
+			if err := screen.WriteJSON(report, c.OutOrStdout(), screen.Report{Report: result, Configuration: configuration}); err != nil {
 				return err
 			}
-			if err := screen.WriteModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
+			if err := screen.WriteModel(modelFile, c.OutOrStdout(), trained); err != nil {
 				return err
 			}
-			if show.onScreen() {
-				summary := cmd.OutOrStdout()
+			if c.show.onScreen() {
+				summary := c.OutOrStdout()
 				if report == screen.StandardOutput || modelFile == screen.StandardOutput {
-					summary = cmd.ErrOrStderr()
+					summary = c.ErrOrStderr()
 				}
 				screen.Conclude(summary, result, report, modelFile)
 				if modelFile == "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "to export it: stagewise weights export -c %s --version %d -o FILE\n", from.file, result.Version)
+					fmt.Fprintf(c.ErrOrStderr(), "to export it: stagewise weights export -c %s --version %d -o FILE\n", from.file, result.Version)
 				}
 			}
 			if result.Outcomes.Withhold() {
@@ -110,8 +103,8 @@ func newTrain() *cobra.Command {
 			return nil
 		})
 	})
-	to.add(cmd, &report, "report", "", "write the report as JSON to a `file` (-: standard output)")
-	to.add(cmd, &modelFile, "model", "", "write the model for predict to a `file` (-: standard output)")
+	addOutput(cmd, &report, "report", "", "write the report as JSON to a `file` (-: standard output)")
+	addOutput(cmd, &modelFile, "model", "", "write the model for predict to a `file` (-: standard output)")
 	cmd.Flags().BoolVar(&detach, "detach", false, "submit the run to other processes, and print its id; with --report or --model, "+
 		"wait until it ends")
 	cmd.Flags().StringVar(&attach, "attach", "", "follow this `run` until it ends, instead of submitting a run")
@@ -125,50 +118,37 @@ func newTrain() *cobra.Command {
 }
 
 func newRun() *cobra.Command {
-	var (
-		show   displayFlags
-		until  string
-		report string
-	)
+	var until, report string
 	at := pageFlag{name: "page"}
-	cmd := new(configFlags).command(&cobra.Command{
-		Use: "run -c FILE", Args: cobra.NoArgs,
-	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := checkChained(c); err != nil {
+	cmd := new(configFlags).command("run -c FILE", cobra.NoArgs, &displayFlags{}, func(c *call) error {
+		if err := checkChained(c.config); err != nil {
 			return err
 		}
-		blas, err := openSolverBLAS()
-		if err != nil {
-			return err
-		}
-		of := session{role: protocol.RoleRun, with: withLog, input: &c.Examples, blas: blas, page: at}
-		if until != "" {
-			of.role = "" // it ends on its own
-		}
-		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-			if err := createFollowed(cmd.Context(), c, log); err != nil {
+		of := session{role: protocol.RoleRun, ends: until != "", with: withLog, input: &c.config.Examples, solves: true, head: true, page: at}
+		return c.session(of, func() error {
+			if err := createFollowed(c.Context(), c.config, c.log); err != nil {
 				return err
 			}
-			result, err := pipeline.Retrain(cmd.Context(), log, blas, c.Job(), until == untilEnd, recorder)
+			result, err := pipeline.Retrain(c.Context(), c.log, c.blas, c.config.Job(), until == untilEnd, c.recorder)
 			written := func() error {
-				return screen.WriteJSON(report, cmd.OutOrStdout(), screen.Retraining{Retraining: result, Configuration: c})
+				return screen.WriteJSON(report, c.OutOrStdout(), screen.Retraining{Retraining: result, Configuration: c.config})
 			}
-			if err != nil && cmd.Context().Err() != nil && result != nil && until == "" { // as a run without an end ends
+			if err != nil && c.Context().Err() != nil && result != nil && until == "" { // as a run without an end ends
 				if err := written(); err != nil {
-					event.Notice(recorder, "%v", err)
+					event.Notice(c.recorder, "%v", err)
 				}
 			}
-			if finish(); err != nil {
+			if c.finish(); err != nil {
 				return err
 			}
-			if show.onScreen() {
-				screen.ConcludeChain(cmd.ErrOrStderr(), result)
+			if c.show.onScreen() {
+				screen.ConcludeChain(c.ErrOrStderr(), result)
 			}
 			return written()
 		})
 	})
 	choose(cmd, &until, "until", "`end`: stop at the current end of the examples topic and of examples.from_topic", untilEnd)
-	new(outputs).add(cmd, &report, "report", "", "write the report as JSON to a `file` (-: standard output)")
+	addOutput(cmd, &report, "report", "", "write the report as JSON to a `file` (-: standard output)")
 	at.add(cmd, "serve a live page")
 	return cmd
 }
@@ -193,52 +173,29 @@ func checkChained(c *config.Config) error {
 	return errors.Join(wrong...)
 }
 
-func newWork() *cobra.Command {
-	return newRole(protocol.RoleWork, dispatch.Work)
-}
-
-func newSolve() *cobra.Command {
-	return newRole(protocol.RoleSolve, dispatch.Solve)
-}
-
 // newRole returns a command that runs as a service. Its exit code is 0 when a signal stops it.
 func newRole(role string,
 	serve func(context.Context, *kafkalog.Log, *kernel.BLAS, topics.Job, event.Recorder) error) *cobra.Command {
-	var show = displayFlags{log: logText}
-	return new(configFlags).command(&cobra.Command{
-		Use: role + " -c FILE", Args: cobra.NoArgs,
-	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := requireCluster(c); err != nil {
+	return new(configFlags).command(role+" -c FILE", cobra.NoArgs, &displayFlags{log: logText}, func(c *call) error {
+		if err := requireCluster(c.config); err != nil {
 			return err
 		}
-		blas, err := openSolverBLAS()
-		if err != nil {
-			return err
-		}
-		of := session{role: role, with: withLog, untilSignal: true}
-		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
-			return serve(cmd.Context(), log, blas, c.Job(), recorder)
+		return c.session(session{role: role, with: withLog, solves: true, untilSignal: true}, func() error {
+			return serve(c.Context(), c.log, c.blas, c.config.Job(), c.recorder)
 		})
 	})
 }
 
 func newVerify() *cobra.Command {
-	var show displayFlags
-	return new(configFlags).command(&cobra.Command{
-		Use: "verify -c FILE VERSION", Args: cobra.MaximumNArgs(1),
-	}, &show, func(cmd *cobra.Command, args []string, c *config.Config) error {
-		if len(args) == 0 {
+	return new(configFlags).command("verify -c FILE VERSION", cobra.MaximumNArgs(1), &displayFlags{}, func(c *call) error {
+		if len(c.args) == 0 {
 			return errors.New("expected a version: a version number, a run id, or latest; see weights list")
 		}
-		blas, err := openSolverBLAS()
-		if err != nil {
-			return err
-		}
-		return show.session(cmd, c, session{with: withPipeline}, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-			same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job(), nil), dispatch.NewProcess(blas), c.Job(), args[0], recorder)
-			finish()
+		return c.session(session{with: withPipeline, solves: true}, func() error {
+			same, err := replay.Verify(c.Context(), c.examples(), dispatch.NewProcess(c.blas), c.config.Job(), c.args[0], c.recorder)
+			c.finish()
 			for _, v := range same {
-				fmt.Fprintf(cmd.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)
+				fmt.Fprintf(c.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)
 			}
 			return err
 		})
@@ -248,52 +205,43 @@ func newVerify() *cobra.Command {
 func newSearch() *cobra.Command {
 	var (
 		from         configFlags
-		show         displayFlags
 		over         []string
 		random       int
 		folds        int
 		seed         uint64
-		to           outputs
 		output, html string
 	)
 	by := screen.ByError
-	cmd := from.command(&cobra.Command{
-		Use: "search -c FILE --over KEY=[VALUES]…", Args: cobra.NoArgs,
-	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+	cmd := from.command("search -c FILE --over KEY=[VALUES]…", cobra.NoArgs, &displayFlags{}, func(c *call) error {
 		list, err := candidates(from.file, from.set, over, random, seed)
 		if err != nil {
 			return err
 		}
 		switch {
-		case c.Examples.Task() != examples.OneLabel && !page.OfEveryTask(by):
+		case c.config.Examples.Task() != examples.OneLabel && !page.OfEveryTask(by):
 			return fmt.Errorf("--by: %s: expected error or loss, because rows do not have one label each", by)
 		case folds == 1:
 			return fmt.Errorf("--folds: 1: expected a whole number from 2 to %d, or 0 for none", maxFolds)
-		case c.Examples.Holdout == 0 && folds == 0:
+		case c.config.Examples.Holdout == 0 && folds == 0:
 			return option.Problem{Key: "examples.holdout", Value: "0",
 				Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
 		}
-		blas, err := openSolverBLAS()
-		if err != nil {
-			return err
-		}
-		of := session{with: withLog, input: &c.Examples}
-		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
+		return c.session(session{with: withLog, input: &c.config.Examples, solves: true}, func() error {
 			jobs := make([]topics.Job, len(list))
 			for i := range list {
 				weight := list[i].Examples.ClassWeight
-				list[i].Examples = c.Examples // whose standard input was spooled
+				list[i].Examples = c.config.Examples // whose standard input was spooled
 				list[i].Examples.ClassWeight = weight
 				jobs[i] = list[i].Job()
 			}
-			err := pipeline.Search(cmd.Context(), log, blas, jobs, folds, recorder, func(i int, made *replay.Candidate) error {
+			err := pipeline.Search(c.Context(), c.log, c.blas, jobs, folds, c.recorder, func(i int, made *replay.Candidate) error {
 				list[i].Add(made)
 				return nil
 			})
-			if finish(); err != nil {
+			if c.finish(); err != nil {
 				return err
 			}
-			return writeSearch(cmd.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, html)
+			return writeSearch(c.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, html)
 		})
 	})
 	cmd.Flags().StringArrayVar(&over, "over", nil, "a `key` and the values to try, such as --over 'stages.0.ridge=[1e-4, 1e-3]'; "+
@@ -304,8 +252,8 @@ func newSearch() *cobra.Command {
 		"out, instead of\nexamples.holdout, and rank by the means; 0: train once")
 	cmd.Flags().Var(whole{&random, 0, 0}, "random", "try this many random `combinations`; 0: all")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "`seed` of --random")
-	to.add(cmd, &output, "output", "o", "write the best configuration as YAML to a `file` (-: standard output)")
-	to.add(cmd, &html, "html", "", "write a page that compares the runs to a `file` (-: standard output)")
+	addOutput(cmd, &output, "output", "o", "write the best configuration as YAML to a `file` (-: standard output)")
+	addOutput(cmd, &html, "html", "", "write a page that compares the runs to a `file` (-: standard output)")
 	markRequired(cmd, "over")
 	return cmd
 }
@@ -374,35 +322,27 @@ func candidates(file string, set, over []string, random int, seed uint64) (list 
 }
 
 func newIngest() *cobra.Command {
-	var (
-		show  displayFlags
-		until string
-	)
-	cmd := new(configFlags).command(&cobra.Command{
-		Use: "ingest -c FILE", Args: cobra.NoArgs,
-	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := requireOwnExamples(c, "it is read-only here"); err != nil {
+	var until string
+	cmd := new(configFlags).command("ingest -c FILE", cobra.NoArgs, &displayFlags{}, func(c *call) error {
+		if err := requireOwnExamples(c.config, "it is read-only here"); err != nil {
 			return err
 		}
-		follows := c.Examples.FromTopic != ""
+		follows := c.config.Examples.FromTopic != ""
 		switch {
 		case until != "" && !follows:
 			return errors.New("--until: expected examples.from_topic: only a topic can be followed")
-		case !follows && len(c.Examples.Train)+len(c.Examples.Test) == 0:
+		case !follows && len(c.config.Examples.Train)+len(c.config.Examples.Test) == 0:
 			return errors.New("nothing to ingest: set examples.train, examples.test or examples.from_topic")
 		}
-		of := session{role: protocol.RoleIngest, with: withLog, input: &c.Examples}
-		if !follows || until != "" {
-			of.role = "" // it ends on its own
-		}
-		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+		of := session{role: protocol.RoleIngest, ends: !follows || until != "", with: withLog, input: &c.config.Examples}
+		return c.session(of, func() error {
 			if follows {
-				if err := createFollowed(cmd.Context(), c, log); err != nil {
+				if err := createFollowed(c.Context(), c.config, c.log); err != nil {
 					return err
 				}
-				return source.Follow(cmd.Context(), log, c.Job(), until == untilEnd, recorder)
+				return source.Follow(c.Context(), c.log, c.config.Job(), until == untilEnd, c.recorder)
 			}
-			return source.Ingest(cmd.Context(), log, c.Job(), recorder)
+			return source.Ingest(c.Context(), c.log, c.config.Job(), c.recorder)
 		})
 	})
 	choose(cmd, &until, "until", "`end`: stop at the current end of the topic", untilEnd)
