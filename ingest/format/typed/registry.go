@@ -192,9 +192,14 @@ func RegistryKeys(under, meaning, needs, why string) []option.Key {
 	beside := func(other, want string) map[string]string {
 		return map[string]string{of("url"): "examples." + of("url") + " with it", of(other): want + "examples." + of(other) + ", or neither"}
 	}
+	isURL := option.Rule{Want: "the address of a schema registry, such as https://registry:8081, without a user: examples.registry.user and " +
+		"examples.registry.password_file are for those", Holds: func(v any) bool {
+		u, err := url.Parse(v.(string))
+		return v == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+	}}
 	url := map[string]string{of("url"): "examples." + of("url") + " with it"}
 	keys := []option.Key{
-		{Name: of("url"), Rule: isURL(), Needs: map[string]string{needs: why}, Meaning: meaning},
+		{Name: of("url"), Rule: isURL, Needs: map[string]string{needs: why}, Meaning: meaning},
 		{Name: of("user"), Needs: beside("password_file", "a user and "), Meaning: "user name at the registry; none: no authentication"},
 		{Name: of("password_file"), Needs: beside("user", "a password and "),
 			Meaning: "file whose first line is the password of `registry.user`"},
@@ -210,15 +215,6 @@ func RegistryKeys(under, meaning, needs, why string) []option.Key {
 		}
 	}
 	return keys
-}
-
-// isURL allows the URL of a registry.
-func isURL() option.Rule {
-	return option.Rule{Want: "the address of a schema registry, such as https://registry:8081, without a user: examples.registry.user and " +
-		"examples.registry.password_file are for those", Holds: func(v any) bool {
-		u, err := url.Parse(v.(string))
-		return v == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
-	}}
 }
 
 // password reads the password.
