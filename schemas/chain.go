@@ -398,11 +398,18 @@ func (w *Window) Advance(plan *Plan) {
 	}
 }
 
-// Without returns the window without offsets that belong to another increment: see [coverage.Increment.Without].
+// Without returns the window without offsets that belong to another increment. No message there may be included in an increment.
 func (w Window) Without(spans coverage.Spans) *Window {
 	w.Increments = slices.Clone(w.Increments)
 	for i := range w.Increments {
-		w.Increments[i].Increment = w.Increments[i].Increment.Without(spans)
+		c := &w.Increments[i].Increment
+		var left []coverage.Coverage
+		for _, covered := range c.Covered {
+			if covered.Spans = covered.Spans.Without(spans); len(covered.Spans) > 0 {
+				left = append(left, covered)
+			}
+		}
+		c.Covered, c.Skipped = left, c.Skipped.Without(spans)
 	}
 	return &w
 }

@@ -56,18 +56,6 @@ func (c *Increment) On(partition int) (Coverage, bool) {
 // Skips reports whether a message is not included.
 func (c *Increment) Skips(partition int, offset int64) bool { return c.Skipped.Has(partition, offset) }
 
-// Without returns the increment without offsets that belong to another increment. No message there may be included in this one.
-func (c Increment) Without(spans Spans) Increment {
-	var left []Coverage
-	for _, covered := range c.Covered {
-		if covered.Spans = covered.Spans.Without(spans); len(covered.Spans) > 0 {
-			left = append(left, covered)
-		}
-	}
-	c.Covered, c.Skipped = left, c.Skipped.Without(spans)
-	return c
-}
-
 // Rows returns the number of accepted rows of all splits.
 func (c *Increment) Rows() (rows int64) {
 	for _, covered := range c.Covered {

@@ -248,10 +248,5 @@ func (i Image) Check() error {
 
 // valid reports whether an image can have the shape.
 func (i Image) valid() bool {
-	for _, n := range i {
-		if n < 1 || n > maxImageSide {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(i[:], func(n int) bool { return n < 1 || n > maxImageSide })
 }

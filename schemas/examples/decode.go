@@ -79,11 +79,8 @@ func Decode(value []byte, mem memory.Allocator) (*Rows, error) {
 
 // isKnown reports whether a column of this name is read.
 func isKnown(column string) bool {
-	switch column {
-	case columnFeatures, columnLabel, columnWeight, columnSplit, columnTargets, columnServed, columnServedVersion:
-		return true
-	}
-	return false
+	return slices.Contains([]string{columnFeatures, columnLabel, columnWeight, columnSplit, columnTargets, columnServed, columnServedVersion},
+		column)
 }
 
 // columnNames names the first columns of a message, for errors to its producer.

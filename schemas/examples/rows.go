@@ -506,30 +506,24 @@ const (
 	Splits  = 3
 )
 
+// splitNames returns the names of the splits, in their order.
+func splitNames() []string { return []string{"train", "holdout", "test"} }
+
 // String returns the name of the split, as in the column `split` of an examples message.
 func (s Split) String() string {
-	switch s {
-	case Train:
-		return "train"
-	case Holdout:
-		return "holdout"
-	case Test:
-		return "test"
+	if s >= Splits {
+		return fmt.Sprintf("split(%d)", uint8(s))
 	}
-	return fmt.Sprintf("split(%d)", uint8(s))
+	return splitNames()[s]
 }
 
 // ParseSplit is the inverse of [Split.String]. It returns Train for the empty name, and an error for an unknown one.
 func ParseSplit(name string) (Split, error) {
-	switch name {
-	case "", "train":
-		return Train, nil
-	case "holdout":
-		return Holdout, nil
-	case "test":
-		return Test, nil
+	at := slices.Index(splitNames(), name)
+	if at < 0 && name != "" {
+		return 0, fmt.Errorf("split %s: expected train, holdout or test", stream.Quote(name))
 	}
-	return 0, fmt.Errorf("split %s: expected train, holdout or test", stream.Quote(name))
+	return Split(max(at, 0)), nil
 }
 
 // Fold is one fold of cross-validation of the training rows. Each row is in exactly one fold. The zero value is no fold.
