@@ -469,9 +469,8 @@ func unlock(lock *os.File) error {
 const (
 	// cleanInterval is the interval at which a log with an embedded broker cleans itself. The broker pauses in proportion to
 	// the data written since: 1 s with 1,000 rows/s and updates of 4 × 1024, and 5 s at an interval of ten minutes.
-	cleanInterval = time.Minute
-	// maxCleanInterval is the maximum retry interval after errors.
-	maxCleanInterval = 24 * time.Hour
+	cleanInterval    = time.Minute
+	maxCleanInterval = 24 * time.Hour // the maximum retry interval after errors
 )
 
 // clean deletes messages from the embedded broker's log according to the topics' settings: cleanup.policy, retention.ms,

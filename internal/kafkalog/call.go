@@ -351,12 +351,10 @@ var (
 // was recreated.
 type DeletedError struct {
 	// Topic and Partition are the partition that was read.
-	Topic     string
-	Partition int
-	// Wanted is the needed offset.
-	Wanted int64
-	// First and End are the remaining offsets, [First, End).
-	First, End int64
+	Topic      string
+	Partition  int
+	Wanted     int64 // the needed offset
+	First, End int64 // the remaining offsets, [First, End)
 }
 
 func (e *DeletedError) Error() string {
@@ -365,10 +363,8 @@ func (e *DeletedError) Error() string {
 
 // WriteError means that the embedded broker could not write to its files, for example because the disk is full.
 type WriteError struct {
-	// Path is the file or directory.
-	Path string
-	// Err is the error of the file system.
-	Err error
+	Path string // the file or directory
+	Err  error  // the error of the file system
 }
 
 func (e *WriteError) Error() string {
@@ -381,12 +377,9 @@ func (e *WriteError) Unwrap() error { return e.Err }
 
 // LockedError means that another process uses the data directory.
 type LockedError struct {
-	// Dir is the data directory.
-	Dir string
-	// PID is the id of the process that uses it, or 0 if it is unknown.
-	PID int
-	// Listen is the address at which its broker listens for other programs; empty: no listener.
-	Listen string
+	Dir    string // the data directory
+	PID    int    // the id of the process that uses it, or 0 if it is unknown
+	Listen string // the address at which its broker listens for other programs; empty: no listener
 }
 
 func (e *LockedError) Error() string {
@@ -523,21 +516,15 @@ func retriable(err error) bool {
 
 // Wait reports an operation that is being retried because of broker errors.
 type Wait struct {
-	// What is the operation, such as "append to x[0]".
-	What string
-	// Since is the duration so far.
-	Since time.Duration
-	// Err is the latest error. With Over it is the result of the operation, nil if it succeeded.
-	Err error
-	// Over means that the operation has ended.
-	Over bool
+	What  string        // the operation, such as "append to x[0]"
+	Since time.Duration // the duration so far
+	Err   error         // the latest error. With Over it is the result of the operation, nil if it succeeded.
+	Over  bool          // the operation has ended
 }
 
 const (
-	// minWaitInterval is the delay of the first report. A change of leader takes less.
-	minWaitInterval = time.Second
-	// maxWaitInterval is the maximum interval between two reports of one operation.
-	maxWaitInterval = time.Minute
+	minWaitInterval = time.Second // the delay of the first report. A change of leader takes less.
+	maxWaitInterval = time.Minute // the maximum interval between two reports of one operation
 )
 
 // reporter reports the waits of one operation.

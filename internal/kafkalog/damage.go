@@ -14,10 +14,8 @@ type DamagedError struct {
 	// Topic and Partition are those of the file. Topic is empty if the file is not of a partition.
 	Topic     string
 	Partition int
-	// Offset is the first affected offset.
-	Offset int64
-	// Reason says what is wrong.
-	Reason string
+	Offset    int64  // the first affected offset
+	Reason    string // what is wrong
 }
 
 func (e *DamagedError) Error() string {
@@ -127,8 +125,7 @@ type Repaired struct {
 	// Topic and Partition are those of the file.
 	Topic     string
 	Partition int
-	// From and To are the offsets of lost messages: [From, To).
-	From, To int64
+	From, To  int64 // the offsets of lost messages: [From, To)
 }
 
 // repair repairs a damaged partition so that open accepts it. All messages of whole batches keep their offsets. Offsets of lost messages

@@ -419,13 +419,9 @@ func decode(p *kmsg.FetchResponseTopicPartition, from int64) (messages []Message
 // decompressor decompresses record batches up to maxBatchBytes: 1 MB of zstd can decompress to 30 GB.
 type decompressor struct{}
 
-// batchError is a record batch that decompresses to more than maxBatchBytes. Brokers do not reject such a batch: they limit
+// errUnpacked is the error of a record batch that decompresses to more than maxBatchBytes. Brokers do not reject such a batch: they limit
 // the compressed size, and validate records one by one.
-type batchError struct{}
-
-func (batchError) Error() string {
-	return fmt.Sprintf("a record batch decompresses to more than %d bytes", maxBatchBytes)
-}
+var errUnpacked = fmt.Errorf("a record batch decompresses to more than %d bytes", maxBatchBytes)
 
 // Decompress implements [kgo.Decompressor].
 func (decompressor) Decompress(source []byte, codec kgo.CompressionCodecType) ([]byte, error) {
@@ -444,7 +440,7 @@ func (decompressor) Decompress(source []byte, codec kgo.CompressionCodecType) ([
 		parts, whole = append(parts, part[:n]), whole+n
 		switch {
 		case whole > maxBatchBytes:
-			return nil, batchError{}
+			return nil, errUnpacked
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
 			return slices.Concat(parts...), nil
 		case err != nil:

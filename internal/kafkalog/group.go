@@ -26,8 +26,7 @@ const (
 	// heartbeatTime is the heartbeat interval, and the maximum delay with which a member learns of a rebalance. Kafka
 	// recommends at most a third of the session timeout.
 	heartbeatTime = time.Second
-	// watchTime is the interval at which the leader checks for added partitions.
-	watchTime = 30 * time.Second
+	watchTime     = 30 * time.Second // the interval at which the leader checks for added partitions
 	// leaveTime limits the time that a leaving member waits for a rebalance in progress, or for an unavailable coordinator.
 	leaveTime = 3 * time.Second
 	// answerTime is the time that the coordinator may take to respond, in addition to the time that it waits for other members.

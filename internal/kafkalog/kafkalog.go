@@ -29,32 +29,25 @@ import (
 
 // Header is a message header.
 type Header struct {
-	// Key is the header's name. A message may have several headers with the same key.
-	Key string
-	// Value may be nil.
-	Value []byte
+	Key   string // the header's name. A message may have several headers with the same key.
+	Value []byte // may be nil
 }
 
 // Message is a record of a partition.
 type Message struct {
-	// Partition and Offset are the position of the message. Append ignores them.
-	Partition int
+	Partition int // with Offset, the position of the message. Append ignores both.
 	Offset    int64
 	// Time is the message timestamp: the time of the producer, or of the broker if the topic's message.timestamp.type is
 	// LogAppendTime. It is zero if the producer set none, like old clients. Append ignores it.
-	Time time.Time
-	// Key and Value are the content. A nil Value is a tombstone.
-	Key, Value []byte
-	// Headers are in the order in which they were written.
-	Headers []Header
+	Time       time.Time
+	Key, Value []byte   // the content. A nil Value is a tombstone.
+	Headers    []Header // in the order in which they were written
 }
 
 // Options are the location of the log and how to reach it.
 type Options struct {
-	// Brokers are host:port addresses, at least one of which must answer. Empty: a broker inside this process.
-	Brokers []string
-	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it.
-	DataDir string
+	Brokers []string // host:port addresses, at least one of which must answer. Empty: a broker inside this process.
+	DataDir string   // the directory of the embedded broker's log. Only one process at a time can open it.
 	// Listen is a host:port of the loopback interface for other programs that use the embedded broker, without authentication;
 	// with port 0 it is any free port. Empty: no listener, and only this Log reaches the broker.
 	Listen string
@@ -67,21 +60,16 @@ type Options struct {
 	// Repeated is called when messages are written to a topic again after an error with which the brokers may have appended
 	// them: see [Log.Append]. It is called concurrently. nil: no reports.
 	Repeated func(topic string)
-	// Security is TLS and SASL for Brokers. The embedded broker ignores it.
-	Security Security
+	Security Security // TLS and SASL for Brokers. The embedded broker ignores it.
 
 	cleanEvery time.Duration // 0: cleanInterval
 }
 
 const (
-	// clientID identifies us in the brokers' logs and quotas.
-	clientID = "stagewise"
-	// requestTimeout is the timeout of a request to a broker.
-	requestTimeout = 30 * time.Second
-	// idleTime is the time after which an idle connection is closed.
-	idleTime = time.Minute
-	// brokersAge is the maximum age of the brokers' addresses.
-	brokersAge = 10 * time.Second
+	clientID       = "stagewise"      // identifies us in the brokers' logs and quotas
+	requestTimeout = 30 * time.Second // the timeout of a request to a broker
+	idleTime       = time.Minute      // the time after which an idle connection is closed
+	brokersAge     = 10 * time.Second // the maximum age of the brokers' addresses
 	// unknownTimeout is the time for which a topic may be unknown before that is an error. Brokers learn of a new topic one by
 	// one.
 	unknownTimeout = 2 * time.Second

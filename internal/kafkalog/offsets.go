@@ -14,10 +14,8 @@ import (
 
 // Bounds is the range of readable offsets of a partition: [First, End).
 type Bounds struct {
-	// First is the first offset that is not deleted.
-	First int64
-	// End is the offset after the last message, or the first offset of an open transaction.
-	End int64
+	First int64 // the first offset that is not deleted
+	End   int64 // the offset after the last message, or the first offset of an open transaction
 }
 
 // Bounds returns the first offset of a partition, and its end: the offset after the last message, or the first offset of

@@ -189,10 +189,9 @@ type segment struct {
 func (s segment) index() string { return strings.TrimSuffix(s.data, dataSuffix) + indexSuffix }
 
 const (
-	dataSuffix  = ".dat"
-	indexSuffix = ".idx"
-	// temporarySuffix marks a file that is being written. kfake deletes such files.
-	temporarySuffix = ".tmp"
+	dataSuffix      = ".dat"
+	indexSuffix     = ".idx"
+	temporarySuffix = ".tmp" // marks a file that is being written. kfake deletes such files.
 )
 
 // list lists the segments of a partition. A partition has none before its first message.

@@ -15,14 +15,10 @@ import (
 
 // Topic describes a topic to create, or an existing one.
 type Topic struct {
-	// Name is the topic's name.
-	Name string
-	// Partitions is the number of partitions.
-	Partitions int
-	// Replication is the replication factor; 0: see [Log.Create].
-	Replication int
-	// Compact means that cleanup.policy contains compact.
-	Compact bool
+	Name        string // the topic's name
+	Partitions  int    // the number of partitions
+	Replication int    // the replication factor; 0: see [Log.Create]
+	Compact     bool   // Compact means that cleanup.policy contains compact
 	// Config is the settings that differ from the brokers' defaults, by Kafka's names (retention.ms and so on).
 	Config map[string]string
 }
@@ -382,14 +378,12 @@ const usualReplicas = 3
 // ReplicationError means that too few brokers are up for the replication factor of topics.
 type ReplicationError struct {
 	// Topic is the first of the topics, and Others the number of further ones.
-	Topic  string
-	Others int
-	// Replicas is the replication factor.
-	Replicas int
+	Topic    string
+	Others   int
+	Replicas int // the replication factor
 	// Chosen means that the replication factor was not configured, but derived from the size of the cluster.
-	Chosen bool
-	// Up is the number of live brokers, and Brokers that of the cluster.
-	Up, Brokers int
+	Chosen      bool
+	Up, Brokers int // Up is the number of live brokers, and Brokers that of the cluster
 }
 
 // Error includes the resulting replication and the remedy.

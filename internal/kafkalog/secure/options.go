@@ -25,25 +25,19 @@ import (
 
 // Options are the settings under security. The zero value connects in plain text, without a user.
 type Options struct {
-	// TLS encrypts connections and configures which brokers to trust.
-	TLS TLS
-	// SASL configures authentication.
-	SASL SASL
+	TLS  TLS  // encrypts connections and configures which brokers to trust
+	SASL SASL // authentication
 }
 
 // TLS configures which brokers to trust, and the client certificate. All files are PEM. The zero value is plain text.
 type TLS struct {
-	// Enabled turns TLS on. Without it the other fields must be empty.
-	Enabled bool
-	// CA is a file with the CA certificates that sign the brokers' certificates; "": the system's.
-	CA string `path:"file"`
+	Enabled bool   // turns TLS on. Without it the other fields must be empty.
+	CA      string `path:"file"` // a file with the CA certificates that sign the brokers' certificates; "": the system's
 	// Certificate is a file with the client certificate and its intermediate certificates, for brokers that require one.
 	// Certificate and Key are set together.
 	Certificate string `path:"file"`
-	// Key is the file with the private key of Certificate. It must not be encrypted.
-	Key string `path:"file"`
-	// ServerName is the name in the brokers' certificates; "": the host in each broker's address.
-	ServerName string
+	Key         string `path:"file"` // the file with the private key of Certificate. It must not be encrypted.
+	ServerName  string // the name in the brokers' certificates; "": the host in each broker's address
 }
 
 // Keys documents the keys under `security`.
@@ -169,10 +163,8 @@ func (s Secret) reveal() string {
 // AccessError is a connection or request that cannot succeed without a change of the configuration or the cluster: a
 // broker or a token endpoint denies access, or its certificate is not trusted. Retrying does not help.
 type AccessError struct {
-	// Err is the error of the broker, of TLS or of the endpoint.
-	Err error
-	// Check is the configuration key or the ACLs to check.
-	Check string
+	Err   error  // the error of the broker, of TLS or of the endpoint
+	Check string // the configuration key or the ACLs to check
 }
 
 func (e *AccessError) Error() string { return fmt.Sprintf("%v; check %s", e.Err, e.Check) }

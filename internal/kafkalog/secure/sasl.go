@@ -22,27 +22,19 @@ import (
 
 // SASL are the settings under security.sasl. The zero value means no authentication.
 type SASL struct {
-	// Mechanism is the name of one of the mechanisms; "": no SASL.
-	Mechanism string
-	// Username is the user name, or the client id at a token endpoint.
-	Username string
-	// Password is the password, or the client secret. Without a Mechanism it is ignored.
-	Password Secret
-	// PasswordFile is a file with the password in its first line.
-	PasswordFile string `path:"file"`
-	// TokenURL is the endpoint that grants tokens to Username and Password (RFC 6749, section 4.4).
-	TokenURL string
+	Mechanism    string // the name of one of the mechanisms; "": no SASL
+	Username     string // the user name, or the client id at a token endpoint
+	Password     Secret // the password, or the client secret. Without a Mechanism it is ignored.
+	PasswordFile string `path:"file"` // a file with the password in its first line
+	TokenURL     string // the endpoint that grants tokens to Username and Password (RFC 6749, section 4.4)
 	// TokenCA is a PEM file with the CA certificates that sign the certificate of TokenURL; "": the system's.
 	TokenCA string `path:"file"`
 	// TokenScopes and TokenParameters are sent to the endpoint. A parameter is NAME=VALUE.
 	TokenScopes     []string
 	TokenParameters []string
-	// TokenFile is a file with a token, which is renewed externally.
-	TokenFile string `path:"file"`
-	// TokenCommand is a program and its arguments. It prints a token and its expiry.
-	TokenCommand []string
-	// Extensions are sent to brokers with a token (RFC 7628, section 3.1), each NAME=VALUE.
-	Extensions []string
+	TokenFile       string   `path:"file"` // a file with a token, which is renewed externally
+	TokenCommand    []string // a program and its arguments. It prints a token and its expiry.
+	Extensions      []string // sent to brokers with a token (RFC 7628, section 3.1), each NAME=VALUE
 }
 
 // saslKeys documents the keys under security.sasl.
@@ -84,10 +76,9 @@ type login struct {
 
 // mechanism is a SASL mechanism.
 type mechanism struct {
-	name string
-	keys []string // accepted keys, besides its name
-	// instead maps mechanisms of other clients to the settings that replace them.
-	instead map[string]string
+	name    string
+	keys    []string          // accepted keys, besides its name
+	instead map[string]string // by mechanism of other clients: the settings that replace it
 	// open returns the login, and calls wrong with each invalid setting.
 	open func(o SASL, wrong func(key string, value any, want string)) login
 }
