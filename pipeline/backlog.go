@@ -281,7 +281,10 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 		if !any {
 			break
 		}
-		if _, err := b.readSpan(ctx, span, func(m wire.Message) bool { return b.late.counts(partition, m) }); err != nil {
+		if _, err := b.readSpan(ctx, span, func(m wire.Message) bool { // an uncounted one of a valid source
+			origin, ingested := schemas.OriginOf(m)
+			return ingested && origin.Next == 0 && b.late.counted[partition].Accept(m) == ""
+		}); err != nil {
 			return err
 		}
 	}
@@ -310,8 +313,10 @@ func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(
 		if to = m.Offset + 1; !wanted(m.Message) {
 			continue
 		}
+		origin, ingested := schemas.OriginOf(m.Message)
+		valid := !ingested || origin.Next > 0 || slices.Contains(b.late.names, schemas.SourceName(origin.Source, origin.Attempt))
 		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: protocol.MarkOf(partition, m),
-			counts: b.late.known(m.Message), lacks: schemas.LackingOf(m.Message)}
+			counts: valid, lacks: schemas.LackingOf(m.Message)}
 		if examples, err := examples.Decode(m.Value, b.Memory); err == nil {
 			examples.Without(b.forgotten.Rows, partition, m.Offset)
 			c.rows, c.counts = examples.Rows, c.counts && weighs(examples)
@@ -392,16 +397,4 @@ func (l *lateSources) next(partition int, messages int64) (coverage.Span, bool) 
 		}
 	}
 	return coverage.Span{}, false
-}
-
-// counts reports whether the next message in a partition is an uncounted one of a valid source.
-func (l *lateSources) counts(partition int, m wire.Message) bool {
-	origin, ingested := schemas.OriginOf(m)
-	return ingested && origin.Next == 0 && l.counted[partition].Accept(m) == ""
-}
-
-// known reports whether a message belongs to a valid source, or needs none.
-func (l *lateSources) known(m wire.Message) bool {
-	origin, ingested := schemas.OriginOf(m)
-	return !ingested || origin.Next > 0 || slices.Contains(l.names, schemas.SourceName(origin.Source, origin.Attempt))
 }

@@ -34,7 +34,7 @@ type snapshot struct {
 // next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more messages.
 func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error) {
 	if r.chain.window != nil && r.job.Retrain.OnNewClass == topics.NewClassStop && len(r.chain.newClasses(r.job.Retrain)) > 0 {
-		return nil, &newClassError{r.chain.newClasses(r.job.Retrain)}
+		return nil, fmt.Errorf("examples have labels %q, %w", r.chain.newClasses(r.job.Retrain), errNewClass)
 	}
 	var since time.Time // time at which the first reason for a new version was found
 	for again := false; ; again = true {
@@ -165,14 +165,9 @@ func (r *runner) await(ctx context.Context, s snapshot, since time.Time) error {
 	return err
 }
 
-// newClassError means that examples have labels that are not classes, and that the run is configured to stop then.
-type newClassError struct{ Labels []string }
-
-// Error includes the labels.
-func (e *newClassError) Error() string {
-	return fmt.Sprintf("examples have labels %q, which are not classes of the newest version (retrain.on_new_class: stop): set it "+
-		"to full to learn them, or to quarantine to exclude them", e.Labels)
-}
+// errNewClass means that the run is configured to stop when examples have other labels.
+var errNewClass = errors.New("which are not classes of the newest version (retrain.on_new_class: stop): set it to full to learn them, or " +
+	"to quarantine to exclude them")
 
 // sources returns a seal of each source that a topic with those bounds still has. If the chain has started to count a
 // source, it is the seal with which it has started: of two ingests of the same rows only one counts.
@@ -584,6 +579,10 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 	return progress
 }
 
+// negligible is the weight below which a row does not change any float64 sum of rows of weight 1: half of the distance
+// from 1 to the next number.
+const negligible = 1.0 / (1 << 53)
+
 // leaveRule decides which increments leave a window.
 type leaveRule struct {
 	retrain topics.RetrainOptions
@@ -613,7 +612,8 @@ func (l leaveRule) leave(chain *schemas.Chain, window *schemas.Window, found int
 		case has == 0: // it replaces no other
 		case first && o.Increments > 0 && left+1 > o.Increments:
 		case first && o.Rows > 0 && rows-has >= o.Rows:
-		case first && l.retrain.LeavesByDecay(&list, l.most, l.bytes):
+		case first && l.retrain.Decay < 1 && (c.Increment.Weight*l.retrain.Decay < negligible || list.IsLong(l.most, l.bytes)):
+			// So the window is finite: increments with different weights can't be joined.
 		case o.Time > 0 && c.Until < newest-o.Time.Milliseconds():
 		case expires(&c.Increment, l.staying): // also a later one, of a source that was sealed late
 		default:

@@ -308,8 +308,7 @@ const (
 	// openingFactor is the factor by which the loss of an opening must be lower than that of blocksOfOpening: where both are about the
 	// same, trees alone predict as well.
 	openingFactor = 0.97
-	// clearly is the factor below which a loss is clearly lower: a smaller difference may be chance.
-	clearly = 0.995
+	clearly       = 0.995 // the factor below which a loss is clearly lower: a smaller difference may be chance
 	// nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees: errors still fall
 	// when the loss no longer does, and few held-out rows select too few blocks.
 	nearlyLowest = 1.02
@@ -325,12 +324,10 @@ const (
 	leastHeldOut = 50
 	leastRows    = 500
 
-	// With few rows the holdout is larger, since a choice by a tenth would be random.
-	enoughHeldOut = 1000
+	enoughHeldOut = 1000 // with few rows the holdout is larger, since a choice by a tenth would be random
 	mostHeldOut   = 0.25
 
-	// leastImage is the minimum height and width of images for patches.
-	leastImage = 16
+	leastImage = 16 // the minimum height and width of images for patches
 )
 
 // suitable returns candidates that suit the examples of a job without stages. For tables these are the columns alone, and trees,
@@ -421,12 +418,10 @@ func stageOf(job topics.Job, kind string) schemas.Stage {
 }
 
 const (
-	// sparseHoldout is the holdout fraction for choosing the preparation and fit of sparse rows.
-	sparseHoldout = 0.2
+	sparseHoldout = 0.2 // the holdout fraction for choosing the preparation and fit of sparse rows
 	// enoughSparse is the approximate number of training rows for the choice: more rows take longer and choose the same.
-	enoughSparse = 8000
-	// quadraticRidge and otherRidge are the ridges that preparations are compared with.
-	quadraticRidge, otherRidge = 1, 0.3
+	enoughSparse               = 8000
+	quadraticRidge, otherRidge = 1, 0.3 // the ridges that preparations are compared with
 	// quadraticPasses is the maximum number of passes of a chosen quadratic fit. The holdout loss may fall in a few more, the
 	// error does not.
 	quadraticPasses = 6
@@ -434,8 +429,7 @@ const (
 	// significant, and the larger ridge has the smaller error (the rule of one standard error: Breiman, Friedman, Olshen and
 	// Stone 1984).
 	nearlyQuadratic = 1.025
-	// leastGain is the fraction by which the loss must fall for the path of ridges to continue.
-	leastGain = 0.01
+	leastGain       = 0.01 // the fraction by which the loss must fall for the path of ridges to continue
 )
 
 // autoColumns reports whether a stage may need a ridge that is chosen by held-out rows: its features suit sparse rows, and its

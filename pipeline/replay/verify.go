@@ -43,7 +43,15 @@ type Verified struct {
 func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, version string,
 	rec event.Recorder) (same []Verified, err error) {
 	rec = event.Serialised(rec)
-	runs, err := source.HistoryOf(ctx, p, version)
+	asked, err := p.Version(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	past, err := source.ReadHistory(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := past.Runs(asked)
 	if err != nil {
 		return nil, err
 	}

@@ -171,7 +171,12 @@ func (f *Feed) feed(ctx context.Context) error {
 	f.start()
 	f.done() // by another process
 	if f.joining != nil {
-		defer f.joining.close()
+		defer func() {
+			for _, join := range f.joining.joins {
+				_ = join.Close() // leftover files of waiting rows are deleted at the next start
+			}
+			f.joining.joins = nil
+		}()
 		if err := f.catchUpJoined(ctx); err != nil {
 			return err
 		}

@@ -172,10 +172,9 @@ type Following struct {
 	waiting    *protocol.Waiting
 	Together   func(context.Context, []*Feed) error // runs feeds until all have ended, or one returns an error
 	// Pause waits for a duration, or until the context ends.
-	Pause func(ctx context.Context, d time.Duration) error
-	away  atomic.Int32 // number of feeds waiting for a schema registry
-	// earlier means that the examples already have rows of the topic.
-	earlier bool
+	Pause   func(ctx context.Context, d time.Duration) error
+	away    atomic.Int32     // number of feeds waiting for a schema registry
+	earlier bool             // the examples already have rows of the topic
 	last    protocol.Message // last examples message with rows of the topic, in a partition that has any
 	noticed sync.Map         // notices that were given
 	newest  sync.Map         // by topic: see latest

@@ -433,19 +433,6 @@ func (r *EarlierRun) Name() string {
 	return fmt.Sprintf("version %d", r.Version)
 }
 
-// HistoryOf returns the ancestor runs of a version in order, from the last cold start.
-func HistoryOf(ctx context.Context, p *topics.Pipeline, version string) (runs []EarlierRun, err error) {
-	asked, err := p.Version(ctx, version)
-	if err != nil {
-		return nil, err
-	}
-	past, err := ReadHistory(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return past.Runs(asked)
-}
-
 // History is the known runs of a pipeline.
 type History struct {
 	ledger   *protocol.Ledger
@@ -725,10 +712,8 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 }
 
 const (
-	// maxForgotten is the maximum number of row ranges in a forget message: their JSON must fit into a message.
-	maxForgotten = 4000
-	// maxChecksums is the maximum number of offsets with checksums.
-	maxChecksums = 20000
+	maxForgotten = 4000  // the maximum number of row ranges in a forget message: their JSON must fit into a message
+	maxChecksums = 20000 // the maximum number of offsets with checksums
 )
 
 // parts divides rows between several forget messages.

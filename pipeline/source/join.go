@@ -245,14 +245,6 @@ func (f *Feed) startJoins(from *examples.Joined) {
 	}
 }
 
-// close deletes the waiting rows.
-func (j *joining) close() {
-	for _, join := range j.joins {
-		_ = join.Close() // leftover files are deleted at the next start
-	}
-	j.joins = nil
-}
-
 // catchUpJoined rebuilds the waiting rows, and reads the initial messages of both topics, in timestamp order.
 func (f *Feed) catchUpJoined(ctx context.Context) error {
 	j := f.joining

@@ -33,8 +33,7 @@ type SourceState struct {
 	Files []string // file names without directories; unknown for an unfinished source
 	Split string   // split of the rows; unknown for an unfinished source
 	State string
-	// Since is the time of the seal, the removal, or the last message, by the writer's clock.
-	Since time.Time
+	Since time.Time // the time of the seal, the removal, or the last message, by the writer's clock
 	// Rows is the number of rows; −1 if the source is unfinished, because it is unknown.
 	Rows     int64
 	Messages int64 // number of messages

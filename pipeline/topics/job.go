@@ -265,16 +265,3 @@ func AlwaysFull(stages []schemas.Stage) string {
 	}
 	return ""
 }
-
-// negligible is the weight below which a row does not change any float64 sum of rows of weight 1: half of the distance
-// from 1 to the next number.
-const negligible = 1.0 / (1 << 53)
-
-// LeavesByDecay reports whether decay makes the oldest increment leave a window, so that the window is finite: its weight
-// is negligible compared with the next increment, or the window is long, as increments with different weights can't be joined.
-func (o RetrainOptions) LeavesByDecay(w *schemas.Window, mostTerms int, bytes int64) bool {
-	if o.Decay == 1 || len(w.Increments) == 0 {
-		return false
-	}
-	return w.Increments[0].Increment.Weight*o.Decay < negligible || w.IsLong(mostTerms, bytes)
-}

@@ -709,9 +709,8 @@ func (r *maker) followed(ctx context.Context, partition int, offset int64) (*pro
 
 const (
 	// maxStubs is the maximum number of messages whose origins are in one message. All of them can be made again, or none.
-	maxStubs = 256
-	// maxStubBytes is the maximum length of their keys and headers, which JSON less than doubles.
-	maxStubBytes = wire.MaxMessage / 4
+	maxStubs     = 256
+	maxStubBytes = wire.MaxMessage / 4 // the maximum length of their keys and headers, which JSON less than doubles
 )
 
 // Record writes the origins of the messages of an examples partition before an offset, unless they are already on the

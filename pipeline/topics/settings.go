@@ -66,11 +66,9 @@ const (
 
 // Difference is a difference between a topic and the configuration.
 type Difference struct {
-	Topic string
-	// Name is the Kafka name of a setting, or partitions or replicas, which [Apply] can't change.
-	Name string
-	// Has is the value of the topic, and Configured the value with which it would be created.
-	Has, Configured string
+	Topic           string
+	Name            string // the Kafka name of a setting, or partitions or replicas, which [Apply] can't change
+	Has, Configured string // Has is the value of the topic, and Configured the value with which it would be created
 }
 
 // Applies reports whether [Apply] can change it.

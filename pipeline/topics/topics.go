@@ -35,10 +35,9 @@ import (
 // Pipeline reads and writes the topics of one pipeline, and creates them.
 type Pipeline struct {
 	*protocol.Client
-	Admin admin
-	Sums  *solver.Store // state of a chain in this process's solver
-	// Foreign is the topic with the examples of the runs, as in plans, if it does not belong to the pipeline.
-	Foreign string
+	Admin   admin
+	Sums    *solver.Store    // state of a chain in this process's solver
+	Foreign string           // the topic with the examples of the runs, as in plans, if it does not belong to the pipeline
 	owner   *protocol.Client // of the pipeline that owns Foreign, by its name; nil: none
 	// Remade is the log with the expired examples that can be made again; nil: examples do not expire, or come from files.
 	Remade *Remade
@@ -112,13 +111,12 @@ type TopicOptions struct {
 
 // Retention is the retention of topics with time limits.
 type Retention struct {
-	Examples   time.Duration // 0: unlimited
-	Residuals  time.Duration
-	Statistics time.Duration
-	Weights    time.Duration
-	Quarantine time.Duration // 0: unlimited
-	// Predictions is the retention of predictions; 0: unlimited.
-	Predictions time.Duration
+	Examples    time.Duration // 0: unlimited
+	Residuals   time.Duration
+	Statistics  time.Duration
+	Weights     time.Duration
+	Quarantine  time.Duration // 0: unlimited
+	Predictions time.Duration // the retention of predictions; 0: unlimited
 	Tombstones  time.Duration // tombstone retention of the compacted topics
 }
 
