@@ -15,20 +15,8 @@ from .program import BrokersError, DamagedError, NoVersionError, ProgramError
 if TYPE_CHECKING:
     from .estimators import StagewiseClassifier, StagewiseMultiLabelClassifier, StagewiseRegressor
 
-__all__ = [
-    "BrokersError",
-    "DamagedError",
-    "Follower",
-    "Model",
-    "NoVersionError",
-    "ProgramError",
-    "StagewiseClassifier",
-    "StagewiseMultiLabelClassifier",
-    "StagewiseRegressor",
-    "Status",
-    "follow",
-    "load",
-]
+__all__ = ["BrokersError", "DamagedError", "Follower", "Model", "NoVersionError", "ProgramError", "Status", "follow", "load"]
+__all__ += ["StagewiseClassifier", "StagewiseMultiLabelClassifier", "StagewiseRegressor"]
 
 
 def __getattr__(name: str) -> Any:

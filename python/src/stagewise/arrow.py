@@ -34,19 +34,15 @@ class Rows:
     beside: dict[str, Any] = field(default_factory=dict)  # other columns: labels and weights
 
     @property
-    def count(self) -> int:
-        """How many rows there are."""
-        return int(self.of.shape[0])
-
-    @property
     def schema(self) -> pa.Schema:
         """The columns."""
         return self.table(self.of[:0]).schema
 
     def parts(self, beside: int = 0) -> Iterator[pa.Table]:
         """Yields the rows, some megabytes at a time. beside are the bytes that a row has elsewhere."""
-        step = max(1, _AT_ONCE // max(1, self.size // max(1, self.count) + beside))
-        for first in range(0, self.count, step):
+        count = self.of.shape[0]
+        step = max(1, _AT_ONCE // max(1, self.size // max(1, count) + beside))
+        for first in range(0, count, step):
             yield self.table(self.of[first : first + step]).combine_chunks()
 
     def write(self, file: Any) -> None:
@@ -74,8 +70,8 @@ def kind_of(rows: Any) -> str:
     if hasattr(rows, "name") and hasattr(rows, "to_frame"):  # a Series of pandas or polars
         one = "rows.to_frame().T" if hasattr(rows, "iloc") else "rows.to_frame().transpose()"
         raise ValueError(f"rows are a Series: {_EXPECTED}. {one} is a table of one row, and rows.to_frame() of one column")
-    if isinstance(rows, list | tuple) and rows and all(isinstance(row, Mapping) for row in rows):
-        return "table"
+    if isinstance(rows, list | tuple):
+        return "table" if rows and all(isinstance(row, Mapping) for row in rows) else "array"
     if not isinstance(rows, np.ndarray) and (is_frame(rows) or isinstance(rows, pa.RecordBatch) or hasattr(rows, "__arrow_c_stream__")):
         return "table"
     if not hasattr(rows, "__array__") and not isinstance(rows, Sequence):
@@ -170,7 +166,7 @@ def text_rows(texts: Any, name: str = TEXT) -> Rows:
 
 
 def table_of(rows: Any, wanted: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the columns of a table. If some columns are wanted, others may have whatever they have. A name that is a path may be within a column."""
+    """Returns the columns of a table. Beside those that are wanted, if any, it may have others of whatever. A path may be within a column."""
     column: Callable[[str], Any]
     if isinstance(rows, list | tuple):
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -267,13 +263,3 @@ def _is_missing(value: Any) -> bool:
         return value is None or bool(value != value)
     except (TypeError, ValueError):
         return type(value).__name__ == "NAType"  # of pandas, whose comparisons are neither true nor false
-
-
-def has_text(kind: pa.DataType) -> bool:
-    """Reports whether a column has texts, or a category of whatever type."""
-    return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Reports whether a column has lists."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -13,7 +13,6 @@ import tempfile
 import unicodedata
 import warnings
 import weakref
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +23,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import validation
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets, is_multilabel
 from sklearn.utils.validation import check_is_fitted
 
 from . import arrow, program
 from .model import Answers, Model, spelt
-from .program import configuration_file
 from .report import Report
 
 # Parameters that are keys of the section examples, and those that are keys of their own.
@@ -60,13 +58,6 @@ _FEW = 8 << 20
 
 # How many of the rows that are not learnt from are kept for feature_importances_.
 _ROWS_TO_EXPLAIN = 1000
-
-_CONFIGURATION = "configuration.yaml"
-
-_FORGOT = (
-    "the chain begins with these rows, and without those that the model has learnt so far: they were not kept. To continue from the rows of fit, set "
-    "data_dir before it"
-)
 
 # what the report counts of rows that are passed over, in words
 _NOT_LEARNT = {
@@ -178,10 +169,10 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
     _held_out: bytes | None = None  # rows that are not learnt from, as an Arrow file
     _log: dict[str, Any] | None = None  # the configuration of a log that has such rows
 
-    @abstractmethod
     def _target(self, y: Any, taken: Sequence[str], chain: bool) -> tuple[dict[str, Any], dict[str, Any]]:
         """Checks y, keeps what predictions need of it, and returns the columns to hand over, and keys of the section examples. taken are the names of
         other columns."""
+        raise NotImplementedError
 
     def _of_classes(self, chain: bool) -> dict[str, Any]:
         """Returns keys of the section examples that name labels."""
@@ -208,7 +199,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         others = None if X_val is None else self._held(X_val, y_val)
         if others is not None:
             if "weight" in examples:
-                weights = np.ones(others.count) if sample_weight_val is None else sample_weight_val
+                weights = np.ones(others.of.shape[0]) if sample_weight_val is None else sample_weight_val
                 others.beside[examples["weight"]] = np.asarray(weights, dtype=np.float64)
             sink = pa.BufferOutputStream()
             dataclasses.replace(others, of=others.of[:_ROWS_TO_EXPLAIN]).write(sink)
@@ -236,7 +227,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def _update(self, X: Any, y: Any, sample_weight: Any) -> float:
         if hasattr(self, "model_") and self._chain is None and self.data_dir is None and not self.brokers:
-            warnings.warn(_FORGOT, stacklevel=3)
+            forgot = "the chain begins with these rows, and without those that the model has learnt so far: they were not kept"
+            warnings.warn(f"{forgot}. To continue from the rows of fit, set data_dir before it", stacklevel=3)
             del self.model_
         rows, examples = self._handed(X, y, sample_weight, chain=True)
         kept = {}
@@ -259,7 +251,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         rows, examples = self._rows(self._checked(X, reset=not (chain and hasattr(self, "model_"))))
         examples |= self._target_of(y, rows, chain)
         if sample_weight is not None:
-            weights = validation._check_sample_weight(sample_weight, np.empty((rows.count, 1)), dtype=np.float64)
+            weights = validation._check_sample_weight(sample_weight, np.empty((rows.of.shape[0], 1)), dtype=np.float64)
             if not weights.any():
                 raise ValueError("sample_weight is 0 for all rows")
             examples["weight"] = free("weight", [*rows.schema.names, *rows.beside])
@@ -275,7 +267,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _target_of(self, y: Any, rows: arrow.Rows, chain: bool) -> dict[str, Any]:
         """Puts what is to be predicted beside the rows, and returns keys of the section examples."""
         rows.beside, examples = self._target(y, rows.schema.names, chain)
-        validation.check_consistent_length(range(rows.count), *rows.beside.values())
+        validation.check_consistent_length(range(rows.of.shape[0]), *rows.beside.values())
         return examples
 
     def _rows(self, X: Any) -> tuple[arrow.Rows, dict[str, Any]]:
@@ -291,7 +283,10 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
             return arrow.array_rows(X, None, narrow=True), {"columns": {"use": [arrow.LIST]}}
         else:
             rows = arrow.array_rows(X, arrow.names_of(X.shape[1]))
-        words = [f.name for f in rows.schema if arrow.has_text(f.type)] if self.categorical is None else _chosen(self.categorical, rows.schema.names)
+        if self.categorical is None:
+            words = [f.name for f in rows.schema if f.type in (pa.utf8(), pa.large_utf8()) or pa.types.is_dictionary(f.type)]
+        else:
+            words = _chosen(self.categorical, rows.schema.names)
         return rows, {"columns": {"use": rows.schema.names}, **({"categorical": words} if words else {})}
 
     def _checked(self, X: Any, reset: bool) -> Any:
@@ -337,8 +332,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         examples["train"] = [f"{folder}/rows.arrow"]
         rows.write(examples["train"][0])
         configuration = self._configuration(f"{folder}/log" if self._chain is None else self._chain.name, examples, chosen)
-        file, report, model = (f"{folder}/{name}" for name in (_CONFIGURATION, "report.json", "model"))
-        Path(file).write_bytes(configuration_file(configuration))
+        file, report, model = (f"{folder}/{name}" for name in ("configuration.yaml", "report.json", "model"))
+        Path(file).write_bytes(program.configuration_file(configuration))
         shown = None if self.verbose is None else bool(self.verbose)
         quiet = [] if shown or shown is None and program.is_watched() else ["--quiet"]
         so = ["--model", model] if command == "train" else ["--until", "end"]
@@ -424,8 +419,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         """Returns by how much error and loss rise, and the deviations of both, for each column. write writes the rows; None: they are in the log."""
         with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
             if write is None:
-                Path(folder, _CONFIGURATION).write_bytes(configuration_file(self._log or {}))
-                of = ["-c", f"{folder}/{_CONFIGURATION}", "--version", str(self.version_), "--rows", str(_ROWS_TO_EXPLAIN)]
+                Path(folder, "configuration.yaml").write_bytes(program.configuration_file(self._log or {}))
+                of = ["-c", f"{folder}/configuration.yaml", "--version", str(self.version_), "--rows", str(_ROWS_TO_EXPLAIN)]
             else:
                 write(f"{folder}/held-out.arrow")
                 self.save(f"{folder}/model")
@@ -453,10 +448,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = (self.missing or "mean") != "error"
-        tags.input_tags.sparse = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
+        nan = (self.missing or "mean") != "error"
+        tags.input_tags = dataclasses.replace(tags.input_tags, allow_nan=nan, sparse=True, categorical=True, string=True)
         tags.target_tags.required = True
         return tags
 
@@ -470,7 +463,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     _coded = False  # the program has the places of labels in classes_, not their texts
 
     def _target(self, y: Any, taken: Sequence[str], chain: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-        if _is_indicator(y):
+        if hasattr(y, "tocsr") or is_multilabel(y):
             matrix = y.tocsr() if hasattr(y, "tocsr") else np.asarray(y)  # its rows are in order
             classes = np.array([str(c) for c in y.columns]) if hasattr(y, "columns") else np.arange(matrix.shape[1])
             return self._several(matrix, [str(c) for c in classes], classes, taken)
@@ -626,8 +619,7 @@ class StagewiseRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         if numbers.ndim == 2 and numbers.shape[1] == 1 and not hasattr(y, "columns"):
             numbers = validation.column_or_1d(numbers, warn=True)
         self._flat = numbers.ndim == 1
-        if self._flat:
-            numbers = numbers[:, None]
+        numbers = numbers.reshape(len(numbers), -1)
         names = names or ([_name(y, "target")] if self._flat else [f"target{i}" for i in range(numbers.shape[1])])
         columns: dict[str, Any] = {}
         for j, name in enumerate(names):
@@ -705,16 +697,6 @@ def _is_lists(y: Any) -> bool:
     if not rows or not all(isinstance(labels, list | tuple | set | frozenset) for labels in rows):
         return False
     return len({len(row) for row in rows}) > 1 or len(rows[0]) < 2 or any(label not in (0, 1) for row in rows for label in row)
-
-
-def _is_indicator(y: Any) -> bool:
-    if hasattr(y, "tocsr"):
-        return True
-    try:
-        array = np.asarray(y)
-    except ValueError:  # lists of different lengths
-        return False
-    return array.ndim == 2 and array.shape[1] > 1 and bool(type_of_target(array) == "multilabel-indicator")
 
 
 def _words_of(labels: Sequence[Any]) -> list[str] | None:

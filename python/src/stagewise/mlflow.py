@@ -8,14 +8,13 @@ has removed, because rows were forgotten or by keep, are deleted with their runs
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from . import program, versions
-from .model import Model, load
+from .model import load
 
 _RUN, _OFFERED = "stagewise.run", "stagewise.offered"
 _ALIAS = "champion"
@@ -27,10 +26,7 @@ _MODEL = """flavors:
     data: stagewise.model
 """
 
-
-def _load_pyfunc(path: str) -> Model:
-    """Returns a model for mlflow.pyfunc.load_model."""
-    return load(path)
+_load_pyfunc = load  # for mlflow.pyfunc.load_model
 
 
 class Registry:
@@ -91,10 +87,9 @@ class Registry:
             versions.ask("weights", "export", "-c", self._configuration, "--version", version.run, "-o", f"{folder}/stagewise.model")
             with open(f"{folder}/MLmodel", "w") as file:
                 file.write(_MODEL)
-            client.log_artifacts(run.run_id, os.fspath(folder), "model")
+            client.log_artifacts(run.run_id, folder, "model")
         client.set_terminated(run.run_id, end_time=written)
-        tags |= {_OFFERED: version.offered}
-        return client.create_model_version(m["name"], f"{run.artifact_uri}/model", run.run_id, tags=tags)
+        return client.create_model_version(m["name"], f"{run.artifact_uri}/model", run.run_id, tags=tags | {_OFFERED: version.offered})
 
 
 def main() -> None:

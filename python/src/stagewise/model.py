@@ -1,5 +1,6 @@
-"""Finished versions, which predict: the interface of scikit-learn's classifiers and regressors, of a process of the program. A model has one version; a
-follower has the newest of a pipeline, as soon as all of it is here."""
+"""Finished versions, which predict: the interface of scikit-learn's classifiers and regressors, of a process of the program.
+
+A model has one version; a follower has the newest of a pipeline, as soon as all of it is here."""
 
 from __future__ import annotations
 
@@ -24,8 +25,6 @@ import pyarrow.compute as pc
 
 from . import arrow
 from .program import BrokersError, Child, DamagedError, NoVersionError, configuration_file
-
-Labels = npt.NDArray[np.str_] | npt.NDArray[np.int64]
 
 # The place of a refusal.
 _ROW = re.compile(r"\brow (\d+)(, counted from 0)?")
@@ -128,7 +127,7 @@ class Version:
         columns = arrow.table_of(X, self.columns)
         if not columns:
             every = arrow.table_of(X)
-            columns = {name: column for name, column in every.items() if arrow.is_list(column.type)}
+            columns = {name: column for name, column in every.items() if str(column.type).startswith(("list", "large_list", "fixed_size_list"))}
             if len(columns) != 1:
                 needed = ", ".join(self.columns or [arrow.LIST])
                 raise ValueError(f"the table has none of the columns that the model needs: {needed}; it has {', '.join(every)}")
@@ -222,7 +221,7 @@ class Classifier(ABC):
         return int(self.manifest["version"])
 
     @property
-    def classes_(self) -> Labels:
+    def classes_(self) -> npt.NDArray[np.str_] | npt.NDArray[np.int64]:
         """The labels, in the order of the probabilities: whole numbers (int64) if all of them are, otherwise texts."""
         if self._current().numbers:
             raise AttributeError("the model predicts numbers: it has targets_, and no classes")
@@ -253,7 +252,7 @@ class Classifier(ABC):
             raise TypeError("the model predicts numbers, which have no probabilities: call predict")
         return self.answers(X).values
 
-    def predict(self, X: Any) -> Labels | npt.NDArray[np.float64]:
+    def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the label of each row (n), the most probable one or as a threshold of the version decides, or the numbers of each row (n × k; n if
         there is one).
 

@@ -47,8 +47,7 @@ class Lineage:
             {"executionParameters": facets.execution_parameters_run.ExecutionParametersRunFacet(parameters=parameters)},
         )
         kind = facets.job_type_job.JobTypeJobFacet("STREAMING" if version.manifest["plan"].get("chain") else "BATCH", "STAGEWISE", "TRAINING")
-        rows = sum(m["rows"].values())
-        inputs = [self._input(version.topic, f"{versions.digest(version.spans())} {version.spans()}", rows)]
+        inputs = [self._input(version.topic, f"{versions.digest(version.spans())} {version.spans()}", sum(m["rows"].values()))]
         for source in m["plan"]["sources"] or ():
             inputs.append(self._input(f"{version.topic}/{source['id']}", source["id"], source["rows"]))
         if version.parent:
@@ -57,7 +56,7 @@ class Lineage:
         tags = {"offered": version.offered, "version": m["version"], **m["metrics"]}
         output = of.OutputDataset(
             self._namespace,
-            self._output(version),
+            f"{m['name']}.versions/{version.run}",
             facets={
                 "version": facets.dataset_version_dataset.DatasetVersionDatasetFacet(m["weights_digest"]),
                 "tags": facets.tags_dataset.TagsDatasetFacet([tag(key, str(value), "STAGEWISE") for key, value in tags.items()]),
@@ -84,12 +83,9 @@ class Lineage:
     def _dropped(self, version: versions.Listed) -> Any:
         change = self._facets.lifecycle_state_change_dataset
         facet = change.LifecycleStateChangeDatasetFacet(change.LifecycleStateChange.DROP)
-        dataset = self._events.StaticDataset(self._namespace, self._output(version), facets={"lifecycleStateChange": facet})
+        name = f"{version.manifest['name']}.versions/{version.run}"
+        dataset = self._events.StaticDataset(self._namespace, name, facets={"lifecycleStateChange": facet})
         return self._events.DatasetEvent(eventTime=datetime.now(UTC).isoformat(), producer=_PRODUCER, dataset=dataset)
-
-    @staticmethod
-    def _output(version: versions.Listed) -> str:
-        return f"{version.manifest['name']}.versions/{version.run}"
 
 
 def main() -> None:

@@ -29,24 +29,15 @@ _CARRIED = Path(__file__).parent / "bin" / "stagewise"
 # What the environment may say to a run that Python starts. All other variables that begin with STAGEWISE_ would set keys of the configuration.
 _PASSED = ("STAGEWISE_BLAS", "STAGEWISE_VECTOR", "STAGEWISE_SECURITY_SASL_PASSWORD")
 
-# For so long a program may end its run after Ctrl-C.
-_SECONDS_TO_END = 10
-
 # So long a run says nothing, on a terminal and in a notebook too. Then its last line is shown, with the seconds so far.
 _SECONDS_UNTIL_SHOWN = 2.0
 
 # Where a key, a model or a column is, in the files and requests of this package.
 _PLACE = re.compile(r"^(configuration\.yaml|(read model )?/dev/fd/\d+)(:\d+)?: ")
 _COLUMN = re.compile(r'(ingest \[\S+\]: )?(rows\.arrow|held-out\.arrow|the request)(, column \d+ \(("[^"]*")\)|: )')
-_NO_BROKERS = "reach Kafka at "
 _STAGE = re.compile(r"\s*(\d+/\d+)\s")  # how a line about a stage begins
 
 _ARROW = "application/vnd.apache.arrow.stream"
-
-_HEAD = 16  # bytes: the status and the length of a response
-
-# Exit codes: 1 is a run that failed, 2 is a wrong configuration.
-_REFUSED = (1, 2)
 
 
 class DamagedError(ValueError):
@@ -110,6 +101,11 @@ def environment(only: bool) -> dict[str, str]:
     return kept
 
 
+def _begun(arguments: Sequence[str], **files: Any) -> subprocess.Popen[Any]:
+    """Starts the program, in a session of its own, so that only this process gets Ctrl-C, in a terminal as in a notebook."""
+    return subprocess.Popen([find(), *arguments], env=environment(only=True), start_new_session=True, **files)
+
+
 def run(arguments: Sequence[str], *, shown: bool | None, folder: str) -> None:
     """Runs the program until it ends.
 
@@ -117,45 +113,32 @@ def run(arguments: Sequence[str], *, shown: bool | None, folder: str) -> None:
     place if the run takes more than two seconds and somebody watches. If the program refuses, its sentence is that of a ValueError; in it, paths are
     relative to the folder. Ctrl-C ends the run, and is then raised.
     """
-    # In a session of its own, so that only this process gets Ctrl-C, in a terminal as in a notebook.
-    process = subprocess.Popen(
-        [find(), *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment(only=True),
-        start_new_session=True,
-        encoding="utf-8",
-        errors="replace",
-    )
-    said: deque[str] = deque(maxlen=1000)
-    ended = threading.Event()
-    progress = threading.Thread(target=_show, args=(said, ended), daemon=True)
-    # Libraries such as polars handle Ctrl-C so that the system restarts the calls that wait: this one would wait for the end of the run.
-    signal.siginterrupt(signal.SIGINT, True)
-    try:
-        assert process.stderr is not None
-        if shown is None and is_watched():
-            progress.start()
-        for line in process.stderr:
-            said.append(line.replace(folder + os.sep, ""))
-            if shown and not line.startswith("stagewise: "):
-                print(line, end="", file=sys.stderr, flush=True)
-        code = process.wait()
-    except BaseException:
-        process.send_signal(signal.SIGINT)  # as Ctrl-C in a terminal does
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with _begun(arguments, stdin=null, stdout=null, stderr=pipe, encoding="utf-8", errors="replace") as process:
+        said: deque[str] = deque(maxlen=1000)
+        ended = threading.Event()
+        progress = threading.Thread(target=_show, args=(said, ended), daemon=True)
+        # Libraries such as polars handle Ctrl-C so that the system restarts the calls that wait: this one would wait for the end of the run.
+        signal.siginterrupt(signal.SIGINT, True)
         try:
-            process.wait(_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        raise
-    finally:
-        ended.set()
-        if progress.ident:
-            progress.join()
-        if process.stderr:
-            process.stderr.close()
+            if shown is None and is_watched():
+                progress.start()
+            for line in process.stderr or ():
+                said.append(line.replace(folder + os.sep, ""))
+                if shown and not line.startswith("stagewise: "):
+                    print(line, end="", file=sys.stderr, flush=True)
+            code = process.wait()
+        except BaseException:
+            process.send_signal(signal.SIGINT)  # as Ctrl-C in a terminal does
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            raise
+        finally:
+            ended.set()
+            if progress.ident:
+                progress.join()
     if code != 0:
         raise error_of(code, said)
 
@@ -184,10 +167,10 @@ def _show(said: Sequence[str], ended: threading.Event) -> None:
 def error_of(code: int, said: Sequence[str]) -> Exception:
     """Returns the error that a program has ended with."""
     lines = [line.removeprefix("stagewise: ").strip() for line in said if line.startswith("stagewise: ")]
-    if code not in _REFUSED or not lines:
+    if code not in (1, 2) or not lines:  # a run that failed, and a wrong configuration
         return ProgramError(f"stagewise ended with code {code}: {''.join(said).strip() or 'it said nothing'}")
     text = "\n".join(_PLACE.sub("", line) for line in lines)
-    return BrokersError(text) if text.startswith(_NO_BROKERS) else ValueError(plain(text))
+    return BrokersError(text) if text.startswith("reach Kafka at ") else ValueError(plain(text))
 
 
 def plain(reason: str) -> str:
@@ -242,28 +225,20 @@ class Child:
                     raise
 
     def _start(self) -> None:
-        path = find()
-        opened = contextlib.ExitStack()
-        self._said = opened.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
-        ours, theirs = socket.socketpair()
-        self._socket = opened.enter_context(ours)
-        self._socket.setblocking(True)  # whatever the default timeout of sockets is
-        with theirs, tempfile.TemporaryFile() as file:
-            file.write(self._content)
-            file.seek(0)
-            # In a session of its own, so that only this process gets Ctrl-C.
-            process = subprocess.Popen(
-                [path, "serve", "--pipe", "--quiet", self._flag, f"/dev/fd/{file.fileno()}", *self._arguments],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=self._said,
-                env=environment(only=True),
-                pass_fds=[file.fileno()],
-                start_new_session=True,
-            )
+        with contextlib.ExitStack() as opened:
+            self._said = opened.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
+            self._socket, theirs = socket.socketpair()
+            opened.enter_context(self._socket)
+            self._socket.setblocking(True)  # whatever the default timeout of sockets is
+            with theirs, tempfile.TemporaryFile() as file:
+                file.write(self._content)
+                file.seek(0)
+                arguments = ["serve", "--pipe", "--quiet", self._flag, f"/dev/fd/{file.fileno()}", *self._arguments]
+                process = _begun(arguments, stdin=theirs, stdout=theirs, stderr=self._said, pass_fds=[file.fileno()])
+            self._opened = opened.pop_all()
         self.starts += 1
-        self._kill = weakref.finalize(self, _kill, process, opened)
-        self._process, self._opened = process, opened
+        self._kill = weakref.finalize(self, _kill, process, self._opened)
+        self._process = process
 
     def _end(self) -> None:
         if self._process is not None:
@@ -285,7 +260,7 @@ class Child:
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {_ARROW}\r\nAccept: {_ARROW}\r\nContent-Length: {length}\r\n\r\n"
         self._socket.sendall(head.encode())
         self._socket.sendall(body or b"")
-        status, length = map(int, self._received(_HEAD).split())
+        status, length = map(int, self._received(16).split())
         return status, self._received(length)
 
     def _received(self, length: int) -> bytearray:

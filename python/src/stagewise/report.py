@@ -31,8 +31,8 @@ class Report(dict[str, Any]):
     @property
     def errors(self) -> Any:
         """The measures of the final predictions: a row for each split. Errors are in percent."""
-        numbers = {split: {k: v for k, v in of.items() if isinstance(v, int | float)} for split, of in self.get("splits", {}).items()}
-        return _frame([{"split": split, **of} for split, of in numbers.items()], "split")
+        splits = self.get("splits", {}).items()
+        return _frame([{"split": split, **{k: v for k, v in of.items() if isinstance(v, int | float)}} for split, of in splits], "split")
 
     @property
     def losses(self) -> Any:
@@ -73,7 +73,8 @@ class Report(dict[str, Any]):
         return ax
 
     def _plot_stages(self, _: str, ax: Any) -> None:
-        errors, losses = (self.losses.filter(regex=f"_{what}$").rename(columns=lambda name: f"{what}, {name.split('_')[0]}") for what in ("error", "loss"))
+        named = self.losses.rename(columns=lambda name: ", ".join(reversed(name.split("_"))))
+        errors, losses = named.filter(like="error, "), named.filter(like="loss, ")
         errors.plot(ax=ax, marker="o", ylabel="error, %", ylim=(0, None))
         losses.plot(ax=ax, secondary_y=True, linestyle="--", color=[line.get_color() for line in ax.get_lines()], ylabel="loss", ylim=(0, None))
 

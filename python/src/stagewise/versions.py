@@ -18,8 +18,6 @@ from . import program
 # Fields of a plan that are no parameters: what was read, and from where.
 _READ = ("name", "topic", "spans", "sources", "removed", "forgotten", "heeded", "expiring", "outside", "chain", "submission", "since")
 
-_LONGEST = 500  # characters of a parameter
-
 
 @dataclass(frozen=True)
 class Listed:
@@ -63,7 +61,7 @@ def digest(text: str) -> str:
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
     of_parts = isinstance(value, list) and any(isinstance(part, dict) for part in value)
     if not of_parts and not isinstance(value, dict):
-        yield path, (value if isinstance(value, str) else json.dumps(value))[:_LONGEST]
+        yield path, (value if isinstance(value, str) else json.dumps(value))[:500]
         return
     for key, inner in enumerate(value) if of_parts else value.items():
         yield from _leaves(f"{path}.{key}" if path else str(key), inner)
