@@ -190,7 +190,7 @@ func TestTextsToPredict(t *testing.T) {
 	rows := f.write(t, "rows.libsvm", []byte("1 1:1\n"))
 	_, _, err = readRows(File(context.Background(), rows, o, want))
 	assert.True(t, err != nil &&
-		f.text(err) == "rows.libsvm: format libsvm: expected csv, arrow, parquet or jsonl, as the model was trained on texts", "%v", err)
+		f.text(err) == "rows.libsvm: format libsvm: expected a table: csv, arrow, parquet or jsonl, as the model was trained on texts", "%v", err)
 }
 
 // At the end of a topic of few rows, the columns are absent of which no message has the name, and the nearest name that messages have is

@@ -111,8 +111,14 @@ func (o Options) formatOf(c *input.Content) (format.Format, error) {
 	if err := o.checkContent(c.Name, f, first, form); err != nil {
 		return f, err
 	}
-	if err := o.readsText(f, c.Name); err != nil {
-		return f, err
+	if o.Text != "" {
+		why := ", as examples.text is set"
+		if o.Mode == layout.Predicting {
+			why = ", as the model was trained on texts"
+		}
+		if err := checkTable(f, c.Name, why); err != nil {
+			return f, err
+		}
 	}
 	return f, o.decode(c, f)
 }
@@ -140,16 +146,12 @@ func formatNames(quote, conjunction string, is func(format.Format) bool) string 
 	return english.WordSeries(names, conjunction)
 }
 
-// readsText returns a *input.Error if the options name a text column and the format does not support one.
-func (o Options) readsText(f format.Format, file string) error {
-	if o.Text == "" || f.IsTable() {
+// checkTable returns a *input.Error for a file of a format that is not a table. why is the end of its text.
+func checkTable(f format.Format, file, why string) error {
+	if f.IsTable() {
 		return nil
 	}
-	why := "as examples.text is set"
-	if o.Mode == layout.Predicting {
-		why = "as the model was trained on texts"
-	}
-	return input.WholeFile(file, fmt.Errorf("format %s: expected %s, %s", f.Name, formatNames("", "or", format.Format.IsTable), why))
+	return input.WholeFile(file, fmt.Errorf("format %s: expected a table: %s%s", f.Name, formatNames("", "or", format.Format.IsTable), why))
 }
 
 // checkContent returns a *input.Error if a file that starts with these bytes is not of the format told by its name or by

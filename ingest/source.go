@@ -383,7 +383,7 @@ func (o Options) toPredict(ctx context.Context, file string, want layout.Feature
 		}
 		defer c.Close()
 		if want.Truth {
-			err = checkTable(f, c.Name)
+			err = checkTable(f, c.Name, "")
 		}
 		var r *format.Reader
 		if err == nil {
@@ -416,7 +416,7 @@ func Survey(ctx context.Context, name string, o Options, s layout.Survey) error 
 	for _, file := range o.Train {
 		c, f, err := o.openAs(ctx, file)
 		if err == nil {
-			if err = checkTable(f, c.Name); err == nil {
+			if err = checkTable(f, c.Name, ""); err == nil {
 				err = f.Survey(c, o.Options, s, nil)
 			}
 			c.Close()
@@ -434,14 +434,6 @@ func Survey(ctx context.Context, name string, o Options, s layout.Survey) error 
 		return input.WholeFile(name, errors.New("no rows in this part or any other"))
 	}
 	return nil
-}
-
-// checkTable returns an error for a file of a format that is not a table.
-func checkTable(f format.Format, file string) error {
-	if f.IsTable() {
-		return nil
-	}
-	return input.WholeFile(file, fmt.Errorf("format %s: expected a table: %s", f.Name, formatNames("", "or", format.Format.IsTable)))
 }
 
 // checkCells is the number of values to read from all files together, beyond the first batch of each.

@@ -82,25 +82,6 @@ type deltaProtocol struct {
 	Features []string `json:"readerFeatures"`
 }
 
-// check returns an error if the rows or the names of the table may differ from those in its files and its log.
-func (s *deltaState) check(t *table) error {
-	if err := checkFormat(t.root, cmp.Or(s.meta.Format.Provider, onlyFormat)); err != nil {
-		return err
-	}
-	for _, feature := range s.protocol.Features {
-		if !slices.Contains([]string{"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck", "variantType"}, feature) {
-			return t.fail("a table with the feature %s, which is not supported", value.Quote(feature))
-		}
-	}
-	if s.protocol.Version > 3 {
-		return t.fail("a table for readers of version %d of the protocol: expected at most 3", s.protocol.Version)
-	}
-	if mode := s.meta.Configuration["delta.columnMapping.mode"]; mode != nil && *mode != "none" {
-		return t.fail("a table that maps columns by %s, which is not supported: copy it to a table without delta.columnMapping.mode", *mode)
-	}
-	return nil
-}
-
 // logName matches a commit, or a checkpoint, which may have several parts.
 var logName = regexp.MustCompile(`^([0-9]{20})(\.json|\.checkpoint(\.[0-9]{10}\.([0-9]{10}))?\.parquet)$`)
 
@@ -261,10 +242,22 @@ func (s *deltaState) apply(a action) {
 	}
 }
 
-// live returns the files of the state.
+// live returns the files of the state. It returns an error if the rows or the names of the table may differ from those in its files and its
+// log.
 func (s *deltaState) live(t *table) (files []dataFile, err error) {
-	if err := s.check(t); err != nil {
+	if err := checkFormat(t.root, cmp.Or(s.meta.Format.Provider, onlyFormat)); err != nil {
 		return nil, err
+	}
+	for _, feature := range s.protocol.Features {
+		if !slices.Contains([]string{"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck", "variantType"}, feature) {
+			return nil, t.fail("a table with the feature %s, which is not supported", value.Quote(feature))
+		}
+	}
+	if s.protocol.Version > 3 {
+		return nil, t.fail("a table for readers of version %d of the protocol: expected at most 3", s.protocol.Version)
+	}
+	if mode := s.meta.Configuration["delta.columnMapping.mode"]; mode != nil && *mode != "none" {
+		return nil, t.fail("a table that maps columns by %s, which is not supported: copy it to a table without delta.columnMapping.mode", *mode)
 	}
 	var schema struct {
 		Fields []struct {

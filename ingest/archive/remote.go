@@ -55,7 +55,13 @@ func openStore(pattern string, o Options) (store, error) {
 		return store{local{}}, nil
 	}
 	r, region := &remote{endpoint: o.Endpoint, wait: pause}, o.Region
-	r.client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), CheckRedirect: r.followRedirects}
+	r.client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	r.client.CheckRedirect = func(to *http.Request, via []*http.Request) error {
+		if r.login != nil || len(via) >= 10 || !isSecure(to.URL) { // no credentials go elsewhere
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
 	if o.Endpoint != "" {
 		if err := checkURL(o.Endpoint); err != nil {
 			return store{}, fmt.Errorf("examples.archive.endpoint: %w", err)
@@ -139,14 +145,6 @@ func pause(ctx context.Context, attempt int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// followRedirects lets a client follow redirects to https, unless requests have credentials.
-func (r *remote) followRedirects(to *http.Request, via []*http.Request) error {
-	if r.login != nil || len(via) >= 10 || !isSecure(to.URL) {
-		return http.ErrUseLastResponse
-	}
-	return nil
 }
 
 // answer is the answer to a request.
