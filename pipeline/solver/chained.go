@@ -111,10 +111,8 @@ func (s *Solver) update(number int, shape solve.Shape) *solve.Update {
 
 // fittedOf returns Σw of the training rows of an increment.
 func (s *start) fittedOf(number int) float64 {
-	for i := range s.window.Increments {
-		if increment := &s.window.Increments[i]; increment.Increment.Number == number {
-			return increment.Fitted
-		}
+	if i := incrementOf(s.window, number); i >= 0 {
+		return s.window.Increments[i].Fitted
 	}
 	return 0
 }

@@ -40,11 +40,16 @@ func readStages[T any](ctx context.Context, s *Solver, place schemas.StatePlace,
 	return list, err
 }
 
+// incrementOf returns the index of an increment of a window, by number; −1 if the window lacks it.
+func incrementOf(w *schemas.Window, number int) int {
+	return slices.IndexFunc(w.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == number })
+}
+
 // readTerms reads the terms of an increment of a window, by stage.
 func readTerms[T any](ctx context.Context, s *Solver, w *schemas.Window, number int,
 	decode func(*wire.Record[float64]) (T, error)) ([]T, error) {
 	what := fmt.Sprintf("the terms of increment %d", number)
-	i := slices.IndexFunc(w.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == number })
+	i := incrementOf(w, number)
 	if i < 0 {
 		return nil, s.lost(what)
 	}
@@ -377,11 +382,9 @@ func (s *Solver) visitedIncrements(w *schemas.Window) (visited []*schemas.Window
 		return visited
 	}
 	visited = append(visited, &w.Increments[len(w.Increments)-1])
-	for i := range u.Refresh {
-		for j := range w.Increments {
-			if w.Increments[j].Increment.Number == u.Refresh[i].Number {
-				visited = append(visited, &w.Increments[j])
-			}
+	for _, refreshed := range u.Refresh {
+		if i := incrementOf(w, refreshed.Number); i >= 0 {
+			visited = append(visited, &w.Increments[i])
 		}
 	}
 	return visited

@@ -30,8 +30,8 @@ type Survey struct {
 	*Run
 	offered    *model.Model // the version for subscribers; nil: there is no gate
 	first      *first
-	none       *protocol.NoExamplesError // nil: some message is usable
-	labels     *examples.Labels          // classes of the plan; nil: any label is a class
+	none       error            // a *protocol.NoExamplesError; nil: some message is usable
+	labels     *examples.Labels // classes of the plan; nil: any label is a class
 	quarantine *protocol.Quarantine
 }
 
@@ -60,12 +60,7 @@ func NewSurvey(ctx context.Context, run *Run, offered *model.Model) (*Survey, er
 
 // Err returns a *[protocol.NoExamplesError] if no message is usable: the survey then finds nothing, but quarantines all
 // messages.
-func (s *Survey) Err() error {
-	if s.none == nil {
-		return nil
-	}
-	return s.none
-}
+func (s *Survey) Err() error { return s.none }
 
 // Processor returns a function that surveys segments in one goroutine.
 func (s *Survey) Processor() Process {
