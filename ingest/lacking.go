@@ -74,7 +74,12 @@ func (v *Values) Lost() (lost *Lost) {
 		name := v.NameOf(at)
 		p := v.presences[name]
 		if p == nil {
-			p = v.earlierPresence(name)
+			p = &layout.Presence{Optional: slices.Contains(v.whole.Missing.Columns, name)}
+			if l := v.whole.Found.Learnt; l != nil { // of the rows before the first of this process
+				if lacking, known := l.Lacking[name]; known {
+					p.Rows, p.Lacking = float64(l.Rows), float64(lacking)
+				}
+			}
 			v.presences[name] = p
 		}
 		lacking, gone := p.See(lacks)
@@ -134,17 +139,6 @@ func (l *Lost) find(origins examples.RowOrigins, lacks []bool, column string) {
 			}
 		}
 	}
-}
-
-// earlierPresence returns the presence of a column in the rows before the first of this process.
-func (v *Values) earlierPresence(name string) *layout.Presence {
-	p := &layout.Presence{Optional: slices.Contains(v.whole.Missing.Columns, name)}
-	if l := v.whole.Found.Learnt; l != nil {
-		if lacking, known := l.Lacking[name]; known {
-			p.Rows, p.Lacking = float64(l.Rows), float64(lacking)
-		}
-	}
-	return p
 }
 
 // enoughRows is the number of rows without a value after which a column name is assumed to be misspelt.

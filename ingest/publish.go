@@ -37,7 +37,6 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 	progress func(rows int64), lost func(columns map[string]int64)) (*schemas.SourceSeal, error) {
 	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
-	there := make([]int64, partitions) // number of existing messages of each partition
 	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Files: s.names(), Split: s.Split.String(), Partitions: len(spans),
 		After: s.after}
 	if s.isFile() {
@@ -47,7 +46,7 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 	queues := make([]chan wire.Message, partitions)
 	for p := range queues {
 		queue := make(chan wire.Message, queueLength)
-		queues[p], there[p] = queue, spans[p].To-spans[p].From
+		queues[p] = queue
 		group.Go(func() error {
 			for m := range queue {
 				at, err := write(ctx, p, m)
@@ -72,7 +71,7 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 			if err != nil {
 				return err
 			}
-			if p := seal.Messages % partitions; seal.Messages/partitions >= there[p] {
+			if p := seal.Messages % partitions; seal.Messages/partitions >= attempt.Spans[p].Len() { // it is not there yet
 				m, err := schemas.Origin{Source: seal.ID, Attempt: seal.Attempt, Sequence: seal.Messages}.Message(rows, mem)
 				if err != nil {
 					return err
