@@ -60,16 +60,8 @@ func Chained(list []schemas.Stage) []schemas.Stage {
 	if !slices.ContainsFunc(list, counted) {
 		return list
 	}
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b schemas.Stage) int {
-		switch {
-		case counted(a) && !counted(b):
-			return -1
-		case counted(b) && !counted(a):
-			return 1
-		}
-		return 0
-	})
+	list = append(slices.DeleteFunc(slices.Clone(list), func(s schemas.Stage) bool { return !counted(s) }),
+		slices.DeleteFunc(slices.Clone(list), counted)...)
 	for t := range list {
 		if last := list[len(list)-1]; counted(list[t]) && !counted(last) {
 			list[t].Link = last.Link

@@ -141,11 +141,9 @@ func writeSafetensors(w io.Writer, m *Model) error {
 	out := bufio.NewWriter(w)
 	out.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(content)))) // the writer keeps its first error, which Flush returns
 	out.Write(content)
-	var bits [4]byte
 	for _, t := range m.Tensors() {
 		for _, v := range t.Data {
-			binary.LittleEndian.PutUint32(bits[:], math.Float32bits(v))
-			out.Write(bits[:])
+			out.Write(binary.LittleEndian.AppendUint32(out.AvailableBuffer(), math.Float32bits(v)))
 		}
 	}
 	return out.Flush()

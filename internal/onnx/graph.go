@@ -230,9 +230,7 @@ func (g *Graph) Floats(data []float32, shape ...int) Value {
 func (g *Graph) Row(data []float32) Value { return g.Floats(data, len(data)) }
 
 // Doubles adds a constant vector of float64 values, as [Graph.Row] does.
-func (g *Graph) Doubles(data []float64) Value {
-	return g.constant(data, len(data))
-}
+func (g *Graph) Doubles(data []float64) Value { return g.constant(data, len(data)) }
 
 // Number adds a constant number.
 func (g *Graph) Number(v float32) Value { return g.Floats([]float32{v}) }
@@ -241,14 +239,10 @@ func (g *Graph) Number(v float32) Value { return g.Floats([]float32{v}) }
 func (g *Graph) Integer(v int64) Value { return g.constant([]int64{v}) }
 
 // Integers adds a constant vector of whole numbers.
-func (g *Graph) Integers(data ...int64) Value {
-	return g.constant(data, len(data))
-}
+func (g *Graph) Integers(data ...int64) Value { return g.constant(data, len(data)) }
 
 // Texts adds a constant vector of texts.
-func (g *Graph) Texts(data []string) Value {
-	return g.constant(data, len(data))
-}
+func (g *Graph) Texts(data []string) Value { return g.constant(data, len(data)) }
 
 // constant adds a constant of float32, float64 or whole numbers or of texts, and returns its name.
 func (g *Graph) constant(values any, shape ...int) Value {
@@ -315,4 +309,84 @@ func (g *Graph) Write(w io.Writer) error {
 		}
 	}
 	return out.Flush()
+}
+
+// Zeros adds a matrix of zeros with as many rows as x and that many columns.
+func (g *Graph) Zeros(x Value, columns int) Value {
+	n := g.Node("Gather", g.Node("Shape", x), g.Integers(0))
+	return g.Node("Expand", g.Number(0), g.Along(0, "Concat", n, g.Integers(int64(columns))))
+}
+
+// Simplex adds the nearest point of the probability simplex to each row of x, which has that many columns. It is what
+// kernel.SimplexRows computes: max(x−θ, 0), where θ is (μ₁+…+μ_ρ−1)/ρ for the ρ largest values μ of the row. As a
+// function of ρ that rises up to the ρ sought and falls behind it, so θ is its maximum.
+func (g *Graph) Simplex(x Value, columns int) Value {
+	counts := make([]float32, columns)
+	for i := range counts {
+		counts[i] = float32(i + 1)
+	}
+	descending := g.add("TopK", []Value{x, g.Integers(int64(columns))}, g.outputsOf("TopK", 2))
+	sums := g.Node("CumSum", descending, g.Integer(1))
+	thetas := g.Node("Div", g.Node("Sub", sums, g.Number(1)), g.Row(counts))
+	return g.Node("Relu", g.Node("Sub", x, g.Node("ReduceMax", thetas, g.Integers(1))))
+}
+
+// Unit adds each row of x divided by its Euclidean length. Rows of zeros stay as they are.
+func (g *Graph) Unit(x Value) Value {
+	x = g.quotient(x, g.Node("ReduceMax", g.Node("Abs", x), g.Integers(1))) // so no square is too large or too small for a float32
+	return g.quotient(x, g.Node("ReduceL2", x, g.Integers(1)))
+}
+
+// quotient divides each row of x by its number in lengths, unless that is 0.
+func (g *Graph) quotient(x, lengths Value) Value {
+	return g.Node("Div", x, g.Node("Where", g.Node("Equal", lengths, g.Number(0)), g.Number(1), lengths))
+}
+
+// Tree is a tree whose leaves have weights, for [Graph.Trees]. The first node is its root.
+type Tree []TreeNode
+
+// TreeNode is a leaf, if it has weights, one for each column of the sum. Otherwise a row goes to one node of the tree if its feature is at
+// most the threshold, and else to the other. A missing value (NaN) goes as if it were, or not.
+type TreeNode struct {
+	Weights       []float32
+	Feature       int
+	Threshold     float32
+	Missing       bool
+	AtMost, Above int // indices of nodes
+}
+
+// Trees adds to each row of x the weights of the leaves in which it ends, summed over the trees: a matrix of that many columns. There must
+// be a tree.
+func (g *Graph) Trees(x Value, trees []Tree, columns int) Value {
+	var of, ids, features, atMost, above, missing []int64 // of each node
+	var thresholds, weights []float32
+	var modes []string
+	var ofWeights, leaves, targets []int64 // of each weight: tree, node and column
+	for t, tree := range trees {
+		for id, node := range tree {
+			mode, way := "BRANCH_LEQ", int64(0)
+			if node.Missing {
+				way = 1
+			}
+			if node.Weights != nil {
+				mode, weights = "LEAF", append(weights, node.Weights...)
+				for c := range columns {
+					ofWeights, leaves, targets = append(ofWeights, int64(t)), append(leaves, int64(id)), append(targets, int64(c))
+				}
+			}
+			of, ids, modes = append(of, int64(t)), append(ids, int64(id)), append(modes, mode)
+			features, thresholds, missing = append(features, int64(node.Feature)), append(thresholds, node.Threshold), append(missing, way)
+			atMost, above = append(atMost, int64(node.AtMost)), append(above, int64(node.Above))
+		}
+	}
+	g.learning = true
+	const operator = "TreeEnsembleRegressor"
+	return g.add(operator, []Value{x}, g.outputsOf(operator, 1),
+		attribute("aggregate_function", "SUM"), attribute("post_transform", "NONE"), attribute("n_targets", columns),
+		attribute("nodes_treeids", of), attribute("nodes_nodeids", ids),
+		attribute("nodes_featureids", features), attribute("nodes_values", thresholds), attribute("nodes_modes", modes),
+		attribute("nodes_truenodeids", atMost), attribute("nodes_falsenodeids", above),
+		attribute("nodes_missing_value_tracks_true", missing),
+		attribute("target_treeids", ofWeights), attribute("target_nodeids", leaves), attribute("target_ids", targets),
+		attribute("target_weights", weights), field{nodeDomain, learning})
 }
