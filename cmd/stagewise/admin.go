@@ -38,10 +38,9 @@ func newTopicsList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := screen.WriteTopics(c.OutOrStdout(), found.Topics); err != nil {
-			return err
-		}
-		return errors.Join(append([]error{screen.WriteDifferences(c.OutOrStdout(), found.Differences)}, found.Wrong...)...)
+		screen.WriteTopics(c.OutOrStdout(), found.Topics)
+		screen.WriteDifferences(c.OutOrStdout(), found.Differences)
+		return errors.Join(found.Wrong...)
 	})
 }
 
@@ -53,7 +52,8 @@ func newTopicsApply() *cobra.Command {
 			return err
 		}
 		if dry {
-			return screen.WriteDifferences(c.OutOrStdout(), found.Differences)
+			screen.WriteDifferences(c.OutOrStdout(), found.Differences)
+			return nil
 		}
 		applied, err := topics.Apply(c.Context(), c.log, found.Differences)
 		for _, d := range applied {
@@ -113,9 +113,7 @@ func newTopicsDelete() *cobra.Command {
 			}
 		}
 		if !yes {
-			if err := table.Write(c.ErrOrStderr()); err != nil {
-				return err
-			}
+			table.Write(c.ErrOrStderr())
 			if err := confirm(c.Command, len(names)); err != nil {
 				return err
 			}
@@ -187,11 +185,12 @@ func confirm(cmd *cobra.Command, n int) error {
 func newWeightsList() *cobra.Command {
 	var asJSON bool
 	read := func(ctx context.Context, p *topics.Pipeline) ([]protocol.Finished, error) { return p.Versions(ctx) }
-	write := func(w io.Writer, versions []protocol.Finished) error {
+	write := func(w io.Writer, versions []protocol.Finished) {
 		if asJSON {
-			return screen.WriteVersionsJSON(w, versions)
+			screen.WriteVersionsJSON(w, versions)
+		} else {
+			screen.WriteVersions(w, versions)
 		}
-		return screen.WriteVersions(w, versions)
 	}
 	cmd := newList(nil, read, write)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write a line of JSON for each version: offered, written, manifest")
@@ -320,7 +319,8 @@ func newRunsShow() *cobra.Command {
 		if html == screen.StandardOutput {
 			return nil
 		}
-		return screen.WriteRun(c.OutOrStdout(), &runs[0])
+		screen.WriteRun(c.OutOrStdout(), &runs[0])
+		return nil
 	})
 	addOutput(cmd, &html, "html", "", "write the run as a page to a `file` (-: standard output)")
 	return cmd
@@ -350,7 +350,8 @@ func newRunsCompare() *cobra.Command {
 		if c.Flags().Changed("by") {
 			list = order.Sorted(list)
 		}
-		return screen.WriteCompared(c.OutOrStdout(), list, order)
+		screen.WriteCompared(c.OutOrStdout(), list, order)
+		return nil
 	})
 	choose(cmd, &by, "by", "sort by this `measure` of the holdout rows, or without any of the test rows; without --by only the page is "+
 		"sorted: error, loss, auc, average_precision or balanced_error", page.Orders()...)
@@ -427,7 +428,7 @@ func newForget() *cobra.Command {
 			return err
 		}
 		if report != screen.StandardOutput {
-			err = errors.Join(err, screen.WriteForgot(c.OutOrStdout(), done, what.Now))
+			screen.WriteForgot(c.OutOrStdout(), done, what.Now)
 		}
 		return errors.Join(err, screen.WriteJSON(report, c.OutOrStdout(), struct {
 			*source.Forgot

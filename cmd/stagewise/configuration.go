@@ -240,13 +240,13 @@ func openBLAS() (*kernel.BLAS, error) {
 
 // newList returns a command that lists what read finds in a pipeline. check may be nil.
 func newList[T any](check func(c *call) error, read func(context.Context, *topics.Pipeline) (T, error),
-	write func(io.Writer, T) error) *cobra.Command {
+	write func(io.Writer, T)) *cobra.Command {
 	return onLog(withPipeline, "list -c FILE", cobra.NoArgs, check, func(c *call) error {
 		found, err := read(c.Context(), c.pipeline())
-		if err != nil {
-			return err
+		if err == nil {
+			write(c.OutOrStdout(), found)
 		}
-		return write(c.OutOrStdout(), found)
+		return err
 	})
 }
 

@@ -59,13 +59,12 @@ func newInit() *cobra.Command {
 				return failed(err)
 			}
 			if output == screen.StandardOutput {
-				return d.Describe(cmd.ErrOrStderr())
+				d.Describe(cmd.ErrOrStderr())
+				return nil
 			}
-			if err := d.Describe(cmd.OutOrStdout()); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nwrote %s; next: stagewise train -c %[1]s --model %s.model\n", output, name)
-			return err
+			d.Describe(cmd.OutOrStdout())
+			fmt.Fprintf(cmd.OutOrStdout(), "\nwrote %s; next: stagewise train -c %[1]s --model %s.model\n", output, name)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&label, "label", "", "the `column` to predict, by its name or its number from 0")
@@ -141,8 +140,8 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 		return err
 	})
 	if err != nil {
-		_, err = fmt.Fprintf(w, "\nexisting topics are not compared with the configuration: %v\n", err)
-		return err
+		fmt.Fprintf(w, "\nexisting topics are not compared with the configuration: %v\n", err)
+		return nil
 	}
 	for _, line := range covered {
 		fmt.Fprintln(w, line)
@@ -150,7 +149,8 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 	if len(differing) > 0 {
 		fmt.Fprintf(w, "\nthis configuration differs from that of run %s: %s\n", run, strings.Join(differing, ", "))
 	}
-	return errors.Join(append([]error{screen.WriteDifferences(w, found.Differences)}, found.Wrong...)...)
+	screen.WriteDifferences(w, found.Differences)
+	return errors.Join(found.Wrong...)
 }
 
 // coveredBy returns lines with the offsets of the examples and of the topic from which expired examples are made again;

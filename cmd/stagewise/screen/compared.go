@@ -70,7 +70,7 @@ const maxValue = 24
 
 // WriteCompared writes the results of runs, and then the differences of their plans, with a column for each run. On a
 // terminal, runs that do not fit beside the others follow below them.
-func WriteCompared(w io.Writer, runs []page.Compared, by page.Order) error {
+func WriteCompared(w io.Writer, runs []page.Compared, by page.Order) {
 	rows, differ := comparison(runs, by)
 	columns, most := 0, math.MaxInt
 	if width := terminalWidth(w); width != nil {
@@ -85,11 +85,8 @@ func WriteCompared(w io.Writer, runs []page.Compared, by page.Order) error {
 			table.Row()
 			table.Row("the plans are identical")
 		}
-		if err := table.Write(w); err != nil {
-			return err
-		}
+		table.Write(w)
 	}
-	return nil
 }
 
 // comparison returns the rows of a comparison, and whether the plans differ.
@@ -150,7 +147,7 @@ func beside(rows []page.Row, columns, most int) (lists [][]int) {
 }
 
 // WriteRun writes the results, the stages and the plan of a run.
-func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
+func WriteRun(w io.Writer, r *dispatch.RunDetails) {
 	var table Table
 	table.Row("run", r.Run+" of "+r.Pipeline)
 	table.Row("since", date(r.Since))
@@ -164,9 +161,7 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 	for _, row := range page.Measures(compared) {
 		table.Row(row.Name, row.Values[0])
 	}
-	if err := table.Write(w); err != nil {
-		return err
-	}
+	table.Write(w)
 	fmt.Fprintln(w)
 	if r.Report != nil {
 		fmt.Fprint(w, stageHead())
@@ -174,23 +169,21 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 			fmt.Fprint(w, stageRows(&r.Report.Stages[t], len(r.Report.Stages)))
 		}
 		fmt.Fprintln(w)
-		if err := writeClasses(w, r.Report); err != nil {
-			return err
-		}
+		writeClasses(w, r.Report)
 	}
 	table = Table{}
 	table.Row("plan", "")
 	for _, row := range page.Fields(compared[0]) {
 		table.Row(row.Name, row.Values[0])
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // mostClasses is the maximum number of classes on the screen. The report has all.
 const mostClasses = 50
 
 // writeClasses writes precision, recall and F1 of each class, of test rows, or else of holdout or training rows.
-func writeClasses(w io.Writer, r *schemas.Report) error {
+func writeClasses(w io.Writer, r *schemas.Report) {
 	for _, split := range []examples.Split{examples.Test, examples.Holdout, examples.Train} {
 		s := r.Splits[split.String()]
 		n := len(s.F1)
@@ -203,13 +196,13 @@ func writeClasses(w io.Writer, r *schemas.Report) error {
 			table.Row(label, fmt.Sprintf("%.4f", s.Precision[c]), fmt.Sprintf("%.4f", s.Recall[c]), fmt.Sprintf("%.4f", s.F1[c]))
 		}
 		table.Row()
-		return table.Write(w)
+		table.Write(w)
+		return
 	}
-	return nil
 }
 
 // WriteRuns writes a row for each run.
-func WriteRuns(w io.Writer, runs []dispatch.RunState) error {
+func WriteRuns(w io.Writer, runs []dispatch.RunState) {
 	var table Table
 	table.Row("run", "state", "since", "rows", "version", "reason")
 	for _, r := range runs {
@@ -222,7 +215,7 @@ func WriteRuns(w io.Writer, runs []dispatch.RunState) error {
 		}
 		table.Row(r.Run, r.State, date(r.Since), rows, version, cmp.Or(r.Reason, none))
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // stageRow is the format of the table of stages, which fits into 80 columns.

@@ -253,10 +253,10 @@ func parameters(plan *schemas.Plan) string {
 func kind(s schemas.Stage) string { return fmt.Sprintf("%s %s", features(s), s.Link) }
 
 // writeStages writes a row for each entry of a configuration's stages.
-func writeStages(w io.Writer, list []config.Stage) error {
+func writeStages(w io.Writer, list []config.Stage) {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "\nstages: not set; train chooses them by the loss of held-out rows")
-		return err
+		fmt.Fprintln(w, "\nstages: not set; train chooses them by the loss of held-out rows")
+		return
 	}
 	var rows Table
 	fmt.Fprintln(w)
@@ -266,5 +266,5 @@ func writeStages(w io.Writer, list []config.Stage) error {
 		rows.Row(numbers(first, s.Repeat), features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop(s.Stop))
 		first += s.Repeat
 	}
-	return rows.Write(w)
+	rows.Write(w)
 }

@@ -121,7 +121,7 @@ const (
 )
 
 // Describe writes a line for each column: its use, and the reason.
-func (d *Draft) Describe(w io.Writer) error {
+func (d *Draft) Describe(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.table.rows())), len(d.table.list))
 	table := Table{Width: screenWidth}
 	table.Row("column", "use", "why")
@@ -139,13 +139,10 @@ func (d *Draft) Describe(w io.Writer) error {
 		}
 		table.Row(Cut(name, maxNameShow), use, oneLine(why))
 	}
-	if err := table.Write(w); err != nil {
-		return err
-	}
+	table.Write(w)
 	for _, note := range d.notes() {
 		fmt.Fprintf(w, "\n%s\n", note)
 	}
-	return nil
 }
 
 // notes returns warnings about the data before training.

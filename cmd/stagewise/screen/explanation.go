@@ -321,7 +321,7 @@ func text(list []page.Table) string {
 		for _, b := range t.Rows {
 			row(nameWidth, b.Cells, b.Length)
 		}
-		_ = shown.Write(&out) // a builder has no errors
+		shown.Write(&out)
 		if more := len(t.Head) - most; more > 0 {
 			fmt.Fprintf(&out, "and %s: --html\n", english.Plural(more, "other column", ""))
 		}

@@ -87,13 +87,8 @@ func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas *kern
 	section(&table, "cost", costs(c, width))
 	retrain, tooMuch := checkRetrain(c, width)
 	section(&table, "retrain", append([]string{retrain}, checkGate(c)...))
-	if err := table.Write(w); err != nil {
-		return err
-	}
-
-	if err := writeStages(w, c.Stages); err != nil {
-		return err
-	}
+	table.Write(w)
+	writeStages(w, c.Stages)
 	if c.Average > 1 {
 		fmt.Fprintf(w, "\n%d models of these stages are trained and averaged\n", c.Average)
 	}

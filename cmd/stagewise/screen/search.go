@@ -38,9 +38,7 @@ type Search struct {
 
 // Conclude writes the table and the best candidate.
 func (s *Search) Conclude(w io.Writer) error {
-	if err := s.table(w); err != nil {
-		return err
-	}
+	s.table(w)
 	best := s.Best()
 	if best == nil {
 		return errors.New("no run made a version that predicts holdout rows: see the table")
@@ -57,7 +55,7 @@ func (s *Search) Conclude(w io.Writer) error {
 }
 
 // table writes a row for each candidate, the best first.
-func (s *Search) table(w io.Writer) error {
+func (s *Search) table(w io.Writer) {
 	var table Table
 	titles := []any{"run"} // in the order of the values, as the page numbers them
 	for _, of := range s.Candidates[0].Settings {
@@ -98,7 +96,7 @@ func (s *Search) table(w io.Writer) error {
 		}
 		table.Row(append(cells, holdout, logLoss, Percent(&r.TrainError), fmt.Sprintf("%.2f", r.Seconds), digest)...)
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // Best returns the candidate with the best predictions of the holdout rows, the first of several; nil if there is none.

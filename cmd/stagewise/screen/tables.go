@@ -37,8 +37,9 @@ func (t *Table) Row(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// Write writes all rows. A column is as wide as its longest cell; of a left-aligned table, the last cells of rows do not count.
-func (t *Table) Write(w io.Writer) error {
+// Write writes all rows; w keeps errors of writes. A column is as wide as its longest cell; of a left-aligned table, the last cells of rows
+// do not count.
+func (t *Table) Write(w io.Writer) {
 	var widths []int
 	for _, row := range t.rows {
 		for i, cell := range row {
@@ -69,8 +70,7 @@ func (t *Table) Write(w io.Writer) error {
 		}
 		out.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	_, _ = io.WriteString(w, out.String())
 }
 
 // Cut shortens a text to a number of characters, the last of which is then an ellipsis.
@@ -116,7 +116,7 @@ func listOf(list []int) string {
 }
 
 // WriteVersions writes a row for each version.
-func WriteVersions(w io.Writer, versions []protocol.Finished) error {
+func WriteVersions(w io.Writer, versions []protocol.Finished) {
 	var table Table
 	table.Row("version", "run", "date", "rows", "stages", "ridge", "train error", "holdout error", "test error", "digest", "offered",
 		"parameters")
@@ -125,18 +125,15 @@ func WriteVersions(w io.Writer, versions []protocol.Finished) error {
 		table.Row(v.Version, v.Run, date(v.Written), v.Rows[examples.Train.String()], len(v.Blocks), ridges(m),
 			metric(m, "train_error"), metric(m, "holdout_error"), metric(m, "test_error"), v.WeightsDigest.Short(), offered(v), parameters(v.Plan))
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // WriteVersionsJSON writes a line of JSON for each version.
-func WriteVersionsJSON(w io.Writer, versions []protocol.Finished) error {
+func WriteVersionsJSON(w io.Writer, versions []protocol.Finished) {
 	lines := json.NewEncoder(w)
-	for _, v := range versions {
-		if err := lines.Encode(map[string]any{"offered": offered(v), "written": v.Written.UTC(), "manifest": v.Manifest}); err != nil {
-			return err
-		}
+	for _, v := range versions { // all of a manifest can be encoded
+		_ = lines.Encode(map[string]any{"offered": offered(v), "written": v.Written.UTC(), "manifest": v.Manifest})
 	}
-	return nil
 }
 
 // offered returns whether subscribers are offered a version: yes, no, or pinned.
@@ -159,7 +156,7 @@ func metric(m schemas.Manifest, name string) string {
 }
 
 // WriteSources writes a row for each source.
-func WriteSources(w io.Writer, sources []source.SourceState) error {
+func WriteSources(w io.Writer, sources []source.SourceState) {
 	var table Table
 	table.Row("source", "state", "since", "split", "rows", "messages", "left", "files")
 	for _, s := range sources {
@@ -174,7 +171,7 @@ func WriteSources(w io.Writer, sources []source.SourceState) error {
 		}
 		table.Row(id, s.State, date(s.Since), split, rows, messages, left, files)
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // readTo describes the positions to which the partitions of a topic were read.
@@ -199,19 +196,19 @@ func short(id string, sources []source.SourceState) string {
 }
 
 // WriteTopics writes a row for each topic.
-func WriteTopics(w io.Writer, list []kafkalog.Topic) error {
+func WriteTopics(w io.Writer, list []kafkalog.Topic) {
 	var table Table
 	table.Row("topic", "partitions", "replicas", "cleanup")
 	for _, t := range list {
 		table.Row(t.Name, t.Partitions, t.Replication, cleanup(t))
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // WriteDifferences writes how topics differ from the configuration.
-func WriteDifferences(w io.Writer, differences []topics.Difference) error {
+func WriteDifferences(w io.Writer, differences []topics.Difference) {
 	if len(differences) == 0 {
-		return nil
+		return
 	}
 	var table Table
 	fmt.Fprintln(w)
@@ -223,7 +220,7 @@ func WriteDifferences(w io.Writer, differences []topics.Difference) error {
 		}
 		table.Row(d.Topic, d.Name, d.Has, d.Configured, how)
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // cleanup returns the cleanup.policy of a topic.
@@ -235,18 +232,18 @@ func cleanup(t kafkalog.Topic) string {
 }
 
 // WriteQuarantine writes a row for each reason: the number of messages, the positions of the first and the last, and the reason.
-func WriteQuarantine(w io.Writer, reasons []source.QuarantineReason) error {
+func WriteQuarantine(w io.Writer, reasons []source.QuarantineReason) {
 	var table Table
 	table.Row("messages", "first", "last", "reason")
 	place := func(q schemas.Quarantined) string { return fmt.Sprintf("%s[%d]@%d", q.Topic, q.Partition, q.Offset) }
 	for _, r := range reasons {
 		table.Row(r.Messages, place(r.First), place(r.Last), r.Reason)
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // WriteForgot writes the forgotten rows, the affected versions, and how long data of the rows remains.
-func WriteForgot(w io.Writer, done *source.Forgot, now bool) error {
+func WriteForgot(w io.Writer, done *source.Forgot, now bool) {
 	fmt.Fprintf(w, "forgot %s of %s\n", english.Plural(int(done.Rows), "row", ""), english.Plural(int(done.Messages), "message", ""))
 	if len(done.Removed) > 0 {
 		fmt.Fprintf(w, "removed versions that learnt from forgotten rows: %s\n", listOf(done.Removed))
@@ -275,7 +272,7 @@ func WriteForgot(w io.Writer, done *source.Forgot, now bool) error {
 		}
 		table.Row(s.Topic+s.Files, fmt.Sprintf("%s stay %s", s.What, until))
 	}
-	return table.Write(w)
+	table.Write(w)
 }
 
 // WriteRepaired writes the damaged files and the lost messages.
