@@ -147,6 +147,7 @@ class Parameters(_Named):
 
     def _configuration(self, data_dir: str, examples: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the configuration of a run. examples are keys of this section, data_dir and chosen what the parameters may leave open."""
+        os.fspath("" if self.data_dir is None else self.data_dir)  # raises for a number
         of_all, of_examples = ({key: value for key in keys if (value := getattr(self, key)) is not None} for keys in (_OF_ALL, _OF_EXAMPLES))
         examples = {"missing": "mean", **examples, **of_examples}
         configuration = copy.deepcopy({"name": self.name or "model", "data_dir": data_dir, "examples": examples, **chosen, **of_all})
