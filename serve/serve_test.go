@@ -385,6 +385,18 @@ func TestRefusals(t *testing.T) {
 	assert.Equal(t, ask(none, "GET", "/live", "", nil).Code, http.StatusOK, "/live")
 }
 
+// The operator is told once why a server is no longer ready, as probes without a token are not.
+func TestNoLongerReady(t *testing.T) {
+	versions, told := &switched{}, ""
+	versions.Store(newModel(t, 3, 3, nil, layout.MissingError))
+	s := newServer(t, Defaults(), versions)
+	s.notice = func(text string) { told += text + "\n" }
+	for _, versions.stale = range []error{errors.New("there is no version yet"), nil, errors.New("the brokers are away"), errors.New("so are these")} {
+		ask(s, "GET", "/ready", "", nil)
+	}
+	assert.Equal(t, told, "not ready: the brokers are away\n", "notices")
+}
+
 // While versions are replaced, each answer is from one of them, and none fails.
 func TestSwap(t *testing.T) {
 	models := map[int]*model.Model{}

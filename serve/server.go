@@ -73,6 +73,7 @@ type Server struct {
 	local       bool        // only requests for this machine are answered
 	atOnce      func() bool // nil: never
 	ending      atomic.Bool // the server is shutting down
+	ready       atomic.Bool // when it was last asked
 }
 
 // route is the handler of a path.
@@ -379,9 +380,13 @@ func (s *Server) Trouble() string {
 }
 
 // ifReady returns a handler for a server that is ready. Only clients with the token, if one is required, get the reason why it is not.
+// Probes seldom have one, so the operator is told when the server is no longer ready.
 func (s *Server) ifReady(answer handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		why := s.Trouble()
+		if s.ready.Swap(why == "") && why != "" {
+			s.notice("not ready: " + why)
+		}
 		switch {
 		case why == "":
 			return answer(w, r)
