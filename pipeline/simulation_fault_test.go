@@ -655,7 +655,7 @@ func (s *simulation) drawSetting(random *rand.Rand) {
 
 // isBeside reports whether a topic is beside those of the pipeline: of a version that is made again, or of a search.
 func isBeside(topic string) bool {
-	return strings.HasPrefix(topic, simName+".verify-") || strings.HasPrefix(topic, simName+".search-")
+	return topics.IsBeside(simName, topic)
 }
 
 // verifyOne makes a version again while others work, and checks what it finds: the same weights, or what the log has lost of it.

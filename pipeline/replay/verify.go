@@ -351,6 +351,7 @@ func (t *trials) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		left = slices.DeleteFunc(left, func(t kafkalog.Topic) bool { return !topics.IsBeside(job.Name, t.Name) })
 		if err := p.Admin.Delete(ctx, Names(left)...); err != nil {
 			return err
 		}
