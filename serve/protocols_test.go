@@ -313,6 +313,7 @@ func TestProtocolRefusals(t *testing.T) {
 		{plain, one(`"shape":[1,2],"datatype":"FP032","data":[1,2]`), "", "FP032"},
 		{plain, one(`"shape":[1,-2],"datatype":"FP32","data":[1,2]`), "", "lengths of at least 1"},
 		{plain, one(`"shape":[0],"datatype":"FP32","data":[]`), "", "lengths of at least 1"},
+		{plain, one(`"shape":[2.5,"2"],"datatype":"FP32","data":[1,2]`), "", `"shape": [2.5,"2"]: expected up to 8 lengths of at least 1`},
 		{plain, one(`"shape":[1,1,1,1,1,1,1,1,2],"datatype":"FP32","data":[1,2]`), "", "up to 8 lengths"},
 		{plain, one(`"shape":[4294967296,4294967296],"datatype":"FP32","data":[1,2]`), "", "no more than the"},
 		{plain, one(`"shape":[9223372036854775807,2],"datatype":"FP32","data":[1,2]`), "", "no more than the"},

@@ -126,7 +126,12 @@ func (p *prediction) readInputs(body []byte) (inputs []tensor, err error) {
 func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 	size, content := -1, ""
 	err = members{"name": keepText(&t.name), "datatype": keepText(&t.datatype), "data": keep(&t.data), "shape": func(cell value.Cell) error {
-		_ = json.Unmarshal(cell, &t.shape) // what is no length becomes 0, which is an error later
+		for n := range cell.All() { // of a shape that is too long, only the first lengths are read
+			length, err := strconv.Atoi(string(n))
+			if t.shape = append(t.shape, length); err != nil || length < 1 || len(t.shape) > maxDimensions {
+				return wrongShape(cell)
+			}
+		}
 		return nil
 	}, "parameters": members{"content_type": keepText(&content), "binary_data_size": func(cell value.Cell) (err error) {
 		if size, err = strconv.Atoi(string(cell)); err != nil || size < 0 || size > len(*rest) {
@@ -171,11 +176,16 @@ func (t *tensor) setType() bool {
 	return t.of != nil
 }
 
+// wrongShape returns the error of a shape, as JSON.
+func wrongShape(lengths []byte) error {
+	return fmt.Errorf("%.60s: expected up to %d lengths of at least 1", lengths, maxDimensions)
+}
+
 // check checks the shape and the number of bytes, and returns the number of values. A value takes at least one of most bytes.
 func (t *tensor) check(most int) (values int, err error) {
 	if len(t.shape) > maxDimensions || slices.ContainsFunc(t.shape, func(n int) bool { return n < 1 }) {
 		lengths, _ := json.Marshal(t.shape) // numbers can be encoded
-		return 0, fmt.Errorf("%q: %.60s: expected up to %d lengths of at least 1", "shape", lengths, maxDimensions)
+		return 0, fmt.Errorf("%q: %w", "shape", wrongShape(lengths))
 	}
 	if !t.setType() {
 		return 0, fmt.Errorf("datatype %.20q: expected BYTES, BOOL, FP16, FP32, FP64, INT8 to INT64, or UINT8 to UINT64", t.datatype)
