@@ -82,7 +82,7 @@ func newTopicsDelete() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		owned := topicNames(c.config)
+		owned, of := topicNames(c.config), c.pipeline().Log
 		for _, t := range found {
 			if topics.IsBeside(c.config.Name, t.Name) {
 				owned = append(owned, t.Name)
@@ -92,7 +92,7 @@ func newTopicsDelete() *cobra.Command {
 			if !slices.ContainsFunc(found, func(t kafkalog.Topic) bool { return t.Name == name }) {
 				continue
 			}
-			spans, err := c.pipeline().Log.Spans(c.Context(), name)
+			spans, err := of.Spans(c.Context(), name)
 			if err != nil {
 				return err
 			}

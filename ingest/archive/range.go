@@ -103,6 +103,7 @@ func (e *GapError) Error() string {
 type cursor struct {
 	head *Rows // nil: there are none
 	pull func() (*Rows, error, bool)
+	stop func() // closes the file before its end
 }
 
 // take returns the next rows, before an offset.
@@ -121,6 +122,11 @@ func (c *cursor) take(before int64) (rows *Rows, err error) {
 func (a *Archive) merge(ctx context.Context, partition int, files []*file) iter.Seq2[*Rows, error] {
 	return func(yield func(*Rows, error) bool) {
 		var open []*cursor
+		defer func() {
+			for _, c := range open {
+				c.stop()
+			}
+		}()
 		for {
 			slices.SortStableFunc(open, func(a, b *cursor) int { return cmp.Compare(a.head.Offset, b.head.Offset) })
 			var rows *Rows
@@ -128,10 +134,9 @@ func (a *Archive) merge(ctx context.Context, partition int, files []*file) iter.
 			switch {
 			case len(files) > 0 && (len(open) == 0 || files[0].first <= open[0].head.Offset):
 				c := &cursor{}
-				pull, stop := iter.Pull2(a.rowsOf(ctx, partition, files[0], a.wanted))
-				defer stop()
-				c.pull, open, files = pull, append(open, c), files[1:]
-				c.head, err, _ = pull()
+				c.pull, c.stop = iter.Pull2(a.rowsOf(ctx, partition, files[0], a.wanted))
+				c.head, err, _ = c.pull()
+				open, files = append(open, c), files[1:]
 			case len(open) == 0:
 				return
 			default:

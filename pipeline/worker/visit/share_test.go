@@ -299,7 +299,8 @@ func TestAllowed(t *testing.T) {
 	}
 	for _, contents := range []map[string]string{
 		{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "much\n"},
-		{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "300\n", "sys/fs/cgroup/memory.stat": "inactive_file x\n"},
+		{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "300\n",
+			"sys/fs/cgroup/memory.stat": "inactive_file x\n"},
 	} {
 		got, err := allowedByGroups(files(contents))
 		assert.True(t, err != nil, "%v: %d", contents, got)
