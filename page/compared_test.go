@@ -302,7 +302,7 @@ func TestAnyNumbersAreShown(t *testing.T) {
 	served := []schemas.ServedReport{{Version: 1, Rows: 2, Error: most}, {Version: 1, Rows: math.MaxInt64, Error: -most}}
 	for n := 1; n <= len(served); n++ {
 		r := &reader{places: []schemas.Place{{Run: "a", Version: 1}}, catalogue: map[string]*described{"a": {
-			Version: Version{Version: 1}, quality: &Quality{Curve: alongRows(bins)}, served: served[:n],
+			Version: Version{RetrainReport: schemas.RetrainReport{Version: 1, Served: served[:n]}}, quality: &Quality{Curve: alongRows(bins)},
 		}}, offered: "a"}
 		s := &State{}
 		s.Versions, s.Quality = r.versions()
@@ -344,9 +344,9 @@ func TestMissingRightIsNamed(t *testing.T) {
 			"the right Describe on the topic clicks.quarantine is missing"},
 		"nothing": {"find clicks.plans"},
 	} {
-		r := newReader(as(user), Options{Name: "clicks", Source: "events"}, NewBoard())
+		r := newReader(as(user), Options{Name: "clicks", Source: "events"})
 		now := time.Now()
-		r.now = func() time.Time { return now }
+		r.clock = func() time.Time { return now }
 		ctx, stop := context.WithCancel(t.Context())
 		go func() {
 			<-r.changed // it has asked once

@@ -8,6 +8,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -26,14 +27,6 @@ type Options struct {
 	Brokers  string        // description of their addresses, for the page
 	Values   bool          // reasons for unusable messages include values of rows
 	Every    time.Duration // interval between polls of topics and groups; 0: 2 s
-}
-
-// every returns the interval of polls.
-func (o Options) every() time.Duration {
-	if o.Every > 0 {
-		return o.Every
-	}
-	return 2 * time.Second
 }
 
 // drawn is the minimum time between two states. People don't see faster changes, and a browser draws a state in less time.
@@ -58,7 +51,6 @@ const (
 	partVersions
 	partTopics
 	partStaff
-	partQuarantine
 	parts
 )
 
@@ -67,45 +59,44 @@ type reader struct {
 	options Options
 	log     *kafkalog.Log
 	client  *protocol.Client
-	board   *Board
-	now     func() time.Time
+	clock   func() time.Time
+	source  sourceTopic
+	changed chan struct{} // has room for one value
 
 	mutex      sync.Mutex
 	absent     bool            // the pipeline has no topics
 	errors     [parts]error    // of each part, since its last success
 	heard      time.Time       // time of the brokers' last answer about the ends of topics
+	now        *followed       // the current run, or else the last one; nil: none is known
+	queue      []string        // the runs that wait behind it
 	places     []schemas.Place // of the versions, by number
 	offered    string          // runs of the version with the highest number that is offered, and of the one that is pinned
 	pinned     string
 	catalogue  map[string]*described // by run
-	follows    following
-	topics     topicNames
-	source     sourceTopic
+	topics     []polled              // in the order of the flow
+	bad        int64                 // number of messages that arrived in quarantine within the time fresh
 	staff      Staff
 	polled     bool                 // staff is known
 	last       map[string]time.Time // of each role: when a process of it was last seen
 	quarantine quarantine
-	more       chan struct{} // receives a value when there may be other versions; has room for one
-	changed    chan struct{} // has room for one value
 }
 
-func newReader(log *kafkalog.Log, o Options, board *Board) *reader {
+func newReader(log *kafkalog.Log, o Options) *reader {
+	o.Every = cmp.Or(o.Every, 2*time.Second)
 	r := &reader{
-		options: o, log: log, client: protocol.NewClient(log, o.Name, nil), board: board, now: time.Now, heard: time.Now(),
-		catalogue: map[string]*described{}, last: map[string]time.Time{}, more: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		options: o, log: log, client: protocol.NewClient(log, o.Name, nil), clock: time.Now, heard: time.Now(),
+		catalogue: map[string]*described{}, last: map[string]time.Time{}, changed: make(chan struct{}, 1), staff: Staff{Hidden: []string{}},
 	}
-	if o.Examples != "" {
-		r.client.Topics.Examples = o.Examples
-	}
+	r.client.Topics.Examples = cmp.Or(o.Examples, r.client.Topics.Examples)
 	return r
 }
 
 // Read reads the topics of a pipeline, and puts their state on a board, until ctx ends. It retries after errors of brokers, which are on
 // the board too.
 func Read(ctx context.Context, log *kafkalog.Log, o Options, board *Board) {
-	r := newReader(log, o, board)
+	r := newReader(log, o)
 	var all sync.WaitGroup
-	for part, do := range [parts]func(context.Context) error{r.followRuns, r.describeVersions, r.pollTopics, r.pollStaff, r.followQuarantine} {
+	for part, do := range [parts]func(context.Context) error{r.followRuns, r.describeVersions, r.pollTopics, r.pollStaff} {
 		all.Go(func() { r.repeat(ctx, part, do) })
 	}
 	defer all.Wait()
@@ -113,7 +104,7 @@ func Read(ctx context.Context, log *kafkalog.Log, o Options, board *Board) {
 		board.Put(r.state())
 		select {
 		case <-r.changed:
-		case <-time.After(r.options.every()): // ages change without a message
+		case <-time.After(r.options.Every): // ages change without a message
 		case <-ctx.Done():
 			return
 		}
@@ -125,7 +116,7 @@ func Read(ctx context.Context, log *kafkalog.Log, o Options, board *Board) {
 
 // repeat calls a part of the reader until ctx ends. A part returns after an error, or to be called again after a while.
 func (r *reader) repeat(ctx context.Context, part int, do func(context.Context) error) {
-	for wait := r.options.every(); ; {
+	for wait := r.options.Every; ; {
 		exists, err := r.log.Exists(ctx, r.client.Topics.Plans)
 		if err == nil && exists {
 			err = do(ctx)
@@ -134,13 +125,11 @@ func (r *reader) repeat(ctx context.Context, part int, do func(context.Context) 
 		r.change(func() {
 			r.errors[part] = err
 			if r.absent = err == nil && !exists; r.absent || denied {
-				r.heard = r.now()
+				r.heard = r.clock()
 			}
 		})
-		if err != nil && !denied {
-			wait = min(2*wait, time.Minute)
-		} else {
-			wait = r.options.every()
+		if wait = min(2*wait, time.Minute); err == nil || denied {
+			wait = r.options.Every
 		}
 		if protocol.Pause(ctx, wait) != nil {
 			return
@@ -163,15 +152,16 @@ func (r *reader) change(do func()) {
 func (r *reader) state() *State {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	s := &State{Topics: r.topics.list(), Run: r.follows.state(), Quarantine: r.quarantine.state(r.topics.of(aboutQuarantine).held())}
-	s.Versions, s.Quality = r.versions()
-	for _, p := range r.places {
-		if s.Run != nil && p.Run == s.Run.ID {
-			s.Run.Version = p.Version
+	s := &State{Quarantine: r.quarantine.state(r.topic(aboutQuarantine).Held)}
+	if r.now != nil {
+		s.Run = r.now.state()
+		s.Run.Queue, s.Run.Queued = append([]string{}, r.queue[:min(len(r.queue), maxQueue)]...), len(r.queue)
+		if at := r.at(s.Run.ID); at >= 0 {
+			s.Run.Version = r.places[at].Version
 		}
 	}
-	r.lags(s)
-	s.Staff = r.working(s.Run)
+	s.Versions, s.Quality = r.versions()
+	s.Topics, s.Staff = r.lags(s.Run), r.working(s.Run)
 	r.waits(s)
 	s.Summary = r.summary(s)
 	return s

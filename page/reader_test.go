@@ -95,8 +95,7 @@ func await(t *testing.T, board *Board, what string, accepts func(*State) bool) *
 	t.Helper()
 	timeout := time.After(time.Minute)
 	for {
-		_, _, changed := board.after(math.MaxInt64)
-		s := board.State()
+		s, _, changed := board.newest()
 		if accepts(s) {
 			return s
 		}
@@ -274,12 +273,10 @@ func TestManyVersionsAreRead(t *testing.T) {
 		ends = append(ends, (&schemas.End{Run: plan.Run(), State: schemas.Done, Version: place, Attempt: "x"}).Message())
 	}
 	assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, ends...))(t)
-	r := newReader(log, Options{Name: "many"}, NewBoard())
+	r := newReader(log, Options{Name: "many"})
 	assert.NoError(t, r.apply(t.Context(), assert.Must(client.ReadLedger(t.Context()))(t)))
 	began := time.Now()
-	for any := true; any; {
-		any = assert.Must(r.describeNext(t.Context()))(t)
-	}
+	assert.NoError(t, r.describeVersions(t.Context()))
 	t.Logf("%d versions are read in %v", versions, time.Since(began))
 	list, quality := r.versions()
 	assert.True(t, len(list) == versions && quality != nil && quality.Version == versions && *list[9].PrequentialError == 10,
@@ -287,7 +284,8 @@ func TestManyVersionsAreRead(t *testing.T) {
 	v := list[9]
 	assert.True(t, v.ServedRows == 16 && v.ServedError != nil && *v.ServedError == 20,
 		"version 10, for which the two after it say what it served: %+v", v)
-	assert.Equal(t, r.topics.learnt[0], versions, "the versions have learnt to offset")
+	r.topics = []polled{{Topic: Topic{Role: roleExamples, Partitions: 1}, partitions: []coverage.Span{{To: versions + 7}}}}
+	assert.Equal(t, *r.lags(nil)[0].Lag, 7, "messages after those that the versions have learnt")
 }
 
 // A reader keeps what the browser may ask for, and no more.
@@ -322,7 +320,7 @@ func TestReasonsAreOfAKind(t *testing.T) {
 // Brokers that do not answer are told, and are not taken for a quiet pipeline.
 func TestSilenceIsShown(t *testing.T) {
 	now := time.Now()
-	r := &reader{client: &protocol.Client{}, now: func() time.Time { return now }, heard: now}
+	r := &reader{client: &protocol.Client{}, clock: func() time.Time { return now }, heard: now}
 	assert.Equal(t, r.state().Summary.Level, Good, "summary")
 	now = now.Add(3 * time.Minute)
 	s := r.state()
@@ -393,10 +391,14 @@ func TestRunnerIsMissed(t *testing.T) {
 		{schemas.RunUpdate, true, seen, "No process runs stagewise run, and 9 messages wait on examples."},
 		{kindTrain, false, seen, "No process runs stagewise run: the last one was seen 5 minutes ago."},
 	} {
-		r := &reader{client: &protocol.Client{}, now: func() time.Time { return now }, polled: true, last: c.last}
-		r.topics.all = []polled{{role: roleExamples, name: "examples", partitions: []coverage.Span{{To: 9}}}}
-		got, s := "", &State{Versions: []Version{{Version: 1, Kind: c.kind}}, Staff: Staff{Embedded: c.embedded}}
-		r.needsOfProcesses(s, func(_ Level, _, format string, values ...any) { got += fmt.Sprintf(format, values...) })
+		r := &reader{clock: func() time.Time { return now }, polled: true, last: c.last}
+		var m Summary
+		m.needsOfProcesses(&State{Versions: []Version{{RetrainReport: schemas.RetrainReport{Kind: c.kind}}}, Staff: Staff{Embedded: c.embedded},
+			Topics: []Topic{{Role: roleExamples, Name: "examples", Lag: new(int64(9))}}}, r)
+		got := ""
+		for _, n := range m.Needs {
+			got += n.Text
+		}
 		assert.Equal(t, got, c.want, "%+v", c)
 	}
 }
@@ -406,9 +408,9 @@ func TestWhatProcessesWaitFor(t *testing.T) {
 	log := openLog(t)
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
 	assert.NoError(t, err)
-	r := newReader(log, Options{Name: "digits"}, NewBoard())
+	r := newReader(log, Options{Name: "digits"})
 	f := newFollowed(assert.Must(r.client.ReadLedger(t.Context()))(t).Plan(report.Run), r.client)
-	r.follows.now = f
+	r.now = f
 	r.staff = Staff{Members: map[string][]Worker{"work": {{Host: "a", Partitions: []int{0, 2}}, {Host: "b", Partitions: []int{1, 3}},
 		{Host: "c"}}, "solve": {{Host: "d", Partitions: []int{0}}, {Host: "e"}}}}
 	for _, c := range []struct {

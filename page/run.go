@@ -3,28 +3,20 @@ package page
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// following has the runs of a pipeline according to the plans topic: the waiting runs, and the current or else the last one.
-type following struct {
-	queue  []string // the runs that wait behind it
-	queued int
-	now    *followed // nil: none is known
-}
 
 // followed is a run that is followed.
 type followed struct {
@@ -49,108 +41,71 @@ type place struct {
 // residuals is the visit of a place that has the residuals of a stage.
 const residuals = -1
 
-// reread is the interval at which the plans are read again without a message, to find messages that were missed during a disconnection.
+// reread is the time without a message after which the plans are read again, to find messages that were missed during a disconnection.
 const reread = 30 * time.Second
-
-// gathered is the time for which messages of the plans topic are collected before they are processed: a chain may make
-// twenty versions per second.
-const gathered = 100 * time.Millisecond
 
 // followRuns follows the plans, and the records of the run that is under way.
 func (r *reader) followRuns(ctx context.Context) error {
-	records, err := r.positions(ctx)
+	since, err := r.client.Now(ctx)
 	if err != nil {
 		return err
+	}
+	records := []protocol.Position{{Topic: r.client.Topics.Weights, Offset: since.Weights, Compacted: true}}
+	for p, end := range since.Statistics {
+		records = append(records, protocol.Position{Topic: r.client.Topics.Statistics, Partition: p, Offset: end, Compacted: true})
 	}
 	plans, err := r.client.FollowPlans(ctx, nil, nil, records...)
 	if err != nil {
 		return err
 	}
 	defer plans.Close()
-	if err := r.apply(ctx, plans.Ledger); err != nil {
-		return err
-	}
-	for due, waits := time.Now().Add(reread), false; ; {
-		delivery, _, err := plans.Deliver(ctx, time.Until(due))
-		if late := !time.Now().Before(due); err == nil && late {
-			if !waits {
-				err = plans.Renew(ctx, r.client.ReadLedger)
-			}
-			if err == nil {
-				err = r.apply(ctx, plans.Ledger)
-			}
-			due, waits = time.Now().Add(reread), false
+	for err = r.apply(ctx, plans.Ledger); err == nil; {
+		delivery, late, failure := plans.Deliver(ctx, reread)
+		if err = failure; err == nil && late {
+			err = plans.Renew(ctx, r.client.ReadLedger)
 		}
 		switch {
 		case err != nil:
-			return err
-		case delivery == nil:
-		case delivery.Topic != r.client.Topics.Plans:
-			r.change(func() { r.follows.add(delivery.Topic == r.client.Topics.Weights, delivery.Message) })
-		case !waits:
-			due, waits = time.Now().Add(gathered), true
+		case late || delivery != nil && delivery.Topic == r.client.Topics.Plans:
+			err = r.apply(ctx, plans.Ledger)
+		case delivery != nil && r.now != nil: // reports of stages precede the end of the run, but on another topic
+			r.change(func() { r.now.add(delivery.Topic == r.client.Topics.Weights, delivery.Message) })
 		}
 	}
-}
-
-// positions returns the positions from which to follow weights and statistics: their ends.
-func (r *reader) positions(ctx context.Context) ([]protocol.Position, error) {
-	since, err := r.client.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	positions := []protocol.Position{{Topic: r.client.Topics.Weights, Offset: since.Weights, Compacted: true}}
-	for p, end := range since.Statistics {
-		positions = append(positions, protocol.Position{Topic: r.client.Topics.Statistics, Partition: p, Offset: end, Compacted: true})
-	}
-	return positions, nil
+	return err
 }
 
 // apply updates the versions and the current run from the plans topic. The records of a run are read when it becomes the current one, and
 // later ones as they arrive; a record that is read twice changes nothing.
 func (r *reader) apply(ctx context.Context, l *protocol.Ledger) error {
-	var first *followed
+	var first *schemas.Plan
 	var queue []string
-	queued := 0
 	for id, plan := range l.Unfinished() {
-		switch {
-		case first == nil:
-			first = newFollowed(plan, r.client)
-		case len(queue) < maxQueue:
+		if first == nil {
+			first = plan
+		} else {
 			queue = append(queue, id)
-			fallthrough
-		default:
-			queued++
 		}
 	}
-	r.mutex.Lock()
-	now := r.follows.now
-	r.mutex.Unlock()
 	if first == nil { // the last run, which may have begun and ended since the last update
-		var last *schemas.Plan
-		for id, plan := range l.Runs() {
-			if l.End(id) != nil {
-				last = plan
-			}
-		}
-		if last != nil && (now == nil || last.Run() != now.chain.Run) {
-			first = newFollowed(last, r.client)
-			first.end = l.End(first.chain.Run)
+		for _, first = range l.Runs() {
 		}
 	}
-	if first != nil && (now == nil || now.chain.Run != first.chain.Run) {
-		if err := r.readRun(ctx, first); err != nil {
+	now := r.now // only this goroutine changes it
+	if first != nil && (now == nil || now.chain.Run != first.Run()) {
+		now = newFollowed(first, r.client)
+		now.end = l.End(now.chain.Run)
+		if err := r.readRun(ctx, now); err != nil {
 			return err
 		}
-		now = first
 	}
 	r.change(func() {
 		if now != nil && now.end == nil {
 			if now.end = l.End(now.chain.Run); now.end != nil {
-				now.news = r.now()
+				now.news = r.clock()
 			}
 		}
-		r.follows, r.errors[partRuns] = following{queue, queued, now}, nil
+		r.now, r.queue, r.errors[partRuns] = now, queue, nil
 		r.places, r.offered, r.pinned = l.Versions(), "", ""
 		if p := l.Offered(); p != nil {
 			r.offered = p.Run
@@ -159,44 +114,33 @@ func (r *reader) apply(ctx context.Context, l *protocol.Ledger) error {
 			r.pinned = p.Run
 		}
 	})
-	select {
-	case r.more <- struct{}{}:
-	default:
-	}
 	return nil
 }
 
 // readRun reads the records that a run has published so far.
 func (r *reader) readRun(ctx context.Context, f *followed) error {
-	add := func(weights bool, messages iter.Seq2[protocol.Message, error]) error {
-		for m, err := range messages {
+	read := func(topic string, partition int, from int64) error {
+		for m, err := range r.client.Remaining(ctx, topic, partition, from, math.MaxInt64) {
 			if err != nil {
 				return fmt.Errorf("read what run %s has published: %w", f.chain.Run, err)
 			}
-			f.add(weights, m)
+			f.add(topic == r.client.Topics.Weights, m)
 		}
 		return nil
 	}
-	to, err := r.client.Now(ctx)
-	if err != nil {
+	if err := read(r.client.Topics.Weights, 0, f.plan.Since.Weights); err != nil || f.end != nil {
 		return err
 	}
-	if err := add(true, r.client.Remaining(ctx, r.client.Topics.Weights, 0, f.plan.Since.Weights, to.Weights)); err != nil {
-		return err
-	}
-	if f.end != nil {
-		return nil
-	}
-	for p, end := range to.Statistics {
-		from := int64(0)
+	spans, err := r.client.Log.Spans(ctx, r.client.Topics.Statistics)
+	for p, span := range spans {
 		if p < len(f.plan.Since.Statistics) {
-			from = f.plan.Since.Statistics[p]
+			span.From = f.plan.Since.Statistics[p]
 		}
-		if err := add(false, r.client.Remaining(ctx, r.client.Topics.Statistics, p, from, end)); err != nil {
+		if err := read(r.client.Topics.Statistics, p, span.From); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
@@ -211,13 +155,6 @@ func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
 		}
 	}
 	return f
-}
-
-// add processes a message of the weights topic, or of the statistics topic.
-func (f *following) add(weights bool, m protocol.Message) {
-	if f.now != nil && f.now.end == nil {
-		f.now.add(weights, m)
-	}
 }
 
 // add processes a message of the weights topic, or of the statistics topic. Messages that are damaged, of other runs, or
@@ -265,7 +202,9 @@ func (f *followed) publish(at place, partitions []int) {
 }
 
 // underWay reports whether the run has not ended.
-func (r *Run) underWay() bool { return r.State == stateWaiting || r.State == stateRunning }
+func (r *Run) underWay() bool {
+	return r != nil && (r.State == stateWaiting || r.State == stateRunning)
+}
 
 // States of a run that has not ended.
 const (
@@ -285,21 +224,11 @@ func kindOf(plan *schemas.Plan) string {
 }
 
 // state returns the run for the page.
-func (f *following) state() *Run {
-	if f.now == nil {
-		return nil
-	}
-	s := f.now.state()
-	s.Queue, s.Queued = append([]string{}, f.queue...), f.queued
-	return s
-}
-
 func (f *followed) state() *Run {
 	due, seal := f.due()
 	s := &Run{
 		ID: f.chain.Run, Kind: kindOf(f.plan), State: stateWaiting, Stage: due.Stage, Visit: due.Number, Of: len(f.of),
-		News:    milliseconds(f.news),
-		Sealing: seal != protocol.NoStage && f.end == nil, Missing: []int{},
+		News: milliseconds(f.news), Sealing: seal != protocol.NoStage && f.end == nil, Missing: []int{},
 	}
 	if f.end != nil {
 		s.State, s.Reason, s.Stage = f.end.State, f.end.Reason, len(f.plan.Stages)
@@ -307,19 +236,19 @@ func (f *followed) state() *Run {
 		s.State = stateRunning
 	}
 	have := f.have(due, seal)
-	for p := range f.of {
-		switch {
-		case have[p]:
+	for _, p := range slices.Sorted(maps.Keys(f.of)) {
+		if have[p] {
 			s.Have++
-		default:
+		} else if len(s.Missing) < maxMissing {
 			s.Missing = append(s.Missing, p)
 		}
 	}
-	slices.Sort(s.Missing)
-	s.Missing = s.Missing[:min(len(s.Missing), maxMissing)]
 	for t, stage := range f.plan.Stages {
-		step := Step{Stage: t, Link: stage.Link, Block: blockOf(stage.Features), Most: stage.Passes, Done: f.reports[t],
-			Planned: f.reports[t] == nil && f.end == nil && t > due.Stage}
+		step := Step{Stage: t, Link: stage.Link, Block: fmt.Sprintf("%d %s", stage.Features.Size, stage.Features.Kind), Most: stage.Passes,
+			Done: f.reports[t], Planned: f.reports[t] == nil && f.end == nil && t > due.Stage}
+		if stage.Features.Size == 0 {
+			step.Block = "all " + stage.Features.Kind
+		}
 		if step.Done == nil { // its report has them
 			step.Passes = f.chain.Passes(t)
 		}
@@ -354,14 +283,6 @@ func (f *followed) have(due protocol.Visit, seal int) map[int]bool {
 	return f.parts[place{due.Stage, due.Number, due.Parent}]
 }
 
-// blockOf describes the features of a stage.
-func blockOf(f schemas.Features) string {
-	if f.Size == 0 {
-		return "all " + f.Kind
-	}
-	return fmt.Sprintf("%d %s", f.Size, f.Kind)
-}
-
 // milliseconds returns a time in milliseconds since 1970; 0 for the zero time.
 func milliseconds(t time.Time) int64 {
 	if t.IsZero() {
@@ -386,20 +307,21 @@ func (r *reader) pollStaff(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := Staff{Embedded: embedded, Hidden: []string{}, Members: map[string][]Worker{}}
+	s, now := Staff{Embedded: embedded, Hidden: []string{}, Members: map[string][]Worker{}}, r.clock()
 	for _, role := range roles() {
-		switch owners, err := r.log.Owners(ctx, r.client.Topics.Group(role)); {
+		owners, err := r.log.Owners(ctx, r.client.Topics.Group(role))
+		switch {
 		case err != nil && inRuns(role):
 			s.Unknown = err.Error() // the rest of the page needs no such right
 		case err != nil:
 			s.Hidden = append(s.Hidden, role)
-		default:
-			for _, o := range owners {
-				s.Members[role] = append(s.Members[role], worker(o))
-			}
+		}
+		for _, o := range owners {
+			// The coordinator puts the name of the client before a UUID: a few digits tell members of one host apart.
+			_, id, _ := strings.Cut(o.ID, "-")
+			s.Members[role] = append(s.Members[role], Worker{ID: id[:min(len(id), 8)], Host: o.Host, Partitions: append([]int{}, o.Partitions...)})
 		}
 	}
-	now := r.now()
 	r.change(func() {
 		r.staff, r.polled = s, true
 		for role := range s.Members {
@@ -412,25 +334,19 @@ func (r *reader) pollStaff(ctx context.Context) error {
 // knows reports whether the processes are known.
 func (r *reader) knows(staff *Staff) bool { return r.polled && staff.Unknown == "" && !staff.Embedded }
 
-func worker(o kafkalog.Owner) Worker {
-	// The coordinator puts the name of the client before a UUID: a few digits tell members of one host apart.
-	_, id, _ := strings.Cut(o.ID, "-")
-	return Worker{ID: id[:min(len(id), 8)], Host: o.Host, Partitions: append([]int{}, o.Partitions...)}
-}
-
 // working returns the processes, and what they do in a run, or wait for. The page names no more than a few of what is missing.
 func (r *reader) working(now *Run) Staff {
 	s := r.staff
-	s.Hidden, s.Members = append([]string{}, s.Hidden...), map[string][]Worker{}
-	idle := now == nil || !now.underWay()
+	s.Members = map[string][]Worker{}
 	var behind []string // hosts of workers that have not published all of their parts
 	for _, role := range roles() {
 		for _, w := range r.staff.Members[role] {
 			switch {
-			case idle && inRuns(role):
+			case !now.underWay() && inRuns(role):
 				w.Waits = "waits for a run"
 			case role == protocol.RoleWork:
-				if r.work(&w, now) {
+				var lacks bool
+				if w.Waits, lacks = r.now.work(w.Partitions, now.Have == now.Of); lacks {
 					behind = append(behind, w.Host)
 				}
 			case len(w.Partitions) == 0 && role != protocol.RoleServe:
@@ -457,41 +373,39 @@ func (r *reader) working(now *Run) Staff {
 	return s
 }
 
-// work sets the number of due parts that a worker has published, and reports whether any is missing.
-func (r *reader) work(w *Worker, now *Run) (lacks bool) {
-	f := r.follows.now
+// work returns what a worker with these partitions does or waits for, and whether a part that is due lacks. whole reports whether other
+// workers have published all parts too.
+func (f *followed) work(partitions []int, whole bool) (waits string, lacks bool) {
 	due, seal := f.due()
-	have, of := f.have(due, seal), 0
-	for _, p := range w.Partitions {
+	have, of, published := f.have(due, seal), 0, 0
+	for _, p := range partitions {
 		if f.of[p] {
 			if of++; have[p] {
-				w.Have++
+				published++
 			}
 		}
+	}
+	switch {
+	case len(partitions) == 0:
+		return "stands by: others own all partitions", false
+	case of == 0:
+		return "waits: the run has nothing of its partitions", false
+	case published == of && whole:
+		return "waits for the solver", false
+	case published == of:
+		return "waits for other workers", false
 	}
 	what := event.VisitOf(due.Stage, due.Number, len(f.plan.Stages))
 	if seal != protocol.NoStage {
 		what = "the residuals of " + event.StageOf(seal, len(f.plan.Stages))
 	}
-	switch {
-	case len(w.Partitions) == 0:
-		w.Waits = "stands by: others own all partitions"
-	case of == 0:
-		w.Waits = "waits: the run has nothing of its partitions"
-	case w.Have < of:
-		w.Waits = fmt.Sprintf("works on %s: %d of %d partitions are published", what, w.Have, of)
-	case now.Have == now.Of:
-		w.Waits = "waits for the solver"
-	default:
-		w.Waits = "waits for other workers"
-	}
-	return w.Have < of
+	return fmt.Sprintf("works on %s: %d of %d partitions are published", what, published, of), true
 }
 
 // waits describes what the run waits for.
 func (r *reader) waits(s *State) {
 	now := s.Run
-	if now == nil || !now.underWay() {
+	if !now.underWay() {
 		return
 	}
 	missing := fmt.Sprintf("%s of %d", english.Plural(now.Of-now.Have, "partition", ""), now.Of)

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -45,51 +43,36 @@ func CheckListen(address string) error {
 type Server struct {
 	board   *Board
 	mux     *http.ServeMux
-	page    *template.Template
 	streams atomic.Int64
-	ending  context.Context
 }
 
 // NewServer returns a server of a board.
 func NewServer(board *Board) *Server {
-	files, err := fs.Sub(browser, "browser")
-	if err != nil {
-		panic(err) // the folder is a part of the program
-	}
-	s := &Server{board: board, mux: http.NewServeMux(), page: template.Must(template.ParseFS(files, "page.html")),
-		ending: context.Background()}
-	s.mux.HandleFunc("GET /{$}", s.show)
+	s := &Server{board: board, mux: http.NewServeMux()}
+	page := template.Must(template.ParseFS(browser, "browser/page.html"))
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_ = page.Execute(w, board.State().Summary) // it is visible before the script runs, and without it; the browser may have disconnected
+	})
+	s.mux.HandleFunc("GET /state.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(wire.JSON(board.State()), '\n')) // as above
+	})
 	s.mux.HandleFunc("GET /events", s.events)
-	s.mux.HandleFunc("GET /state.json", s.state)
-	for name, kind := range map[string]string{
-		"chart.js": "text/javascript", "page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml",
-	} {
-		content, err := fs.ReadFile(files, name)
-		if err != nil {
-			panic(err) // as above
-		}
-		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", kind+"; charset=utf-8")
-			_, _ = w.Write(content) // the browser may have disconnected
-		})
+	for _, name := range []string{"chart.js", "page.js", "page.css", "icon.svg"} {
+		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, browser, "browser/"+name) })
 	}
 	return s
 }
 
-// Serve answers on a listener until ctx ends. It returns when all answers have ended.
+// Serve answers on a listener until ctx ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	s.ending = ctx
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // errors of browsers are not logged
+		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // errors of browsers are not logged
+		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	release := context.AfterFunc(ctx, func() {
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if server.Shutdown(patience) != nil {
-			_ = server.Close()
-		}
-	})
+	release := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer release()
 	if err := server.Serve(listener); ctx.Err() == nil {
 		return err
@@ -112,23 +95,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// show answers with the page. It includes the summary, which is visible before its script runs, and without it.
-func (s *Server) show(w http.ResponseWriter, _ *http.Request) {
-	var page bytes.Buffer
-	if err := s.page.Execute(&page, s.board.State().Summary); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = page.WriteTo(w) // the browser may have disconnected
-}
-
-// state answers with the state as one document.
-func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(wire.JSON(s.board.State()), '\n')) // the browser may have disconnected
-}
-
 // heartbeat is the time without a change after which a stream sends a comment, which detects browsers that have disconnected.
 const heartbeat = 15 * time.Second
 
@@ -142,39 +108,30 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.streams.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
-	control := http.NewResponseController(w)
-	for number := int64(0); ; {
-		sections, newest, changed := s.board.after(number)
-		number = newest
+	control, sent := http.NewResponseController(w), map[string][]byte{}
+	for r.Context().Err() == nil {
+		_, sections, changed := s.board.newest()
+		var text bytes.Buffer
+		for _, section := range sections {
+			if !bytes.Equal(sent[section.name], section.json) {
+				fmt.Fprintf(&text, "event: %s\ndata: %s\n\n", section.name, section.json)
+				sent[section.name] = section.json
+			}
+		}
+		if text.Len() > 0 {
+			text.WriteString("event: whole\ndata: 1\n") // after the last section of a state, it is drawn
+		}
+		text.WriteString(":\n\n")
 		if control.SetWriteDeadline(time.Now().Add(2*heartbeat)) != nil {
 			return
 		}
-		for _, section := range sections {
-			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", section.name, section.json); err != nil {
-				return
-			}
-		}
-		if len(sections) > 0 {
-			// After the last section of a state, it is drawn.
-			if _, err := io.WriteString(w, "event: whole\ndata: 1\n\n"); err != nil {
-				return
-			}
-		} else if _, err := io.WriteString(w, ":\n\n"); err != nil {
+		if _, err := text.WriteTo(w); err != nil || control.Flush() != nil {
 			return
 		}
-		if control.Flush() != nil {
-			return
-		}
-		timer := time.NewTimer(heartbeat)
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(heartbeat):
 		case <-r.Context().Done():
-		case <-s.ending.Done():
-		}
-		timer.Stop()
-		if r.Context().Err() != nil || s.ending.Err() != nil {
-			return
 		}
 	}
 }
@@ -183,16 +140,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 type Board struct {
 	mutex    sync.Mutex
 	state    *State
-	sections []section // in the order in which browsers get them
-	number   int64     // of the newest change
-	changed  chan struct{}
+	sections []section     // in the order in which browsers get them
+	changed  chan struct{} // closed by the next state
 }
 
 // section is a part of the state as JSON.
 type section struct {
-	name   string
-	json   []byte
-	number int64 // of the change that made it
+	name string
+	json []byte
 }
 
 // NewBoard returns a board with an empty state.
@@ -208,44 +163,25 @@ func NewBoard() *Board {
 
 // Put replaces the state. The caller must not change s afterwards.
 func (b *Board) Put(s *State) {
-	state := reflect.ValueOf(*s)
-	sections := make([]section, state.NumField())
-	for i := range sections {
-		sections[i] = section{name: state.Type().Field(i).Tag.Get("json"), json: wire.JSON(state.Field(i).Interface())}
+	var sections []section
+	for field, value := range reflect.ValueOf(*s).Fields() {
+		sections = append(sections, section{field.Tag.Get("json"), wire.JSON(value.Interface())})
 	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	any := false
-	for i := range sections {
-		if b.state != nil && bytes.Equal(sections[i].json, b.sections[i].json) {
-			sections[i].number = b.sections[i].number
-			continue
-		}
-		sections[i].number, any = b.number+1, true
-	}
-	b.state, b.sections = s, sections
-	if any {
-		b.number++
-		close(b.changed)
-		b.changed = make(chan struct{})
-	}
+	close(b.changed)
+	b.state, b.sections, b.changed = s, sections, make(chan struct{})
 }
 
 // State returns the newest state. The caller must not change it.
 func (b *Board) State() *State {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.state
+	s, _, _ := b.newest()
+	return s
 }
 
-// after returns the sections that have changed after a change, the number of the newest change, and a channel that is closed at the next.
-func (b *Board) after(number int64) (sections []section, newest int64, changed <-chan struct{}) {
+// newest returns the newest state, its sections, and a channel that is closed by the next state.
+func (b *Board) newest() (*State, []section, <-chan struct{}) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	for _, s := range b.sections {
-		if s.number > number {
-			sections = append(sections, s)
-		}
-	}
-	return sections, b.number, b.changed
+	return b.state, b.sections, b.changed
 }

@@ -270,11 +270,11 @@ func simulated(t testing.TB, versions, workers, number int) *State {
 			level += 14 * math.Exp(-float64(since)/20)
 		}
 		v := Version{
-			Version: n, Run: fmt.Sprintf("%012x", random.Uint64()>>16), Written: ago(30 * (versions + number - n)), Kind: schemas.RunUpdate,
-			Parent: fmt.Sprint(n - 1), Rows: 4096,
-			PrequentialError: value(level * (0.9 + 0.2*random.Float64())), HoldoutError: value(level * (0.85 + 0.2*random.Float64())),
-			TrainError: value(level * 0.6),
-			Offered:    n%97 != 0 && (n < 640 || n > 646), Drift: drift, Seconds: 1.2, Digest: fmt.Sprintf("%012x", random.Uint64()>>16),
+			Run: fmt.Sprintf("%012x", random.Uint64()>>16), Written: ago(30 * (versions + number - n)), Parent: fmt.Sprint(n - 1),
+			RetrainReport: schemas.RetrainReport{Version: n, Kind: schemas.RunUpdate, Rows: 4096,
+				PrequentialError: value(level * (0.9 + 0.2*random.Float64())), HoldoutError: value(level * (0.85 + 0.2*random.Float64())),
+				Offered: n%97 != 0 && (n < 640 || n > 646), Drift: drift, Seconds: 1.2},
+			TrainError: value(level * 0.6), Digest: fmt.Sprintf("%012x", random.Uint64()>>16),
 		}
 		if n%100 == 1 {
 			v.Kind, v.PrequentialError, v.Rows = schemas.RunFull, nil, 0
@@ -292,9 +292,8 @@ func simulated(t testing.TB, versions, workers, number int) *State {
 		for p := range 10 {
 			worker.Partitions = append(worker.Partitions, 10*w+p)
 		}
-		if worker.Have = 10; w < 2 {
-			worker.Have, worker.Waits = number%10, fmt.Sprintf("works on visit %d of stage 4 of 6: %d of 10 partitions are published",
-				number+1, number%10)
+		if w < 2 {
+			worker.Waits = fmt.Sprintf("works on visit %d of stage 4 of 6: %d of 10 partitions are published", number+1, number%10)
 		}
 		s.Staff.Members["work"] = append(s.Staff.Members["work"], worker)
 	}
@@ -304,19 +303,17 @@ func simulated(t testing.TB, versions, workers, number int) *State {
 
 // summaryOf is the summary of a simulated state, which no reader has read.
 func summaryOf(s *State) Summary {
-	r := &reader{options: Options{Name: "clicks", Brokers: "Kafka at 10.0.0.1:9092"}, now: time.Now}
+	r := &reader{options: Options{Name: "clicks", Brokers: "Kafka at 10.0.0.1:9092"}}
 	for _, v := range s.Versions {
 		r.places = append(r.places, schemas.Place{Run: v.Run, Version: v.Version})
 		if v.Latest {
 			r.offered = v.Run
 		}
 	}
-	m := Summary{Pipeline: r.options.Name, Brokers: r.options.Brokers, Facts: []Fact{r.behind(s), errorOf(s), r.offeredOf(s), underWay(s)}}
-	needsOfVersions(s, func(level Level, about, format string, values ...any) {
-		m.Needs = append(m.Needs, Need{level, fmt.Sprintf(format, values...), about})
-	})
+	m := Summary{Pipeline: r.options.Name, Brokers: r.options.Brokers, Facts: []Fact{behind(s), errorOf(s), r.offeredOf(s), underWay(s)}}
+	m.needsOfVersions(s)
 	m.Needs = append(m.Needs, Need{Notice, "2 messages could not be used in the last hour. Most common reason: " +
 		s.Quarantine.Reasons[0].Reason + ".", aboutQuarantine})
-	m.Level, m.Verdict = verdict(m.Needs, s)
+	m.judge(s)
 	return m
 }

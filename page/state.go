@@ -58,7 +58,7 @@ type Topic struct {
 	Partitions int       `json:"partitions"` // 0: it does not exist
 	Held       int64     `json:"held"`       // offsets from its first message to its end
 	Rate       float64   `json:"rate"`       // messages a second, lately
-	Rates      []float64 `json:"rates"`      // at the last polls, oldest first
+	Rates      []float64 `json:"rates"`      // at the last polls, oldest first; never changed
 	Lag        *int64    `json:"lag"`        // backlog of its readers; nil: it has no readers, or the backlog is unknown
 	Behind     string    `json:"behind"`     // what Lag counts
 }
@@ -96,29 +96,19 @@ type Step struct {
 	Planned bool                 `json:"planned"`          // it has not begun
 }
 
-// Version describes a version.
+// Version describes a version: its report in a chain, without spans and curve, or what is known of a run outside a chain.
 type Version struct {
-	Version          int      `json:"version"`
-	Run              string   `json:"run"`
-	Written          int64    `json:"written"`
-	Kind             string   `json:"kind"` // as of a Run
-	Parent           string   `json:"parent,omitempty"`
-	Rows             int64    `json:"rows"` // training rows; of an update those that are new
-	TrainError       *float64 `json:"train_error"`
-	HoldoutError     *float64 `json:"holdout_error"`
-	TestError        *float64 `json:"test_error"`
-	PrequentialError *float64 `json:"prequential_error"`
-	ServedError      *float64 `json:"served_error"` // of its served answers for rows whose labels are known
-	ServedRows       int64    `json:"served_rows"`  // these rows
-	Offered          bool     `json:"offered"`
-	Pinned           bool     `json:"pinned"`
-	Latest           bool     `json:"latest"` // subscribers get it
-	Drift            bool     `json:"drift,omitempty"`
-	MostlyBad        bool     `json:"mostly_bad,omitempty"`
-	UnknownRows      int64    `json:"unknown_rows,omitempty"`
-	AtLeast          int64    `json:"at_least,omitempty"` // number of rows, if it is withheld because it has learnt fewer
-	Seconds          float64  `json:"seconds"`
-	Digest           string   `json:"digest"` // the first digits of the digest of its weights
+	schemas.RetrainReport
+	Run         string   `json:"run"`
+	Written     int64    `json:"written"`
+	Parent      string   `json:"parent,omitempty"`
+	TrainError  *float64 `json:"train_error"`
+	TestError   *float64 `json:"test_error"`
+	ServedError *float64 `json:"served_error"` // of its served answers for rows whose labels are known
+	ServedRows  int64    `json:"served_rows"`  // these rows
+	Pinned      bool     `json:"pinned"`
+	Latest      bool     `json:"latest"` // subscribers get it
+	Digest      string   `json:"digest"` // the first digits of the digest of its weights
 }
 
 // Quality measures the predictions of a version.
@@ -161,7 +151,6 @@ type Worker struct {
 	ID         string `json:"id"`
 	Host       string `json:"host"`
 	Partitions []int  `json:"partitions"`
-	Have       int    `json:"have"`  // number of them whose part of the due visit is published
 	Waits      string `json:"waits"` // what it does, or waits for
 }
 

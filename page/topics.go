@@ -14,21 +14,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// topicNames has the ends of the topics of a pipeline, and their growth.
-type topicNames struct {
-	all     []polled // in the order of the flow
-	waits   int64    // messages of the source topic that are not ingested
-	unknown bool     // waits is unknown
-	learnt  []int64  // by partition of the examples: offset before which versions have processed all messages; −1: unknown
-	bad     int64    // number of messages that arrived in quarantine within the time fresh
-}
-
-// polled is the state of a topic.
+// polled is a topic with what the page does not show of it.
 type polled struct {
-	role, name string
+	Topic
 	partitions []coverage.Span
 	ends       []ends // at the last polls
-	rates      []float64
 }
 
 // ends is the number of messages of a topic at a time.
@@ -66,11 +56,12 @@ const (
 // rateOver is the number of polls over which a rate is computed.
 const rateOver = 5
 
-// pollTopics reads the ends of the topics.
+// pollTopics reads the ends of the topics, what has come in quarantine, and how much of the source topic waits.
 func (r *reader) pollTopics(ctx context.Context) error {
-	t := r.client.Topics
+	t, now := r.client.Topics, r.clock()
 	var found []polled
-	var missing []error // rights
+	var problems []error
+	var quarantined coverage.Span
 	bad := int64(0)
 	for _, topic := range []struct{ role, name string }{
 		{roleSource, r.options.Source}, {roleExamples, t.Examples}, {"residuals", t.Residuals}, {"statistics", t.Statistics},
@@ -80,169 +71,100 @@ func (r *reader) pollTopics(ctx context.Context) error {
 		if topic.name == "" {
 			continue
 		}
-		p := *r.topics.of(topic.role)
-		p.role, p.name, p.partitions = topic.role, topic.name, nil
+		p := *r.topic(topic.role)
+		p.Role, p.Name, p.partitions = topic.role, topic.name, nil
 		exists, err := r.log.Exists(ctx, topic.name)
 		if err == nil && exists {
 			p.partitions, err = r.client.Log.Spans(ctx, topic.name)
 		}
-		if err == nil && topic.role == aboutQuarantine {
-			bad, err = r.recent(ctx, p.partitions)
+		if err == nil && topic.role == aboutQuarantine && len(p.partitions) > 0 {
+			quarantined = p.partitions[0]
+			if quarantined.Len() > 0 {
+				var before []int64
+				before, err = r.client.Log.Before(ctx, topic.name, fresh)
+				bad = quarantined.To - max(quarantined.From, slices.Max(append(before, 0)))
+			}
 		}
 		if err = lacks("Describe", topic.name, err); errors.As(err, new(*missingRight)) {
-			missing, err = append(missing, err), nil
-		}
-		if err != nil {
+			problems = append(problems, err)
+		} else if err != nil {
 			return err
 		}
+		p.look(now)
 		found = append(found, p)
 	}
-	waits, unknown := int64(0), false
-	if found[0].role == roleSource {
-		if unknown = len(missing) > 0; !unknown && len(found[0].partitions) > 0 {
-			var err error
-			if waits, err = r.pollSource(ctx, found[1].partitions); err != nil {
-				missing, unknown = append(missing, err), true
+	if err := lacks("Read", t.Quarantine, r.readQuarantine(ctx, quarantined)); err != nil {
+		problems = append(problems, err)
+	}
+	if source := &found[0]; source.Role == roleSource {
+		if source.Lag, source.Behind = nil, "messages that are not ingested"; len(problems) == 0 && source.Partitions > 0 {
+			waits, err := r.pollSource(ctx, found[1].partitions)
+			if source.Lag = &waits; err != nil {
+				source.Lag, problems = nil, append(problems, err)
 			}
 		}
 	}
-	now := r.now()
-	r.change(func() {
-		r.topics.waits, r.topics.unknown, r.topics.bad = waits, unknown, bad
-		for i := range found {
-			found[i].look(now)
-		}
-		r.topics.all, r.heard = found, now
-	})
-	return errors.Join(missing...)
-}
-
-// recent returns the number of messages that arrived on the quarantine topic, which has these partitions, within the time fresh.
-func (r *reader) recent(ctx context.Context, partitions []coverage.Span) (n int64, err error) {
-	if !slices.ContainsFunc(partitions, func(s coverage.Span) bool { return s.Len() > 0 }) {
-		return 0, nil
-	}
-	before, err := r.client.Log.Before(ctx, r.client.Topics.Quarantine, fresh)
-	if err != nil {
-		return 0, err
-	}
-	for p, s := range partitions {
-		if p < len(before) {
-			s.From = max(s.From, before[p])
-		}
-		n += max(s.To-s.From, 0)
-	}
-	return n, nil
+	r.change(func() { r.topics, r.bad, r.heard = found, bad, now })
+	return errors.Join(problems...)
 }
 
 // look adds the end of the topic at a time, and its rate.
 func (p *polled) look(now time.Time) {
-	var total int64
+	total := int64(0)
+	p.Partitions, p.Held = len(p.partitions), 0
 	for _, s := range p.partitions {
-		total += s.To
+		total, p.Held = total+s.To, p.Held+s.Len()
 	}
 	if n := len(p.ends); n > 0 && total < p.ends[n-1].total {
 		p.ends = nil // the topic was recreated
 	}
 	p.ends = append(p.ends, ends{now, total})
 	p.ends = p.ends[max(0, len(p.ends)-rateOver-1):]
-	p.rates = append(p.rates, p.rate())
-	p.rates = p.rates[max(0, len(p.rates)-maxRates):]
+	p.Rate = 0
+	if seconds := now.Sub(p.ends[0].at).Seconds(); seconds > 0 {
+		p.Rate = float64(total-p.ends[0].total) / seconds
+	}
+	p.Rates = append(p.Rates, p.Rate)
+	p.Rates = p.Rates[max(0, len(p.Rates)-maxRates):]
 }
 
-// rate returns the number of messages per second over the last polls.
-func (p *polled) rate() float64 {
-	first, last := p.ends[0], p.ends[len(p.ends)-1]
-	if seconds := last.at.Sub(first.at).Seconds(); seconds > 0 {
-		return float64(last.total-first.total) / seconds
-	}
-	return 0
-}
-
-// held returns the number of offsets in the partitions.
-func (p *polled) held() (n int64) {
-	for _, s := range p.partitions {
-		n += s.Len()
-	}
-	return n
-}
-
-// list returns the topics for the page.
-func (t *topicNames) list() []Topic {
-	list := []Topic{}
-	for _, p := range t.all {
-		list = append(list, Topic{
-			Role: p.role, Name: p.name, Partitions: len(p.partitions), Held: p.held(), Rate: p.rate(), Rates: append([]float64{}, p.rates...),
-		})
-	}
-	return list
-}
-
-// learn records the offsets before which a version has processed all messages, by partition.
-func (t *topicNames) learn(ends []int64) {
-	for len(t.learnt) < len(ends) {
-		t.learnt = append(t.learnt, -1)
-	}
-	for p, end := range ends {
-		t.learnt[p] = max(t.learnt[p], end)
-	}
-}
-
-// of returns the topic of a role: one without partitions if it was not polled.
-func (t *topicNames) of(role string) *polled {
-	if at := slices.IndexFunc(t.all, func(p polled) bool { return p.role == role }); at >= 0 {
-		return &t.all[at]
+// topic returns the topic of a role: one without partitions if it was not polled.
+func (r *reader) topic(role string) *polled {
+	if at := slices.IndexFunc(r.topics, func(p polled) bool { return p.Role == role }); at >= 0 {
+		return &r.topics[at]
 	}
 	return &polled{}
 }
 
-// behind returns the number of messages of the examples that no version has processed. known is false before the topics were polled.
-func (t *topicNames) behind() (lag int64, known bool) {
-	examples := t.of(roleExamples)
-	for p, s := range examples.partitions {
-		from := s.From
-		if p < len(t.learnt) {
-			from = max(from, t.learnt[p])
-		}
-		lag += max(s.To-from, 0)
-	}
-	return lag, len(examples.partitions) > 0
-}
-
-// lags sets how far each reader of a topic is behind.
-func (r *reader) lags(s *State) {
-	lag := func(role string, n int64, behind string) {
-		for i := range s.Topics {
-			if s.Topics[i].Role == role {
-				s.Topics[i].Lag, s.Topics[i].Behind = &n, behind
+// lags returns the topics with how far each reader is behind. run is the current run.
+func (r *reader) lags(run *Run) []Topic {
+	list := []Topic{}
+	for _, p := range r.topics {
+		lag := func(n int64, behind string) { p.Lag, p.Behind = &n, behind }
+		switch {
+		case p.Role == roleExamples && p.Partitions > 0:
+			waits := int64(0)
+			for n, s := range p.partitions {
+				for _, d := range r.catalogue {
+					if n < len(d.ends) {
+						s.From = max(s.From, d.ends[n])
+					}
+				}
+				waits += s.Len()
 			}
+			lag(waits, "messages that no version has learnt")
+		case p.Role == "versions" && len(r.places) > 0:
+			lag(int64(len(r.places)-1-r.at(r.latest())), "versions newer than the one that subscribers get")
+		case p.Role == "residuals" && run.underWay() && run.Sealing:
+			lag(int64(run.Of-run.Have), "partitions whose residuals are not sealed")
+		case p.Role == "statistics" && run.underWay() && !run.Sealing:
+			lag(int64(run.Of-run.Have), "partitions that the visit still lacks")
+		case p.Role == "weights" && run.underWay() && !run.Sealing && run.Have == run.Of && run.Stage < len(run.Stages):
+			lag(1, "visit that the solver works on")
 		}
+		list = append(list, p.Topic)
 	}
-	if len(r.topics.of(roleSource).partitions) > 0 && !r.topics.unknown {
-		lag(roleSource, r.topics.waits, "messages that are not ingested")
-	}
-	if n, known := r.topics.behind(); known {
-		lag(roleExamples, n, "messages that no version has learnt")
-	}
-	if len(r.places) > 0 {
-		newer := 0
-		for i := len(r.places) - 1; i >= 0 && r.places[i].Run != r.latest(); i-- {
-			newer++
-		}
-		lag("versions", int64(newer), "versions newer than the one that subscribers get")
-	}
-	if s.Run == nil || !s.Run.underWay() {
-		return
-	}
-	missing := int64(s.Run.Of - s.Run.Have)
-	if s.Run.Sealing {
-		lag("residuals", missing, "partitions whose residuals are not sealed")
-		return
-	}
-	lag("statistics", missing, "partitions that the visit still lacks")
-	if missing == 0 && s.Run.Stage < len(s.Run.Stages) {
-		lag("weights", 1, "visit that the solver works on")
-	}
+	return list
 }
 
 // sourceTopic is the position up to which the source topic was ingested. It belongs to the goroutine that polls topics.
@@ -274,17 +196,10 @@ func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int6
 	}
 	read := protocol.MergeTopicProgress(s.states)
 	messages, _, err := s.waiting.Count(ctx, func(partition int) int64 {
-		return max(read.Position(partition).Next, r.quarantinedBefore(partition))
+		// No example shows that a message in quarantine was read.
+		return max(read.Position(partition).Next, r.quarantine.read[topicPartition{r.options.Source, partition}])
 	})
 	return messages, lacks("Read", r.options.Source, err)
-}
-
-// quarantinedBefore returns the offset after the last message of a partition of the source topic that is in quarantine,
-// as far as the quarantine was read. No example shows that such a message was read.
-func (r *reader) quarantinedBefore(partition int) int64 {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	return r.quarantine.read[topicPartition{r.options.Source, partition}]
 }
 
 // quarantine summarises the unusable messages.
@@ -293,6 +208,7 @@ type quarantine struct {
 	reasons map[string]*Reason       // by kind
 	read    map[topicPartition]int64 // the offset after the last message of a partition in quarantine
 	count   int64                    // messages that were read
+	next    int64                    // offset after the last of them
 }
 
 // topicPartition is a partition of a topic.
@@ -301,34 +217,31 @@ type topicPartition struct {
 	partition int
 }
 
-// followQuarantine reads the last messages in quarantine, and follows new ones.
-func (r *reader) followQuarantine(ctx context.Context) error {
-	topic := r.client.Topics.Quarantine
-	if exists, err := r.log.Exists(ctx, topic); err != nil || !exists {
-		return err
+// readQuarantine reads the last messages in quarantine, or those that have come since. span is what the topic has.
+func (r *reader) readQuarantine(ctx context.Context, span coverage.Span) error {
+	from := r.quarantine.next // only this goroutine changes it
+	switch {
+	case from == span.To:
+		return nil
+	case from == 0, from > span.To: // the first time, or the topic was recreated
+		from = max(span.From, span.To-maxBad)
+		r.change(func() { r.quarantine = quarantine{} })
 	}
-	first, end, err := r.client.Log.Bounds(ctx, topic, 0)
-	if err != nil {
-		return err
-	}
-	r.change(func() { r.quarantine, r.errors[partQuarantine] = quarantine{}, nil })
-	subscription := r.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: topic, Offset: max(first, end-maxBad), Compacted: true})
-	defer subscription.Close()
-	for {
-		delivery, _, err := subscription.Next(ctx, time.Minute)
+	for m, err := range r.client.Remaining(ctx, r.client.Topics.Quarantine, 0, from, span.To) {
 		if err != nil {
 			return err
 		}
-		if delivery == nil {
-			continue
+		q, err := schemas.QuarantinedOf(m.Message)
+		if err == nil && !r.options.Values {
+			q.Reason = schemas.WithoutValues(q.Reason)
 		}
-		if q, err := schemas.QuarantinedOf(delivery.Message.Message); err == nil { // other programs may write to the topic
-			if !r.options.Values {
-				q.Reason = schemas.WithoutValues(q.Reason)
+		r.change(func() {
+			if r.quarantine.next = m.Offset + 1; err == nil { // other programs may write to the topic
+				r.quarantine.add(q, m.Time)
 			}
-			r.change(func() { r.quarantine.add(q, delivery.Time) })
-		}
+		})
 	}
+	return nil
 }
 
 // add adds a message.

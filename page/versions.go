@@ -15,65 +15,43 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// described is the state of a version.
+// described is a version with what the page does not show of it.
 type described struct {
 	Version
-	parent  string                 // the run of its parent; empty: it started from nothing
-	ends    []int64                // by partition: offset before which its run has processed messages; −1: unknown
-	quality *Quality               // nil: it has no report
-	served  []schemas.ServedReport // errors of the served answers for the new rows of an update
+	ends    []int64  // by partition: offset before which its run has processed messages
+	quality *Quality // nil: it has no report
 }
 
-// describeVersions describes the versions, the newest first, and follows new ones.
+// describeVersions describes the versions that are not described yet.
 func (r *reader) describeVersions(ctx context.Context) error {
 	for {
-		any, err := r.describeNext(ctx)
-		if err != nil || ctx.Err() != nil {
-			return err
+		place, newest, any := r.next()
+		if !any {
+			return nil
 		}
-		if any {
+		finished, report, err := r.client.Described(ctx, place)
+		if errors.As(err, new(*protocol.GoneError)) { // it is being removed
+			r.change(func() {
+				r.places = slices.DeleteFunc(slices.Clone(r.places), func(p schemas.Place) bool { return p.Run == place.Run })
+			})
 			continue
 		}
-		r.change(func() { r.errors[partVersions] = nil })
-		select {
-		case <-r.more:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// describeNext describes a version, and reports whether there was one that is not described yet.
-func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
-	place, newest, any := r.next()
-	if !any {
-		return false, nil
-	}
-	finished, report, err := r.client.Described(ctx, place)
-	if errors.As(err, new(*protocol.GoneError)) { // it is being removed
-		r.change(func() {
-			r.places = slices.DeleteFunc(slices.Clone(r.places), func(p schemas.Place) bool { return p.Run == place.Run })
-		})
-		return true, nil
-	}
-	if err != nil {
-		return true, err
-	}
-	d := describe(finished, report)
-	if newest && finished.Window != nil {
-		// Partitions without recent messages are in none of the kept versions, but in the window.
-		ends, err := protocol.ChainEnds(ctx, r.client, *finished.Window)
 		if err != nil {
-			return true, err
+			return err
 		}
-		if ends != nil {
-			d.ends = ends
+		d := r.describe(finished, report)
+		if newest && finished.Window != nil {
+			// Partitions without recent messages are in none of the kept versions, but in the window.
+			ends, err := protocol.ChainEnds(ctx, r.client, *finished.Window)
+			if err != nil {
+				return err
+			}
+			if len(ends) > 0 {
+				d.ends = ends
+			}
 		}
+		r.change(func() { r.catalogue[place.Run] = d })
 	}
-	r.change(func() {
-		r.catalogue[place.Run] = d
-		r.topics.learn(d.ends)
-	})
-	return true, nil
 }
 
 // listed returns the versions that the page has, by number: the newest.
@@ -82,18 +60,22 @@ func (r *reader) listed() []schemas.Place { return r.places[max(0, len(r.places)
 // latest returns the run of the version that subscribers get; empty if there is none.
 func (r *reader) latest() string { return cmp.Or(r.pinned, r.offered) }
 
+// at returns the index of the version of a run in places; −1: there is none.
+func (r *reader) at(run string) int {
+	return slices.IndexFunc(r.places, func(p schemas.Place) bool { return p.Run == run })
+}
+
 // next returns the place of the version to describe next: the one that subscribers get, and then the newest. newest reports whether it is
 // the newest. next forgets versions that were removed.
 func (r *reader) next() (place schemas.Place, newest, any bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	latest, order := r.latest(), slices.Clone(r.listed())
-	slices.Reverse(order)
-	if at := slices.IndexFunc(r.places, func(p schemas.Place) bool { return p.Run == latest }); at >= 0 {
-		order = append([]schemas.Place{r.places[at]}, order...)
+	order := r.listed()
+	if at := r.at(r.latest()); at >= 0 {
+		order = append(slices.Clone(order), r.places[at])
 	}
 	kept := map[string]bool{}
-	for _, p := range order {
+	for _, p := range slices.Backward(order) {
 		kept[p.Run] = true
 		if !any && r.catalogue[p.Run] == nil {
 			place, newest, any = p, p.Run == r.places[len(r.places)-1].Run, true
@@ -104,38 +86,40 @@ func (r *reader) next() (place schemas.Place, newest, any bool) {
 }
 
 // describe returns a version for the page.
-func describe(f protocol.Finished, report *schemas.Report) *described {
+func (r *reader) describe(f protocol.Finished, report *schemas.Report) *described {
 	metric := func(name string) *float64 {
 		if v, any := f.Metrics[name]; any {
 			return &v
 		}
 		return nil
 	}
-	d := &described{Version: Version{
-		Version: f.Version, Run: f.Run, Written: milliseconds(f.Written), Kind: kindOf(f.Plan), Rows: f.Rows[examples.Train.String()],
-		TrainError: metric("train_error"), HoldoutError: metric("holdout_error"), TestError: metric("test_error"), Offered: f.Offered,
-		Digest: f.WeightsDigest.Short(),
-	}}
+	d := &described{Version: Version{RetrainReport: schemas.RetrainReport{Kind: kindOf(f.Plan), Rows: f.Rows[examples.Train.String()]}}}
+	if report != nil {
+		if d.quality = qualityOf(report); report.Retrain != nil {
+			d.RetrainReport = *report.Retrain
+			d.Spans, d.Curve = nil, nil
+		}
+		d.Seconds = report.Seconds
+	}
+	d.RetrainReport.Version, d.Run, d.Written, d.Digest = f.Version, f.Run, milliseconds(f.Written), f.WeightsDigest.Short()
+	d.TrainError, d.HoldoutError, d.TestError = metric("train_error"), metric("holdout_error"), metric("test_error")
+	parent := ""
 	if f.Plan.Warm != nil {
-		d.parent = f.Plan.Warm.Run
+		parent = f.Plan.Warm.Run
 	}
 	if c := f.Plan.Chain; c != nil && c.Parent != nil {
-		d.parent = c.Parent.Run
+		parent = c.Parent.Run
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if at := r.at(parent); at >= 0 {
+		d.Parent = strconv.Itoa(r.places[at].Version)
+	} else if parent != "" {
+		d.Parent = "run " + parent
 	}
 	for _, s := range f.Plan.Spans {
-		for len(d.ends) <= s.Partition {
-			d.ends = append(d.ends, -1)
-		}
+		d.ends = append(d.ends, make([]int64, max(s.Partition+1-len(d.ends), 0))...)
 		d.ends[s.Partition] = max(d.ends[s.Partition], s.To)
-	}
-	if report == nil {
-		return d
-	}
-	d.Seconds, d.quality = report.Seconds, qualityOf(report)
-	if u := report.Retrain; u != nil {
-		d.Kind, d.Rows, d.PrequentialError, d.Drift, d.MostlyBad, d.UnknownRows, d.AtLeast = u.Kind, u.Rows, u.PrequentialError, u.Drift,
-			u.MostlyBad != nil, u.UnknownRows, u.AtLeast
-		d.served = u.Served
 	}
 	return d
 }
@@ -143,11 +127,7 @@ func describe(f protocol.Finished, report *schemas.Report) *described {
 // versions returns the versions that are described, by number, and the quality of the one that subscribers get.
 func (r *reader) versions() (list []Version, quality *Quality) {
 	list = []Version{}
-	numbers := map[string]string{}
-	for _, p := range r.places {
-		numbers[p.Run] = strconv.Itoa(p.Version)
-	}
-	served := r.served()
+	served := map[int]schemas.ServedReport{} // of the served answers, by version number, according to the described updates
 	for _, p := range r.listed() {
 		d := r.catalogue[p.Run]
 		if d == nil {
@@ -155,36 +135,24 @@ func (r *reader) versions() (list []Version, quality *Quality) {
 		}
 		v := d.Version
 		v.Offered, v.Pinned, v.Latest = !p.Withheld, p.Run == r.pinned, p.Run == r.latest()
+		list = append(list, v)
+		for _, s := range v.Served {
+			sum := served[s.Version]
+			rows := sum.Rows + s.Rows
+			served[s.Version] = schemas.ServedReport{Rows: rows,
+				Error: wire.Finite((float64(sum.Rows)*sum.Error + float64(s.Rows)*s.Error) / float64(max(rows, 1)))}
+		}
+	}
+	for i := range list {
+		v := &list[i]
 		if s := served[v.Version]; s.Rows > 0 {
 			v.ServedError, v.ServedRows = &s.Error, s.Rows
 		}
-		if d.parent != "" {
-			v.Parent = cmp.Or(numbers[d.parent], "run "+d.parent)
-		}
-		list = append(list, v)
 	}
 	if d := r.catalogue[r.latest()]; d != nil {
 		quality = d.quality
 	}
 	return list, quality
-}
-
-// served returns the errors of served answers, by version number, according to the described updates.
-func (r *reader) served() map[int]schemas.ServedReport {
-	all := map[int]schemas.ServedReport{}
-	for _, p := range r.listed() {
-		d := r.catalogue[p.Run]
-		if d == nil {
-			continue
-		}
-		for _, s := range d.served {
-			sum := all[s.Version]
-			rows := sum.Rows + s.Rows
-			all[s.Version] = schemas.ServedReport{Version: s.Version, Rows: rows,
-				Error: wire.Finite((float64(sum.Rows)*sum.Error + float64(s.Rows)*s.Error) / float64(max(rows, 1)))}
-		}
-	}
-	return all
 }
 
 // qualityOf returns the quality of the predictions of a version, on rows that it has not learnt if there are any.
