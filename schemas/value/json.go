@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // ErrSurrogate reports an unpaired surrogate in a JSON string, such as \ud800, which is not valid text.
@@ -22,15 +22,20 @@ func CheckJSON(text []byte) error {
 	if err := CheckUTF8(text); err != nil {
 		return err
 	}
-	at, ok := scan(text, space(text, 0), maxDepth)
-	if ok && space(text, at) == len(text) {
+	strict := jsontext.AllowDuplicateNames(true) // which are an error only in objects that are read
+	if jsontext.Value(text).IsValid(strict) {
 		return nil
 	}
 	err := json.Unmarshal(text, new(json.RawMessage)) // its error has the position
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case err == nil:
-		return fmt.Errorf("byte %d: %s: %w", at, text[at:at+6], ErrSurrogate)
+		refused := &jsontext.SyntacticError{}
+		if _, err = jsontext.NewDecoder(bytes.NewReader(text), strict).ReadValue(); !errors.As(err, &refused) {
+			return err
+		}
+		at := int(refused.ByteOffset)
+		return fmt.Errorf("byte %d: %s: %w", at, text[at:min(at+6, len(text))], ErrSurrogate)
 	case !ok:
 		return fmt.Errorf("not JSON: %w", err)
 	case strings.Contains(syntax.Error(), "unexpected end of JSON input"):
@@ -81,7 +86,7 @@ func (c Cell) All() iter.Seq[Cell] {
 			return
 		}
 		for at := space(c, 1); c[at] != ']'; {
-			to, _ := scan(c, at, maxDepth)
+			to := end(c, at)
 			if !yield(c[at:to]) {
 				return
 			}
@@ -100,13 +105,13 @@ func (c Cell) Each(put func(name []byte, value Cell) error) error {
 	}
 	var names Names
 	for at := space(c, 1); c[at] != '}'; {
-		to, _ := scan(c, at, maxDepth)
+		to := end(c, at)
 		name := c[at:to].Name()
 		if names.Has(name) {
 			return fmt.Errorf("duplicate member %s", Quote(string(name)))
 		}
 		at = space(c, space(c, to)+1) // after the colon
-		to, _ = scan(c, at, maxDepth)
+		to = end(c, at)
 		if err := put(name, c[at:to]); err != nil {
 			return err
 		}
@@ -175,152 +180,31 @@ func (s *Names) Has(name []byte) bool {
 	return false
 }
 
-// maxDepth is the maximum depth of objects and arrays, which is that of package json.
-const maxDepth = 10_000
-
-// scan returns the end of the JSON value that begins at an index. ok is false if the text is not JSON, or has an unpaired
-// surrogate, and end is then the position of the error. It takes a fraction of the time of
-// [json.Valid], which matters for requests with many numbers.
-func scan(text []byte, at, depth int) (end int, ok bool) {
-	if at == len(text) {
-		return at, false
-	}
-	switch c := text[at]; {
-	case c == '{' || c == '[':
-		return validList(text, at, depth)
-	case c == '"':
-		return validString(text, at)
-	case c == '-' || c-'0' <= 9:
-		return validNumber(text, at)
-	}
-	for _, literal := range []string{"null", "true", "false"} {
-		if to := at + len(literal); to <= len(text) && string(text[at:to]) == literal {
-			return to, true
-		}
-	}
-	return at, false
-}
-
-// validList returns the end of an object or an array.
-func validList(text []byte, at, depth int) (end int, ok bool) {
-	object, closing := text[at] == '{', text[at]+2 // in ASCII
-	if at = space(text, at+1); depth == 0 || at == len(text) {
-		return at, false
-	}
-	if text[at] == closing {
-		return at + 1, true
-	}
-	for {
-		if object {
-			if at == len(text) || text[at] != '"' {
-				return at, false
+// end returns the end of the value at an index of valid JSON.
+func end(text []byte, at int) int {
+	for depth := 0; ; at++ {
+		switch text[at] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return at + 1
 			}
-			if at, ok = validString(text, at); !ok {
-				return at, false
+		case '"':
+			for at++; text[at] != '"'; at++ {
+				if text[at] == '\\' {
+					at++
+				}
 			}
-			if at = space(text, at); at == len(text) || text[at] != ':' {
-				return at, false
+			if depth == 0 {
+				return at + 1
 			}
-			at = space(text, at+1)
-		}
-		for !object { // over small whole numbers, such as pixels
-			to := validDigits(text, at)
-			if to == at || to == len(text) || text[to] != ',' || text[at] == '0' && to > at+1 {
-				break
-			}
-			at = to + 1
-		}
-		at = space(text, at)
-		if at, ok = scan(text, at, depth-1); !ok {
-			return at, false
-		}
-		if at = space(text, at); at == len(text) || text[at] != ',' {
-			return at + 1, at < len(text) && text[at] == closing
-		}
-		at = space(text, at+1)
-	}
-}
-
-// validString returns the end of a string.
-func validString(text []byte, at int) (end int, ok bool) {
-	for at++; at < len(text); at++ {
-		switch c := text[at]; {
-		case c == '"':
-			return at + 1, true
-		case c < ' ':
-			return at, false
-		case c != '\\':
-		case at+1 == len(text):
-			return at, false
-		case text[at+1] == 'u':
-			n := validEscape(text[at:])
-			if n == 0 {
-				return at, false
-			}
-			at += n - 1
 		default:
-			switch at++; text[at] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			default:
-				return at, false
+			for depth == 0 {
+				if at++; at == len(text) || text[at] <= ' ' || text[at] == ',' || text[at] == '}' || text[at] == ']' {
+					return at
+				}
 			}
 		}
 	}
-	return at, false
-}
-
-// validEscape returns the length of the escape \uXXXX at the beginning of a text, or of both of a pair of surrogates; 0: there is none.
-func validEscape(text []byte) int {
-	first, ok := escaped(text)
-	if ok && !utf16.IsSurrogate(first) {
-		return 6
-	}
-	if second, paired := escaped(text[min(6, len(text)):]); ok && paired && utf16.DecodeRune(first, second) != utf8.RuneError {
-		return 12
-	}
-	return 0
-}
-
-// escaped returns the code unit of the escape \uXXXX at the beginning of a text.
-func escaped(text []byte) (unit rune, ok bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(text[2:6]), 16, 32)
-	return rune(n), err == nil
-}
-
-// validNumber returns the end of a number.
-func validNumber(text []byte, at int) (end int, ok bool) {
-	if text[at] == '-' {
-		at++
-	}
-	from := at
-	if at = validDigits(text, at); at == from || text[from] == '0' && at > from+1 {
-		return at, false
-	}
-	if at < len(text) && text[at] == '.' {
-		from = at + 1
-		if at = validDigits(text, from); at == from {
-			return at, false
-		}
-	}
-	if at < len(text) && text[at]|0x20 == 'e' {
-		if at++; at < len(text) && (text[at] == '+' || text[at] == '-') {
-			at++
-		}
-		from = at
-		if at = validDigits(text, from); at == from {
-			return at, false
-		}
-	}
-	return at, true
-}
-
-// validDigits returns the end of the digits at an index.
-func validDigits(text []byte, at int) int {
-	for at < len(text) && text[at]-'0' <= 9 {
-		at++
-	}
-	return at
 }
