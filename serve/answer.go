@@ -493,9 +493,10 @@ type asked struct {
 
 // askedBy returns the contents requested in headers.
 func askedBy(h http.Header) (a asked, err error) {
-	for key, set := range map[string]func(value.Cell) error{headerTop: a.setTop, headerContributions: a.setContributions} {
+	for key, keep := range map[string]func(value.Cell) error{headerTop: keepNumber(&a.top, "a number of labels"),
+		headerContributions: keepNumber(&a.contributions, "a number of columns")} {
 		if text := h.Get(key); text != "" {
-			if err := set([]byte(text)); err != nil {
+			if err := keep([]byte(text)); err != nil {
 				return a, refuse(http.StatusBadRequest, "%s: %v", key, err)
 			}
 		}
@@ -508,18 +509,14 @@ func askedBy(h http.Header) (a asked, err error) {
 	return a, nil
 }
 
-// setTop and setContributions set the contents from the text of a member or a header.
-func (a *asked) setTop(text value.Cell) error { return setNumber(&a.top, text, "a number of labels") }
-
-func (a *asked) setContributions(text value.Cell) error {
-	return setNumber(&a.contributions, text, "a number of columns")
-}
-
-func setNumber(to *int, text value.Cell, want string) (err error) {
-	if *to, err = strconv.Atoi(string(text)); err != nil || *to < 1 {
-		err = fmt.Errorf("%.20s: expected %s, at least 1", text, want)
+// keepNumber returns a function that keeps a number, the text of a member or a header.
+func keepNumber(to *int, want string) func(value.Cell) error {
+	return func(text value.Cell) (err error) {
+		if *to, err = strconv.Atoi(string(text)); err != nil || *to < 1 {
+			err = fmt.Errorf("%.20s: expected %s, at least 1", text, want)
+		}
+		return err
 	}
-	return err
 }
 
 // contributionBytes is the smallest size of a contribution in an answer.

@@ -36,9 +36,9 @@ func isCall(r *http.Request) bool {
 	return r.ProtoMajor == 2 && strings.TrimSuffix(r.Header.Get(headerType), "+proto") == typeCall
 }
 
-// calls returns the routes of the gRPC service. A call answers with the JSON of a route, as a message whose fields have these names.
-func (s *Server) calls(routes map[string]route) map[string]route {
-	calls := map[string]route{service + "ModelInfer": {method: http.MethodPost, predicts: true, answer: s.inferCall}}
+// addCalls adds the routes of the gRPC service. A call answers with the JSON of a route, as a message whose fields have these names.
+func (s *Server) addCalls() {
+	s.routes[service+"ModelInfer"] = route{method: http.MethodPost, predicts: true, answer: s.inferCall}
 	for name, of := range map[string][]string{
 		"ServerLive":     {"/v2/health/live", "live"},
 		"ServerReady":    {"/v2/health/ready", "ready"},
@@ -46,12 +46,11 @@ func (s *Server) calls(routes map[string]route) map[string]route {
 		"ModelReady":     {"/v2/models/{model}/ready", "ready"},
 		"ModelMetadata":  {"/v2/models/{model}", "name", "versions", "platform", "inputs", "outputs"},
 	} {
-		to := routes[of[0]]
-		calls[service+name] = route{method: http.MethodPost, public: to.public, answer: func(w http.ResponseWriter, r *http.Request) error {
+		to := s.routes[of[0]]
+		s.routes[service+name] = route{method: http.MethodPost, public: to.public, answer: func(w http.ResponseWriter, r *http.Request) error {
 			return s.call(w, r, to, of[1:])
 		}}
 	}
-	return calls
 }
 
 // call answers a call whose message names at most a model and its version.

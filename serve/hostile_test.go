@@ -259,15 +259,14 @@ func TestNoticesOfCredentials(t *testing.T) {
 		before := reads
 		notices = nil
 		for range 3 {
-			c.get()
-			_ = c.trouble()
+			_, _ = c.get()
 		}
 		got := strings.Join(notices, "; ")
 		assert.True(t, reads <= before+1 && (got == "") == (step.want == "") && strings.Contains(got, step.want) && len(notices) <= 1,
 			"%d reads, %q, expected %s", reads-before, notices, step.want)
-		wrong := c.trouble() != nil
-		assert.True(t, wrong == (strings.Contains(step.want, "too short") || strings.Contains(step.want, "no such")),
-			"%s: %v", step.want, c.trouble())
+		_, err := c.get()
+		assert.True(t, (err != nil) == (strings.Contains(step.want, "too short") || strings.Contains(step.want, "no such")),
+			"%s: %v", step.want, err)
 	}
 }
 

@@ -87,21 +87,18 @@ func partOf(parts *[2]*budget, bytes int64) *budget {
 
 // grow reserves a total number of bytes without waiting.
 func (c *claim) grow(parts *[2]*budget, bytes int64) bool {
-	of := partOf(parts, bytes)
+	of, held := partOf(parts, bytes), c.bytes
+	if of != c.of {
+		held = 0
+	}
 	switch {
 	case bytes <= c.bytes:
 		return true
-	case of == c.of:
-		bytes -= c.bytes
-		ok := of.TryAcquire(bytes)
-		if ok {
-			c.bytes += bytes
-		}
-		return ok
-	case !of.TryAcquire(bytes):
+	case !of.TryAcquire(bytes - held):
 		return false
+	case held == 0:
+		c.release()
 	}
-	c.release()
 	*c = claim{of, bytes}
 	return true
 }
@@ -260,9 +257,15 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err erro
 	b.text = make([]byte, 0, size+1) // a byte to see the end
 	for from := http.MaxBytesReader(w, r.Body, limit); ; {
 		if len(b.text) == cap(b.text) {
-			if err := b.grow(s, r, limit+1); err != nil {
-				return nil, err
+			if whole := (limit + 1) * 5 / 4; b.claim.bytes < whole { // the buffer, and the one that is copied into it
+				larger, err := s.claim(r.Context(), &s.memory.bodies, whole)
+				if err != nil {
+					return nil, err
+				}
+				b.claim.release()
+				b.claim = larger
 			}
+			b.text = append(make([]byte, 0, min(4*int64(cap(b.text)), limit+1)), b.text...)
 		}
 		n, err := from.Read(b.text[len(b.text):cap(b.text)])
 		b.text = b.text[:len(b.text)+n]
@@ -292,20 +295,6 @@ func tooLarge(limit int64) error {
 func (b *body) release() {
 	b.text = nil
 	b.claim.release()
-}
-
-// grow replaces the buffer by a larger one, of at most limit bytes.
-func (b *body) grow(s *Server, r *http.Request, limit int64) error {
-	if whole := limit + limit/4; b.claim.bytes < whole { // the buffer, and the one that is copied into it
-		larger, err := s.claim(r.Context(), &s.memory.bodies, whole)
-		if err != nil {
-			return err
-		}
-		b.claim.release()
-		b.claim = larger
-	}
-	b.text = append(make([]byte, 0, min(4*int64(cap(b.text)), limit)), b.text...)
-	return nil
 }
 
 // measured are numbers of bytes of a body that is not compressed: all, and those that bound the memory of its rows.

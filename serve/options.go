@@ -1,15 +1,12 @@
 package serve
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"math"
 	"net"
 	"os"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,9 +133,6 @@ func (o *Options) token() (digest, error) {
 	return sha256.Sum256([]byte(token)), nil
 }
 
-// cores is the number of requests predicted concurrently.
-func cores() int { return cmp.Or(runtime.GOMAXPROCS(0), 1) }
-
 // credential is the content of files that are replaced while the server runs, such as expiring certificates. It is safe
 // for concurrent use.
 type credential[T any] struct {
@@ -147,70 +141,56 @@ type credential[T any] struct {
 	notice  func(text string) // called with messages for the operator
 	expires func(T) time.Time // nil: never
 
-	mutex  sync.Mutex
-	value  T
-	told   bool    // that the value has expired
-	stamps []stamp // of the files at the last read
-	wrong  error   // error of the current files; nil: they are valid
-}
-
-// stamp identifies the state of a file.
-type stamp struct {
-	modified time.Time
-	size     int64
+	mutex sync.Mutex
+	value T
+	told  bool   // that the value has expired
+	state string // of the files at the last read
+	wrong error  // error of the current files; nil: they are valid
 }
 
 // newCredential returns a credential from files. The error is that of read.
 func newCredential[T any](read func() (T, error), notice func(text string), files ...string) (*credential[T], error) {
-	value, err := read()
-	return &credential[T]{files: files, read: read, notice: notice, stamps: stamps(files), value: value}, err
+	c := &credential[T]{files: files, read: read, notice: notice}
+	c.state = c.current()
+	c.value, c.wrong = read()
+	return c, c.wrong
 }
 
-// get returns the content of the files. While they are invalid, as when one of two is replaced before the other, it
-// returns the previous content.
-func (c *credential[T]) get() T {
-	now := stamps(c.files)
+// get returns the content of the files. While they are invalid, as when one of two is replaced before the other, it returns the previous
+// content and their error. A nil credential has no content.
+func (c *credential[T]) get() (none T, err error) {
+	if c == nil {
+		return none, nil
+	}
+	now := c.current()
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if !slices.Equal(now, c.stamps) { // also of invalid files, which are not read again until they change
-		c.stamps = now
-		c.reread()
+	if now != c.state { // also of invalid files, which are not read again until they change
+		value, err := c.read()
+		switch {
+		case err != nil:
+			c.notice(fmt.Sprintf("the previous credentials stay in use: %v", err))
+		case c.wrong != nil:
+			c.notice(fmt.Sprintf("%s can be used again", c.files[0]))
+		}
+		if err == nil {
+			c.value, c.told = value, false
+		}
+		c.state, c.wrong = now, err
 	}
 	if c.expires != nil && !c.told && time.Now().After(c.expires(c.value)) {
 		c.told = true
 		c.notice(fmt.Sprintf("%s expired at %s: replace it", c.files[0], c.expires(c.value).UTC().Format(time.RFC3339)))
 	}
-	return c.value
+	return c.value, c.wrong
 }
 
-// reread reads the files after a change.
-func (c *credential[T]) reread() {
-	was := c.wrong
-	value, err := c.read()
-	if c.wrong = err; err != nil {
-		c.notice(fmt.Sprintf("the previous credentials stay in use: %v", err))
-		return
-	}
-	if c.value, c.told = value, false; was != nil {
-		c.notice(fmt.Sprintf("%s can be used again", c.files[0]))
-	}
-}
-
-// trouble returns the error of the current files; nil if they are valid.
-func (c *credential[T]) trouble() error {
-	c.get()
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return c.wrong
-}
-
-// stamps returns the stamps of files; zero for missing ones.
-func stamps(files []string) []stamp {
-	list := make([]stamp, len(files))
-	for i, file := range files {
+// current returns the state of the files.
+func (c *credential[T]) current() (state string) {
+	for _, file := range c.files {
 		if info, err := os.Stat(file); err == nil {
-			list[i] = stamp{info.ModTime(), info.Size()}
+			state += fmt.Sprintln(file, info.ModTime().UnixNano(), info.Size())
 		}
 	}
-	return list
+	return state
 }

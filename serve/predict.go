@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -41,7 +41,7 @@ type prediction struct {
 	answer    *answer        // nil: it is encoded, or none was computed yet
 	text      text           // the answer
 	header    http.Header    // of the answer
-	record    *record        // of the answers; nil: not written
+	record    record         // of the answers
 	unpacked  arrow.Unpacked // of Arrow so far
 	again     int            // bytes of columns of a request in JSON, of tensors, and of Arrow decompressed again, for record
 	bodyBytes int64          // of the rows as they were sent, decompressed
@@ -156,7 +156,7 @@ func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
 	if err := p.asks.check(p.version, p.memory.maxAnswer()); err != nil {
 		return err
 	}
-	p.record.reset()
+	p.record.messages, p.record.bytes = nil, 0
 	p.answer = &answer{version: p.version, asked: p.asks, ends: []int32{0}}
 	if err := p.rows.read(p.asks.mostRows(p.version), func(rows *examples.Rows) error { return p.tile(ctx, rows) }); err != nil {
 		return unusable(ctx, err)
@@ -179,7 +179,7 @@ func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) 
 	if err := p.answer.add(rows); err != nil {
 		return err
 	}
-	for i := 0; i < n && p.record != nil; i++ {
+	for i := 0; i < n && p.record.writer != nil; i++ {
 		p.record.add(p.answer, i, n, func(dst []byte) []byte { return p.rows.features(dst, i) })
 		if int64(p.record.bytes) > p.memory.maxAnswer() { // also of columns that the model does not have
 			return refuse(http.StatusRequestEntityTooLarge, "the features of the rows have more than %d bytes as JSON, which serve.answers.topic "+
@@ -223,7 +223,7 @@ func (s *Server) manyRows() error {
 
 // reserve reserves memory for the answer so far: its columns, and a number of bytes of its text.
 func (p *prediction) reserve(text int) error {
-	text += p.record.size()
+	text += p.record.bytes
 	columns := p.answer.bytes()
 	if int64(max(text, columns)) > p.memory.maxAnswer() {
 		return refuse(http.StatusRequestEntityTooLarge, "the answer would have more than %d bytes, a sixteenth of serve.memory: send fewer rows "+
@@ -235,13 +235,10 @@ func (p *prediction) reserve(text int) error {
 	return nil
 }
 
-// resized returns a slice of n values that reuses memory if possible.
-func resized[T any](values []T, n int) []T { return slices.Grow(values[:0], n)[:n] }
-
 // enter waits for a core. The caller returns it with leave.
 func (s *Server) enter(ctx context.Context) error {
 	select {
-	case <-s.cores:
+	case s.cores <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 	}
@@ -252,21 +249,32 @@ func (s *Server) enter(ctx context.Context) error {
 }
 
 // leave returns a core.
-func (s *Server) leave() { s.cores <- struct{}{} }
+func (s *Server) leave() { <-s.cores }
+
+// newest returns the current model, with precomputed data for answers.
+func (s *Server) newest() (*version, error) {
+	m := s.versions.Model()
+	if m == nil {
+		s.last.Store(nil)
+		return nil, refuse(http.StatusServiceUnavailable, "there is no version")
+	}
+	if v := s.last.Load(); v != nil && v.Model == m {
+		return v, nil
+	}
+	v := &version{Model: m, options: layout.TrainedAs(m.Manifest.Plan), quoted: m.LabelType().Values(m.Labels())}
+	if m.LabelType() == examples.WholeLabels {
+		v.wholeNumbers = examples.WholeNumbers(m.Labels())
+	}
+	v.list, _ = json.Marshal(v.quoted) // which is JSON
+	s.last.Store(v)
+	return v, nil
+}
 
 // predictsNumbers reports whether answers have predicted targets in place of labels and probabilities.
 func (v *version) predictsNumbers() bool { return v.Task() == examples.Numbers }
 
 // givesSeveral reports whether the model is multi-label.
 func (v *version) givesSeveral() bool { return v.Task() == examples.SeveralLabels }
-
-// wholeNumbers returns the labels as integers if all of them are, otherwise nil.
-func wholeNumbers(m *model.Model) []int64 {
-	if m.LabelType() != examples.WholeLabels {
-		return nil
-	}
-	return examples.WholeNumbers(m.Labels())
-}
 
 // Manifest returns the manifest of a model for JSON, with labels as in answers.
 func Manifest(m *model.Model) any {

@@ -66,17 +66,14 @@ func (p *prediction) batches(ctx context.Context, of arrow.Sent) rows {
 type batchRows struct {
 	batches iter.Seq2[*examples.Rows, error]
 	texts   iter.Seq[[]byte]      // the rows as JSON
-	text    func() ([]byte, bool) // the next of them; nil: none was asked for
-	stop    func()
+	text    func() ([]byte, bool) // the next of them
 }
 
 // read implements rows.
 func (r *batchRows) read(most int, tile func(*examples.Rows) error) error {
-	defer func() {
-		if r.stop != nil {
-			r.stop()
-		}
-	}()
+	text, stop := iter.Pull(r.texts)
+	defer stop()
+	r.text = text
 	for batch, err := range r.batches {
 		if err != nil {
 			return err
@@ -92,9 +89,6 @@ func (r *batchRows) read(most int, tile func(*examples.Rows) error) error {
 
 // features implements rows.
 func (r *batchRows) features(dst []byte, _ int) []byte {
-	if r.text == nil {
-		r.text, r.stop = iter.Pull(r.texts)
-	}
 	if text, ok := r.text(); ok {
 		return append(dst, text...)
 	}
@@ -194,8 +188,8 @@ func frameOf(body []byte, sent string, asks *asked) (f frame, err error) {
 	if sent == mlflow {
 		err = f.readMLflow(object)
 	} else {
-		err = members{keyRows: f.list, keyColumns: keep(&f.columns), keyTop: asks.setTop, keyClasses: keepTruth(&asks.classes),
-			keyContributions: asks.setContributions}.read(object)
+		err = members{keyRows: f.list, keyColumns: keep(&f.columns), keyTop: keepNumber(&asks.top, "a number of labels"),
+			keyClasses: keepTruth(&asks.classes), keyContributions: keepNumber(&asks.contributions, "a number of columns")}.read(object)
 	}
 	if err == nil && f.rows == nil && f.lists == nil {
 		err = fmt.Errorf("no %q", keyRows)
@@ -490,7 +484,7 @@ func (r *jsonRows) begin() {
 			b.Cells = b.Cells[:n+1]
 		}
 		last := &b.Cells[len(b.Cells)-1]
-		*last = resized(*last, k)
+		*last = slices.Grow((*last)[:0], k)[:k]
 		r.cells = *last
 		clear(r.cells)
 		return

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"path"
@@ -29,6 +28,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stagewise/stagewise/client"
@@ -59,9 +59,9 @@ type Server struct {
 	versions    Versions
 	registry    *prometheus.Registry
 	metrics     *metrics
-	register    prometheus.Registerer // for the metrics of the pipeline
+	register    promauto.Factory // of the metrics of the pipeline
 	last        atomic.Pointer[version]
-	cores       chan struct{}  // idle cores
+	cores       chan struct{}  // cores in use
 	late        error          // of an answer that takes too long to compute
 	memory      memories       // for requests and answers
 	answers     *answersWriter // nil: answers are not written
@@ -106,11 +106,8 @@ type version struct {
 func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string, notice func(text string)) (*Server, error) {
 	s := &Server{
 		options: o, notice: notice, versions: versions, registry: registry, connections: new(endpoint.Connections),
-		cores: make(chan struct{}, cores()), memory: newMemories(&o),
+		cores: make(chan struct{}, runtime.GOMAXPROCS(0)), memory: newMemories(&o),
 		late: refuse(http.StatusServiceUnavailable, "the answer was not computed within %v: send fewer rows at a time", o.Timeout),
-	}
-	for range cap(s.cores) {
-		s.leave()
 	}
 	var err error
 	if o.TokenFile != "" {
@@ -124,18 +121,10 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 		}
 		s.tls.expires = func(c *tls.Certificate) time.Time { return c.Leaf.NotAfter }
 	}
-	s.register = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
+	s.register = promauto.With(prometheus.WrapRegistererWithPrefix("stagewise_",
+		prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)))
 	s.metrics = newMetrics(s)
-	s.routes = map[string]route{
-		"/predict":      {method: http.MethodPost, predicts: true, answer: s.predict},
-		"/model":        {method: http.MethodGet, answer: s.manifest},
-		"/metrics":      {method: http.MethodGet, answer: s.measures},
-		"/openapi.json": {method: http.MethodGet, answer: constant(typeJSON, description)},
-		"/live":         {method: http.MethodGet, public: true, answer: constant(typeText, "alive\n")},
-		"/ready":        {method: http.MethodGet, public: true, answer: s.ifReady(constant(typeText, "ready\n"))},
-	}
-	maps.Copy(s.routes, s.protocols())
-	maps.Copy(s.routes, s.calls(s.routes))
+	s.setRoutes()
 	s.mux = http.NewServeMux()
 	for pattern := range s.routes {
 		s.mux.HandleFunc(pattern, s.answerRoute)
@@ -165,10 +154,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.local = endpoint.IsLocal(listener) && s.token == nil && !s.options.Open
 	serve := server.Serve
 	if s.tls != nil {
-		s.tls.get() // which may have expired
-		server.TLSConfig = &tls.Config{
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.tls.get(), nil }, MinVersion: tls.VersionTLS12,
-		}
+		_, _ = s.tls.get() // which may have expired
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			certificate, _ := s.tls.get()
+			return certificate, nil
+		}}
 		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
 	defer s.closeAnswers(ctx)
@@ -268,7 +258,8 @@ func (s *Server) allowed(r *http.Request) bool {
 		return true
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum, want := sha256.Sum256([]byte(strings.TrimSpace(token))), s.token.get()
+	want, _ := s.token.get()
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }
 
@@ -295,23 +286,6 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	w.WriteHeader(no.status)
 	content, _ := json.Marshal(map[string]string{"error": no.reason}) // strings can be encoded
 	_, _ = w.Write(append(content, '\n'))                             // the client may have disconnected
-}
-
-// newest returns the current model, with precomputed data for answers.
-func (s *Server) newest() (*version, error) {
-	m := s.versions.Model()
-	if m == nil {
-		s.last.Store(nil)
-		return nil, refuse(http.StatusServiceUnavailable, "there is no version")
-	}
-	if v := s.last.Load(); v != nil && v.Model == m {
-		return v, nil
-	}
-	v := &version{Model: m, options: layout.TrainedAs(m.Manifest.Plan), quoted: m.LabelType().Values(m.Labels()),
-		wholeNumbers: wholeNumbers(m)}
-	v.list, _ = json.Marshal(v.quoted) // which is JSON
-	s.last.Store(v)
-	return v, nil
 }
 
 // versionFor returns the version that a request names, or else the newest.
@@ -435,24 +409,30 @@ func (f fixed) Status() client.Status {
 
 func (f fixed) Stale() error { return nil }
 
-// protocols returns the routes of the Open Inference Protocol, version 2, and of MLflow's scoring server.
-func (s *Server) protocols() map[string]route {
+// setRoutes sets the routes: of the server, of the Open Inference Protocol, version 2, and of MLflow's scoring server.
+func (s *Server) setRoutes() {
+	ready := route{method: http.MethodGet, public: true, answer: s.ifReady(constant(typeText, "ready\n"))}
 	metadata := constant(typeJSON, `{"name":"stagewise","version":"2","extensions":["binary_tensor_data"]}`)
-	ready := s.ifReady(constant(typeText, "ready\n"))
-	routes := map[string]route{
+	s.routes = map[string]route{
+		"/predict":         {method: http.MethodPost, predicts: true, answer: s.predict},
+		"/model":           {method: http.MethodGet, answer: s.manifest},
+		"/metrics":         {method: http.MethodGet, answer: s.measures},
+		"/openapi.json":    {method: http.MethodGet, answer: constant(typeJSON, description)},
+		"/live":            {method: http.MethodGet, public: true, answer: constant(typeText, "alive\n")},
+		"/ready":           ready,
 		"/v2":              {method: http.MethodGet, answer: metadata},
 		"/v2/health/live":  {method: http.MethodGet, public: true, answer: constant(typeJSON, `{"live":true}`)},
 		"/v2/health/ready": {method: http.MethodGet, public: true, answer: s.ifReady(constant(typeJSON, `{"ready":true}`))},
 		"/invocations":     {method: http.MethodPost, predicts: true, answer: s.invoke},
-		"/ping":            {method: http.MethodGet, public: true, answer: ready},
-		"/health":          {method: http.MethodGet, public: true, answer: ready},
+		"/ping":            ready,
+		"/health":          ready,
 	}
 	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
-		routes[path] = route{method: http.MethodGet, answer: s.modelMetadata}
-		routes[path+"/ready"] = route{method: http.MethodGet, answer: s.ifReady(s.readyModel)}
-		routes[path+"/infer"] = route{method: http.MethodPost, predicts: true, answer: s.infer}
+		s.routes[path] = route{method: http.MethodGet, answer: s.modelMetadata}
+		s.routes[path+"/ready"] = route{method: http.MethodGet, answer: s.ifReady(s.readyModel)}
+		s.routes[path+"/infer"] = route{method: http.MethodPost, predicts: true, answer: s.infer}
 	}
-	return routes
+	s.addCalls()
 }
 
 // infer handles a prediction request of the Open Inference Protocol.
@@ -546,17 +526,11 @@ func unusable(ctx context.Context, err error) error {
 	return refuse(http.StatusBadRequest, "%s", err)
 }
 
-// shapeOf describes a request without its contents, and where the program panicked.
+// shapeOf describes a request without its contents, and the innermost functions of this module in the current panic.
 func shapeOf(r *http.Request) string {
 	h := r.Header
 	text := fmt.Sprintf("%.20s %.40q of %d bytes, Content-Type %.80q, Content-Encoding %.40q, Accept %.80q, %s", r.Method, r.URL.Path,
-		r.ContentLength,
-		h.Get(headerType), h.Get("Content-Encoding"), h.Get("Accept"), r.Proto)
-	return text + failedAt()
-}
-
-// failedAt returns the innermost functions of this module in the current panic.
-func failedAt() (at string) {
+		r.ContentLength, h.Get(headerType), h.Get("Content-Encoding"), h.Get("Accept"), r.Proto)
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
 	thrown := false
@@ -564,10 +538,10 @@ func failedAt() (at string) {
 		var f runtime.Frame
 		f, more = frames.Next()
 		if thrown && strings.Contains(f.Function, "stagewise") {
-			at += fmt.Sprintf(", at %s:%d", path.Join(path.Base(path.Dir(f.File)), path.Base(f.File)), f.Line)
+			text += fmt.Sprintf(", at %s:%d", path.Join(path.Base(path.Dir(f.File)), path.Base(f.File)), f.Line)
 			n++
 		}
 		thrown = thrown || f.Function == "runtime.gopanic"
 	}
-	return at
+	return text
 }

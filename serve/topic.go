@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -70,74 +71,58 @@ type answersWriter struct {
 	options   AnswersOptions
 	log       AnswersLog
 	notice    func(text string)
-	now       func() time.Time
 	partition func(key []byte) int
 	limit     int // maximum size of buffered messages
 
 	written, dropped prometheus.Counter
 
 	mutex   sync.Mutex
+	changed *sync.Cond // messages wait, or the writer is closed
 	waiting []kafkalog.Message
 	bytes   int // size of messages that are buffered or being written
 	closed  bool
-	wake    chan struct{} // signals that there may be work
-	lost    int           // number of rows dropped since the last notice
-	reason  string        // reason for the last one
-	told    time.Time     // time of the last notice
+	lost    int       // number of rows dropped since the last notice
+	reason  string    // reason for the last one
+	told    time.Time // time of the last notice
 
-	ended  chan struct{} // closed when everything is written
-	cancel context.CancelFunc
+	writing sync.WaitGroup
+	cancel  context.CancelFunc
 }
 
 // openAnswers returns a writer to an existing topic. notice is called concurrently with messages for the operator.
-func openAnswers(ctx context.Context, o AnswersOptions, log AnswersLog, register prometheus.Registerer,
+func openAnswers(ctx context.Context, o AnswersOptions, log AnswersLog, register promauto.Factory,
 	notice func(text string)) (*answersWriter, error) {
 	partitions, err := log.Partitions(ctx, o.Topic)
 	if err != nil {
 		return nil, fmt.Errorf("write answers to %s (serve.answers.topic): %w", o.Topic, err)
 	}
 	w := &answersWriter{
-		options: o, log: log, notice: notice, now: time.Now, limit: bufferBytes, partition: kafkalog.Partitioner(partitions),
-		written: counter("answers_written_total", "Rows whose answers were written to serve.answers.topic."),
-		dropped: counter("answers_dropped_total", "Rows whose answers were not written: the buffer was full, or the brokers refused them."),
-		wake:    make(chan struct{}, 1), ended: make(chan struct{}),
+		options: o, log: log, notice: notice, limit: bufferBytes, partition: kafkalog.Partitioner(partitions),
+		written: counter(register, "answers_written_total", "Rows whose answers were written to serve.answers.topic."),
+		dropped: counter(register, "answers_dropped_total",
+			"Rows whose answers were not written: the buffer was full, or the brokers refused them."),
 	}
-	register.MustRegister(w.written, w.dropped)
+	w.changed = sync.NewCond(&w.mutex)
 	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	go w.run(ctx)
+	w.writing.Go(func() { w.run(ctx) })
 	return w, nil
 }
 
-// record collects the answers to a request until they are sent. A nil record, of a request that is not sampled, does nothing.
+// record collects the answers to a request until they are sent.
 type record struct {
-	writer   *answersWriter
+	writer   *answersWriter // nil: the request is not sampled
 	id       string
 	trace    string // header traceparent; "": none
 	messages []kafkalog.Message
 	bytes    int
 }
 
-// begin returns the record of a request with an id, and with the trace in its headers; nil if it is not sampled, or if w is nil.
-func (w *answersWriter) begin(id string, h http.Header) *record {
+// begin returns the record of a request with an id, and with the trace in its headers.
+func (w *answersWriter) begin(id string, h http.Header) record {
 	if w == nil || !w.options.samples(id) {
-		return nil
+		return record{}
 	}
-	return &record{writer: w, id: id, trace: wire.ValidTrace(h.Get(wire.HeaderTrace))}
-}
-
-// reset drops the added rows.
-func (r *record) reset() {
-	if r != nil {
-		r.messages, r.bytes = nil, 0
-	}
-}
-
-// size returns the size of the added rows.
-func (r *record) size() int {
-	if r == nil {
-		return 0
-	}
-	return r.bytes
+	return record{writer: w, id: id, trace: wire.ValidTrace(h.Get(wire.HeaderTrace))}
 }
 
 // add adds the next row, which is row i of the last n of an answer. features appends its features as JSON.
@@ -154,9 +139,6 @@ func (r *record) add(a *answer, i, n int, features func(dst []byte) []byte) {
 
 // send passes the rows to the writer. The key of a message is the request id, followed by the row number if the request has several rows.
 func (r *record) send() {
-	if r == nil {
-		return
-	}
 	for i := range r.messages {
 		key := r.id
 		if len(r.messages) > 1 {
@@ -164,7 +146,9 @@ func (r *record) send() {
 		}
 		r.messages[i].Key = []byte(key)
 	}
-	r.writer.put(r.messages)
+	if len(r.messages) > 0 {
+		r.writer.put(r.messages)
+	}
 }
 
 // appendPrediction appends the members of the prediction in a message, of row i of the last n.
@@ -204,6 +188,7 @@ func (a *answer) appendPrediction(dst []byte, i, n int) []byte {
 func (w *answersWriter) put(messages []kafkalog.Message) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
+	defer w.changed.Signal()
 	for i, m := range messages {
 		size := messageBytes + len(m.Key) + len(m.Value)
 		switch {
@@ -219,14 +204,13 @@ func (w *answersWriter) put(messages []kafkalog.Message) {
 		}
 		w.waiting, w.bytes = append(w.waiting, m), w.bytes+size
 	}
-	w.signal()
 }
 
 // drop counts rows that are not written, and reports them at most once per noticeEvery. The caller has locked the mutex.
 func (w *answersWriter) drop(rows int, reason string) {
 	w.dropped.Add(float64(rows))
 	w.lost, w.reason = w.lost+rows, reason
-	if now := w.now(); now.Sub(w.told) >= noticeEvery {
+	if now := time.Now(); now.Sub(w.told) >= noticeEvery {
 		go w.notice(w.losses().Error()) // logging may be slow
 		w.told, w.lost = now, 0
 	}
@@ -237,25 +221,14 @@ func (w *answersWriter) losses() error {
 	return fmt.Errorf("answers to %d rows were not written to %s: %s", w.lost, w.options.Topic, w.reason)
 }
 
-// signal wakes the goroutine that writes.
-func (w *answersWriter) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
 // run writes buffered messages until the writer is closed. The batch size grows with the backlog.
 func (w *answersWriter) run(ctx context.Context) {
-	defer close(w.ended)
 	for closed := false; !closed; {
-		select {
-		case <-w.wake:
-		case <-ctx.Done():
-			return
-		}
 		byPartition := map[int][]kafkalog.Message{}
 		w.mutex.Lock()
+		for len(w.waiting) == 0 && !w.closed {
+			w.changed.Wait()
+		}
 		for _, m := range w.waiting {
 			p := w.partition(m.Key)
 			byPartition[p] = append(byPartition[p], m)
@@ -288,18 +261,12 @@ func (w *answersWriter) close(ctx context.Context) error {
 	w.mutex.Lock()
 	w.closed = true
 	w.mutex.Unlock()
-	w.signal()
-	select {
-	case <-w.ended:
-	case <-ctx.Done():
-	}
+	w.changed.Signal()
+	defer context.AfterFunc(ctx, w.cancel)()
+	w.writing.Wait()
 	w.cancel()
-	<-w.ended
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.lost += len(w.waiting)
-	w.dropped.Add(float64(len(w.waiting)))
-	w.waiting = nil
 	if w.lost > 0 {
 		return w.losses()
 	}
@@ -325,18 +292,17 @@ func (s *Server) closeAnswers(ctx context.Context) {
 	}
 }
 
-// record returns the record of the answers to a request, and sets the id in the response; nil if answers are not written,
-// or the request is not sampled.
-func (s *Server) record(w http.ResponseWriter, r *http.Request) (*record, error) {
+// record returns the record of the answers to a request, and sets the id in the response.
+func (s *Server) record(w http.ResponseWriter, r *http.Request) (none record, err error) {
 	if s.answers == nil {
-		return nil, nil
+		return none, nil
 	}
 	id := r.Header.Get(headerID)
 	if id == "" {
 		id = rand.Text()
 	}
 	if !isID(id) {
-		return nil, refuse(http.StatusBadRequest, "%s %.40q: expected up to 200 printable ASCII characters without spaces", headerID, id)
+		return none, refuse(http.StatusBadRequest, "%s %.40q: expected up to 200 printable ASCII characters without spaces", headerID, id)
 	}
 	w.Header().Set(headerID, id)
 	return s.answers.begin(id, r.Header), nil

@@ -23,6 +23,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -73,7 +74,7 @@ func openTopic(t *testing.T, l *topic) (*answersWriter, func() []string) {
 	t.Helper()
 	var mutex sync.Mutex
 	var notices []string
-	w, err := openAnswers(t.Context(), AnswersOptions{Topic: "answers", Sample: 1}, l, prometheus.NewRegistry(), func(text string) {
+	w, err := openAnswers(t.Context(), AnswersOptions{Topic: "answers", Sample: 1}, l, promauto.With(prometheus.NewRegistry()), func(text string) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		notices = append(notices, text)
@@ -93,9 +94,8 @@ const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 func answerTo(t *testing.T, w *answersWriter, id string, rows int) {
 	t.Helper()
 	r := w.begin(id, http.Header{"Traceparent": {map[bool]string{true: trace, false: "none"}[id == "b"]}})
-	r.reset()
 	for i := range rows {
-		addRow(t, r, fmt.Sprintf("[%d]", i))
+		addRow(t, &r, fmt.Sprintf("[%d]", i))
 	}
 	r.send()
 }
@@ -103,7 +103,7 @@ func answerTo(t *testing.T, w *answersWriter, id string, rows int) {
 // addRow adds a row with these features to a record.
 func addRow(t *testing.T, r *record, features string) {
 	t.Helper()
-	if r == nil {
+	if r.writer == nil {
 		return
 	}
 	v := &version{Model: newModelOf(t, []string{"no", "yes"}, 7, 2, nil, layout.MissingError)}
@@ -221,7 +221,7 @@ func TestLargeRow(t *testing.T) {
 	w, _ := openTopic(t, l)
 	r := w.begin("a", nil)
 	for _, size := range []int{1, maxMessage, 1} {
-		addRow(t, r, fmt.Sprintf("%q", strings.Repeat("x", size)))
+		addRow(t, &r, fmt.Sprintf("%q", strings.Repeat("x", size)))
 	}
 	r.send()
 	err := w.close(t.Context())
