@@ -52,8 +52,8 @@ func newInit() *cobra.Command {
 			}
 			from := strings.Join([]string{"stagewise init", args[0], "--label", label}, " ")
 			err = screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
-				_, err := io.WriteString(w, d.Configuration(name, from))
-				return err
+				d.Configuration(w, name, from)
+				return nil
 			})
 			if err != nil {
 				return failed(err)

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -31,67 +32,41 @@ func NewDraft(file, output string, o ingest.Options, t *Columns) (*Draft, error)
 	}
 	d := &Draft{File: file, Options: o, table: t}
 	if !filepath.IsAbs(file) && output != StandardOutput {
-		var err error
-		if d.File, err = relativeTo(filepath.Dir(output), file); err != nil {
+		folder, err := filepath.Abs(filepath.Dir(output))
+		to, errTo := filepath.Abs(file)
+		if err := errors.Join(err, errTo); err != nil {
+			return nil, err
+		}
+		if d.File, err = filepath.Rel(folder, to); err != nil {
 			return nil, err
 		}
 	}
-	isFeature := func(a *column) bool {
-		return !a.role.isDropped() && a.role != roleLabel && a.role != roleTarget
-	}
-	if !slices.ContainsFunc(t.list, isFeature) {
+	if dropped := d.dropped(); len(dropped)+1 == len(t.list) {
 		var why []string
-		for _, a := range d.with(columnRole.isDropped) {
-			if why = append(why, fmt.Sprintf("%s is dropped (%s)", a.key, a.why)); len(why) == 3 {
-				break
-			}
+		for _, a := range dropped[:min(len(dropped), 3)] {
+			why = append(why, fmt.Sprintf("%s is dropped (%s)", a.key, a.why))
 		}
-		return nil, fmt.Errorf("%s: no feature columns remain: %s", file, cmp.Or(strings.Join(why, ", "), "it has only the "+
-			"label"))
+		return nil, fmt.Errorf("%s: no feature columns remain: %s", file, cmp.Or(strings.Join(why, ", "), "it has only the label"))
 	}
 	return d, nil
 }
 
-// relativeTo returns a path from a folder.
-func relativeTo(folder, path string) (string, error) {
-	from, err := filepath.Abs(folder)
-	if err != nil {
-		return "", err
-	}
-	to, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Rel(from, to)
-}
-
-// with returns the columns whose role meets a condition.
-func (d *Draft) with(is func(columnRole) bool) (columns []*column) {
-	for _, a := range d.table.list {
-		if is(a.role) {
-			columns = append(columns, a)
+// of returns the columns with one of some roles.
+func (d *Draft) of(roles ...columnRole) (columns []*column) {
+	for _, c := range d.table.list {
+		if slices.Contains(roles, c.role) {
+			columns = append(columns, c)
 		}
 	}
 	return columns
 }
 
-func (d *Draft) of(role columnRole) []*column {
-	return d.with(func(other columnRole) bool { return other == role })
-}
+// dropped returns the columns that are neither features nor the label.
+func (d *Draft) dropped() []*column { return d.of(roleIdentifier, roleDate, roleConstant, roleUnused) }
 
-// incomplete returns the features that lack values.
-func (d *Draft) incomplete() []*column {
-	columns := slices.Concat(d.of(roleNumber), d.of(roleCategory), d.of(roleTime))
-	return slices.DeleteFunc(columns, func(a *column) bool { return a.missing == 0 && len(a.missingWords()) == 0 })
-}
-
-// missingWords returns the words for missing values that the options don't have.
-func (d *Draft) missingWords() (words []string) {
-	for _, a := range d.of(roleNumber) {
-		words = append(words, a.missingWords()...)
-	}
-	slices.Sort(words)
-	return slices.Compact(words)
+// size describes the table.
+func (d *Draft) size() string {
+	return fmt.Sprintf("%s rows, %d columns", humanize.Comma(int64(d.table.list[0].rows)), len(d.table.list))
 }
 
 var (
@@ -112,7 +87,7 @@ func DraftName(file string) string {
 
 // label returns the column of labels or targets.
 func (d *Draft) label() *column {
-	return d.with(func(r columnRole) bool { return r == roleLabel || r == roleTarget })[0]
+	return d.of(roleLabel, roleTarget)[0]
 }
 
 const (
@@ -122,16 +97,13 @@ const (
 
 // Describe writes a line for each column: its use, and the reason.
 func (d *Draft) Describe(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.table.rows())), len(d.table.list))
-	table := Table{Width: screenWidth}
+	fmt.Fprintf(w, "%s: %s\n\n", d.File, d.size())
+	table, dropped := Table{Width: screenWidth}, d.dropped()
 	table.Row("column", "use", "why")
 	for _, a := range d.table.list {
 		use, why := string(a.role), a.why
-		if a.role.isDropped() {
-			use = "dropped"
-			if a.role != roleUnused {
-				why = string(a.role) + ": " + why
-			}
+		if slices.Contains(dropped, a) {
+			use, why = "dropped", a.dropped()
 		}
 		name := a.Name
 		if name == "" || a.key != name {
@@ -156,147 +128,119 @@ func (d *Draft) notes() (notes []string) {
 	if label.role != roleLabel {
 		return notes
 	}
-	words, _ := label.counted()
-	if most, present := words[0], label.present(); most.rows*10 >= 9*present {
+	words := label.frequent()
+	if most, present := label.words[words[0]], label.present(); most*10 >= 9*present {
 		notes = append(notes, fmt.Sprintf("%.3g %% of the rows are %s: always predicting it has an error of %.3g %%.",
-			100*float64(most.rows)/float64(present), most.text, 100*float64(present-most.rows)/float64(present)))
+			100*float64(most)/float64(present), words[0], 100*float64(present-most)/float64(present)))
 	}
-	if least := words[len(words)-1]; least.rows < 10 {
-		notes = append(notes, fmt.Sprintf("The label %s has %s: too few to learn it or to measure its error.", least.text, rowCount(least.rows)))
+	if least := words[len(words)-1]; label.words[least] < 10 {
+		notes = append(notes, fmt.Sprintf("The label %s has %s: too few to learn it or to measure its error.", least,
+			rowCount(label.words[least])))
 	}
 	return notes
-}
-
-// holdout is the fraction of the rows that measures the models of a draft.
-const holdout = 0.2
-
-// lines are the lines of a YAML file, some with a comment.
-type lines []line
-
-type line struct{ text, comment string }
-
-func (l *lines) add(text, comment string) { *l = append(*l, line{text, comment}) }
-
-// maxAligned is the maximum length of lines whose comments are aligned.
-const maxAligned = 40
-
-func (l lines) String() string {
-	var out strings.Builder
-	widest := 0
-	for _, line := range l {
-		if n := len(line.text); line.comment != "" && n <= maxAligned {
-			widest = max(widest, n)
-		}
-	}
-	for _, line := range l {
-		switch {
-		case line.comment == "":
-			out.WriteString(line.text)
-		case line.text == "":
-			out.WriteString("# " + oneLine(line.comment))
-		default:
-			fmt.Fprintf(&out, "%-*s  # %s", widest, line.text, oneLine(line.comment))
-		}
-		out.WriteByte('\n')
-	}
-	return out.String()
 }
 
 // oneLine replaces line breaks and other white space of a text by single spaces.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Configuration returns the configuration. from is the command line.
-func (d *Draft) Configuration(name, from string) string {
-	var l lines
-	l.add("", fmt.Sprintf("Written by `%s`: %s rows, %d columns.", from, humanize.Comma(int64(d.table.rows())), len(d.table.list)))
-	l.add("", "`stagewise check -c FILE` shows what would run; docs/configuration.md describes all keys.")
-	l.add("name: "+scalar(name), "prefix of the names of topics")
-	l.add("", "")
-	l.add("examples:", "")
-	l.add("  train: ["+scalar(d.File)+"]", "")
-	d.reading(&l)
+// comment returns a comment of a YAML file.
+func comment(text string) string { return "# " + oneLine(text) }
+
+// Configuration writes the configuration. from is the command line. Comments are aligned.
+func (d *Draft) Configuration(w io.Writer, name, from string) {
+	var t Table
+	t.Row(comment(fmt.Sprintf("Written by `%s`: %s.", from, d.size())))
+	t.Row("# `stagewise check -c FILE` shows what would run; docs/configuration.md describes all keys.")
+	t.Row("name: "+scalar(name), "# prefix of the names of topics")
+	t.Row()
+	t.Row("examples:")
+	t.Row("  train: [" + scalar(d.File) + "]")
+	d.reading(&t)
 	label := d.label()
 	if label.role == roleTarget {
-		l.add("  targets: ["+scalar(label.key)+"]", label.why)
+		t.Row("  targets: ["+scalar(label.key)+"]", comment(label.why))
 	} else {
-		l.add("  label: "+scalar(label.key), label.why)
+		t.Row("  label: "+scalar(label.key), comment(label.why))
 	}
-	d.features(&l)
-	l.add(fmt.Sprintf("  holdout: %v", holdout), "fraction of the rows held out from training to measure the error")
-	l.add("", "")
+	d.features(&t)
+	t.Row("  holdout: 0.2", "# fraction of the rows held out from training to measure the error")
+	t.Row()
 	if len(d.of(roleText)) > 0 { // its words are counted
-		l.add("prepare: {values: log1p, idf: 1, scale: unit}", "")
-		l.add("stages:", "")
-		l.add("  - {features: {kind: columns}, link: identity}", "")
+		t.Row("prepare: {values: log1p, idf: 1, scale: unit}")
+		t.Row("stages:")
+		t.Row("  - {features: {kind: columns}, link: identity}")
 	} else {
-		l.add("", "Without `stages`, train and run choose them by the loss of held-out rows.")
+		t.Row("# Without `stages`, train and run choose them by the loss of held-out rows.")
 	}
-	return l.String()
+	t.Write(w)
 }
 
 // reading adds the keys that say how the file is read.
-func (d *Draft) reading(l *lines) {
-	o, defaults := d.Options, ingest.Defaults()
+func (d *Draft) reading(t *Table) {
+	o := d.Options
 	for _, key := range [][2]string{{"format", o.Format}, {"delimiter", o.Delimiter}, {"encoding", o.Encoding}} {
 		if key[1] != "" {
-			l.add("  "+key[0]+": "+scalar(key[1]), "")
+			t.Row("  " + key[0] + ": " + scalar(key[1]))
 		}
 	}
 	if o.Header != nil {
-		l.add(fmt.Sprintf("  header: %v", *o.Header), "")
+		t.Row(fmt.Sprintf("  header: %v", *o.Header))
 	}
-	words := d.missingWords()
-	if len(words) > 0 || !slices.Equal(o.MissingValues, defaults.MissingValues) {
-		l.add("  missing_values: "+list(slices.Concat(o.MissingValues, words)), "words for a missing value, in addition to an empty "+
-			"cell")
+	var odd []string // words for missing values that the options don't have
+	for _, a := range d.of(roleNumber) {
+		odd = append(odd, a.missingWords()...)
+	}
+	slices.Sort(odd)
+	if len(odd) > 0 || !slices.Equal(o.MissingValues, ingest.Defaults().MissingValues) {
+		t.Row("  missing_values: " + list(slices.Concat(o.MissingValues, slices.Compact(odd))) +
+			"  # words for a missing value, in addition to an empty cell")
 	}
 }
 
 // features adds the keys of the columns that are features, or not.
-func (d *Draft) features(l *lines) {
+func (d *Draft) features(t *Table) {
 	if texts := d.of(roleText); len(texts) > 0 {
-		l.add("  text: "+scalar(texts[0].key), texts[0].why+": its words are counted")
+		t.Row("  text: "+scalar(texts[0].key), comment(texts[0].why+": its words are counted"))
 		return
 	}
-	if dropped := d.with(columnRole.isDropped); len(dropped) > 0 {
-		l.add("  columns:", "")
-		l.add("    drop:", "excluded from the features")
+	if dropped := d.dropped(); len(dropped) > 0 {
+		t.Row("  columns:")
+		t.Row("    drop:", "# excluded from the features")
 		for _, a := range dropped {
-			why := string(a.role) + ": " + a.why
-			switch a.role {
-			case roleDate:
+			why := a.dropped()
+			if a.role == roleDate {
 				why += "; written as 2026-11-01T09:30:00 it can be listed under times"
-			case roleUnused:
-				why = a.why
 			}
-			l.add("      - "+scalar(a.key), why)
+			t.Row("      - "+scalar(a.key), comment(why))
 		}
 	}
 	if words := d.of(roleCategory); len(words) > 0 {
-		l.add("  categorical:", "columns of words")
+		t.Row("  categorical:", "# columns of words")
 		for _, a := range words {
 			why := a.why
-			if list, _ := a.counted(); len(list) > tree.MaxWords {
+			if len(a.words) > tree.MaxWords {
 				why += fmt.Sprintf("; trees tell %d of them apart", tree.MaxWords)
 			}
-			l.add("    - "+scalar(a.key), why)
+			t.Row("    - "+scalar(a.key), comment(why))
 		}
 	}
 	if times := d.of(roleTime); len(times) > 0 {
-		l.add("  times:", "date and time columns, and the numeric features derived from them")
+		t.Row("  times:", "# date and time columns, and the numeric features derived from them")
 		for _, a := range times {
-			l.add("    "+scalar(a.key)+": "+list(a.parts()), a.why)
+			t.Row("    "+scalar(a.key)+": "+list(a.parts()), comment(a.why))
 		}
 	}
-	if lacking := d.incomplete(); len(lacking) > 0 {
-		var names []string
-		for _, a := range lacking[:min(len(lacking), 3)] {
+	var names []string // of the features that lack values
+	for _, a := range slices.Concat(d.of(roleNumber), d.of(roleCategory), d.of(roleTime)) {
+		if a.missing > 0 || len(a.missingWords()) > 0 {
 			names = append(names, a.key)
 		}
-		if more := len(lacking) - len(names); more > 0 {
-			names = append(names, fmt.Sprintf("and %d more", more))
-		}
-		l.add("  missing: mean", "cells without a value are allowed; trees distinguish them: "+strings.Join(names, ", "))
+	}
+	if len(names) > 3 {
+		names = append(names[:3], fmt.Sprintf("and %d more", len(names)-3))
+	}
+	if len(names) > 0 {
+		t.Row("  missing: mean", comment("cells without a value are allowed; trees distinguish them: "+strings.Join(names, ", ")))
 	}
 }
 

@@ -95,36 +95,36 @@ func (f formattedNumber) plain(comma bool) string {
 // formatted says, with an example, how to write the formatted numbers of a column, or numbers that a file with types
 // has as text; "" if less than nine tenths of the cells are numbers, or none is formatted.
 func (c *column) formatted() string {
-	words, _ := c.counted()
 	point, comma, fractions := true, true, false // decimals have a point, a comma; some number has decimals
 	numbers, cells, durations, present := 0, 0, 0, 0
 	var longest, longestNumber, someDuration string
 	var of formattedNumber
 	units := map[string]string{} // a cell with each
-	for _, w := range words {
-		present += w.rows
-		if _, err := value.Number(w.text); err == nil {
-			numbers += w.rows
-			if strings.Contains(w.text, ".") {
-				fractions, comma = true, comma && decimalComma.MatchString(strings.TrimLeft(w.text, "+-"))
+	for _, word := range c.frequent() {
+		rows := c.words[word]
+		present += rows
+		if _, err := value.Number(word); err == nil {
+			numbers += rows
+			if strings.Contains(word, ".") {
+				fractions, comma = true, comma && decimalComma.MatchString(strings.TrimLeft(word, "+-"))
 			}
-			if len(w.text) > len(longestNumber) {
-				longestNumber = w.text
+			if len(word) > len(longestNumber) {
+				longestNumber = word
 			}
 			continue
 		}
-		f, ok := parseFormatted(w.text)
-		if duration.MatchString(w.text) {
-			durations, someDuration = durations+w.rows, w.text
+		f, ok := parseFormatted(word)
+		if duration.MatchString(word) {
+			durations, someDuration = durations+rows, word
 		}
 		if !ok {
 			continue
 		}
-		cells += w.rows
-		units[f.unit] = w.text
+		cells += rows
+		units[f.unit] = word
 		point, comma = point && decimalPoint.MatchString(f.digits), comma && decimalComma.MatchString(f.digits)
-		if len(w.text) > len(longest) {
-			longest, of = w.text, f
+		if len(word) > len(longest) {
+			longest, of = word, f
 		}
 	}
 	examples := slices.Sorted(maps.Values(units))
