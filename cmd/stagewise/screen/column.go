@@ -26,8 +26,6 @@ const (
 	maxWords = maxTexts + 1
 	// maxOdd is the maximum number of different missing-value texts of a numeric column.
 	maxOdd = 3
-	// maxTried is the number of cells checked for dates, because trying all formats takes microseconds.
-	maxTried = 1000
 )
 
 // Columns describes the columns of a table, from which their roles follow. It is a [layout.Survey] of all rows. Memory does not depend on
@@ -87,11 +85,6 @@ type column struct {
 	odd    map[string]bool // non-numeric words, at most one more than maxOdd
 	counts bool            // each number is the previous one plus one
 	last   float64
-	tried  int  // number of non-numeric cells checked for dates
-	dates  int  // number of these that are dates or times
-	times  int  // number of these that [value.Time] can parse
-	clock  bool // one of these is not at midnight
-	spoken int  // number of words in non-numeric cells, possibly several per cell
 }
 
 func newColumn(at int, f tabular.Field) *column {
@@ -151,7 +144,9 @@ func (c *column) add(text string, missing value.Missing) {
 	}
 	v, err := value.Number(text)
 	if err != nil || math.IsInf(v, 0) {
-		c.addWord(text)
+		if c.counts = false; len(c.odd) <= maxOdd && !c.odd[text] {
+			c.odd[strings.Clone(text)] = true
+		}
 		return
 	}
 	if _, boolean := value.Boolean(text); boolean {
@@ -162,36 +157,28 @@ func (c *column) add(text string, missing value.Missing) {
 	c.last, c.min, c.max, c.whole = v, min(c.min, v), max(c.max, v), c.whole && v == math.Trunc(v)
 }
 
-// addWord adds a non-numeric cell.
-func (c *column) addWord(text string) {
-	c.counts = false
-	if len(c.odd) <= maxOdd && !c.odd[text] {
-		c.odd[strings.Clone(text)] = true
-	}
-	c.spoken += 1 + strings.Count(text, " ")
-	if c.tried < maxTried {
-		if c.tried++; isDate(text) {
-			c.dates++
+// dates reports whether the words are dates or times, with few exceptions, whether ingest can parse all of them, and whether they have
+// times of day.
+func (c *column) dates() (are, parsed, clock bool) {
+	words, dates := 0, 0 // rows of them
+	parsed = c.numbers == 0
+	for word, rows := range c.words {
+		if _, err := value.Number(word); err == nil {
+			continue
 		}
-		if t, err := value.Time(text, ""); err == nil {
-			c.times++
-			c.clock = c.clock || t.Hour()+t.Minute()+t.Second() > 0
+		if words += rows; isDate(word) {
+			dates += rows
 		}
+		t, err := value.Time(word, "")
+		parsed = parsed && err == nil
+		clock = clock || err == nil && t.Hour()+t.Minute()+t.Second() > 0
 	}
+	return c.numbers*20 <= c.present() && words > 0 && dates*20 >= words*19, parsed, clock
 }
-
-// areDates reports whether the cells are dates or times, with few exceptions.
-func (c *column) areDates() bool {
-	return c.numbers*20 <= c.present() && c.tried > 0 && c.dates*20 >= c.tried*19
-}
-
-// areTimes reports whether all checked non-numeric cells are dates or times that ingest can parse, and there are few
-// others.
-func (c *column) areTimes() bool { return c.numbers == 0 && c.times > 0 && c.times == c.tried }
 
 // parts returns the features of a time column: its age and weekday, and the hour if it has times of day.
 func (c *column) parts() []string {
-	if c.clock || strings.HasPrefix(strings.ToLower(c.Type), "timestamp") {
+	if _, _, clock := c.dates(); clock || strings.HasPrefix(strings.ToLower(c.Type), "timestamp") {
 		return []string{value.TimeHour, value.TimeWeekday, value.TimeAge}
 	}
 	return []string{value.TimeWeekday, value.TimeAge}
@@ -330,6 +317,7 @@ var idName = regexp.MustCompile(`(?i)^(id|ids|uuid|guid|key|index|idx|row|rownum
 
 // feature returns the role of a column that is not the label.
 func (c *column) feature() (role columnRole, why string) {
+	dates, parsed, clock := c.dates()
 	switch {
 	case c.Kind == tabular.List:
 		return roleList, c.Type
@@ -343,11 +331,11 @@ func (c *column) feature() (role columnRole, why string) {
 		return roleConstant, "no values"
 	case len(c.words) == 1 && c.missing == 0:
 		return roleConstant, "always " + value.Quote(c.frequent()[0])
-	case c.areTimes() && c.areDates() && c.clock:
+	case dates && parsed && clock:
 		return roleTime, c.withMissing("dates and times of day")
-	case c.areTimes() && c.areDates():
+	case dates && parsed:
 		return roleTime, c.withMissing("dates")
-	case c.areDates():
+	case dates:
 		return roleDate, "dates or times"
 	case c.isNumeric():
 		role, why = c.number()
@@ -369,9 +357,13 @@ func (c *column) feature() (role columnRole, why string) {
 func (c *column) word() (columnRole, string) {
 	present, few := c.present(), len(c.words) < maxWords
 	varied := !few || len(c.words)*2 > present
-	switch {
-	case varied && c.spoken >= textSize*present:
-		return roleText, fmt.Sprintf("texts of %d words on average", (c.spoken+present/2)/present)
+	rows, spoken := 0, 0.0
+	for word, n := range c.words {
+		rows, spoken = rows+n, spoken+float64(n*len(strings.Fields(word)))
+	}
+	switch spoken /= float64(rows); {
+	case varied && spoken >= textSize:
+		return roleText, fmt.Sprintf("texts of %.0f words on average", spoken)
 	case !c.repeat && present >= fewRows:
 		return roleIdentifier, "text, all different"
 	case varied && (!few || present >= fewRows):
