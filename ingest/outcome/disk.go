@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"container/heap"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,26 +20,26 @@ import (
 // disk stores the entries of a table that do not fit into memory, in segments. Its files are unlinked, so a killed process leaves none.
 type disk struct {
 	folder   string // "": there is none
-	index    int64  // memory limit of the index of a merged segment
 	seed     maphash.Seed
-	segments []*segment
+	segments queue[*segment]
 	block    [blockBytes]byte // of an index
 }
 
 // segment is a file of entries in order of position, followed by an index: their locations by hash of the key. The file does not change.
 type segment struct {
 	file    *os.File
-	level   int // number of merges of its entries
 	entries int
 	removed int      // number of entries removed from the start
 	settled []uint64 // bit set of the settled entries
-	filter  []uint64 // Bloom filter of the hashes
+	filter  []uint64 // Bloom filter of the hashes, of which each has its bits in one word
 	fences  []uint64 // first hash of each block of the index
 	index   int64    // offset of the index
 	head    *entry   // first entry that is not removed
 	next    int64    // offset of the entry after the first of all
 	reader  *bufio.Reader
 }
+
+func (s *segment) at() examples.JoinPlace { return s.head.place }
 
 // location is an item of an index.
 type location struct {
@@ -49,15 +50,11 @@ type location struct {
 }
 
 const (
-	recordHeader   = 36 // position, time behind, and the sizes of key and value
-	locationBytes  = 24
-	perBlock       = 170 // locations
-	blockBytes     = perBlock * locationBytes
-	filterBits     = 10 // per entry
-	filterProbes   = 4
-	bufferBytes    = 32 << 10
-	mergedTogether = 8
-	indexShare     = 4 // divides the memory limit
+	locationBytes = 24
+	perBlock      = 170 // locations
+	blockBytes    = perBlock * locationBytes
+	filterBits    = 12 // per entry
+	bufferBytes   = 32 << 10
 )
 
 // close deletes the files.
@@ -69,52 +66,14 @@ func (d *disk) close() (err error) {
 	return err
 }
 
-// add writes entries, in order, as a segment, and merges segments if there are many.
+// add writes entries, in order, as a segment.
 func (d *disk) add(entries iter.Seq[*entry]) error {
 	s, err := d.write(entries)
 	if err != nil {
 		return fmt.Errorf("write waiting rows to %s: %w", d.folder, err)
 	}
-	d.segments = append(d.segments, s)
-	for level := 0; err == nil && s != nil; level++ {
-		if s, err = d.merge(level); err != nil {
-			return fmt.Errorf("merge waiting rows in %s: %w", d.folder, err)
-		}
-	}
-	return err
-}
-
-// merge merges the segments of a level, if there are enough and their index fits in memory, and returns the merged one.
-func (d *disk) merge(level int) (*segment, error) {
-	var of, others []*segment
-	count := 0
-	for _, s := range d.segments {
-		if s.level == level {
-			of, count = append(of, s), count+s.entries-s.removed
-		} else {
-			others = append(others, s)
-		}
-	}
-	if len(of) < mergedTogether || int64(count)*locationBytes > d.index {
-		return nil, nil
-	}
-	var read error
-	merged, err := d.write(func(yield func(*entry) bool) {
-		for s := earliest(of); s != nil && yield(s.first()); s = earliest(of) {
-			if read = s.pop(); read != nil {
-				return
-			}
-		}
-	})
-	if err = errors.Join(read, err); err != nil {
-		return nil, err
-	}
-	for _, s := range of {
-		err = errors.Join(err, s.file.Close())
-	}
-	merged.level = level + 1
-	d.segments = append(others, merged)
-	return merged, err
+	heap.Push(&d.segments, s)
+	return nil
 }
 
 // write writes a segment.
@@ -155,9 +114,8 @@ func (d *disk) write(entries iter.Seq[*entry]) (s *segment, err error) {
 		if i%perBlock == 0 {
 			s.fences = append(s.fences, l.hash)
 		}
-		for bit := range s.bits(l.hash) {
-			s.filter[bit/64] |= 1 << (bit % 64)
-		}
+		word, bits := s.filtered(l.hash)
+		*word |= bits
 		b = binary.LittleEndian.AppendUint64(b[:0], l.hash)
 		b = binary.LittleEndian.AppendUint64(b, uint64(l.offset))
 		b = binary.LittleEndian.AppendUint32(b, l.size)
@@ -171,59 +129,36 @@ func (d *disk) write(entries iter.Seq[*entry]) (s *segment, err error) {
 
 // appendRecord encodes an entry. Whether it is settled is in the segment.
 func appendRecord(b []byte, e *entry) []byte {
-	b = binary.LittleEndian.AppendUint64(b, uint64(e.place.Time))
-	b = binary.LittleEndian.AppendUint32(b, uint32(e.place.Partition))
-	b = binary.LittleEndian.AppendUint64(b, uint64(e.place.Offset))
-	b = binary.LittleEndian.AppendUint64(b, uint64(e.behind))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(e.key)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(e.value)))
+	b, _ = binary.Append(b, binary.LittleEndian, []int64{e.place.Time, int64(e.place.Partition), e.place.Offset, e.behind,
+		int64(len(e.key)), int64(len(e.value))})
 	return append(append(b, e.key...), e.value...)
 }
 
 // readRecord decodes an entry.
-func readRecord(from io.Reader) (e *entry, err error) {
-	var header [recordHeader]byte
-	e = &entry{}
-	if _, err := io.ReadFull(from, header[:]); err != nil {
-		return e, err
+func readRecord(from io.Reader) (*entry, error) {
+	h := make([]int64, 6)
+	if err := binary.Read(from, binary.LittleEndian, h); err != nil {
+		return nil, err
 	}
-	u64, u32 := binary.LittleEndian.Uint64, binary.LittleEndian.Uint32
-	e.place = examples.JoinPlace{Time: int64(u64(header[:])), Partition: int(u32(header[8:])), Offset: int64(u64(header[12:]))}
-	e.behind = int64(u64(header[20:]))
-	key, value := u32(header[28:]), u32(header[32:])
-	content := make([]byte, int64(key)+int64(value))
-	_, err = io.ReadFull(from, content)
-	e.key, e.value = string(content[:key]), content[key:]
-	return e, err
+	content := make([]byte, h[4]+h[5])
+	_, err := io.ReadFull(from, content)
+	return &entry{place: examples.JoinPlace{Time: h[0], Partition: int(h[1]), Offset: h[2]}, behind: h[3], key: string(content[:h[4]]),
+		value: content[h[4]:]}, err
 }
 
-// bits returns the bits of a hash in the filter.
-func (s *segment) bits(hash uint64) iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		for range filterProbes {
-			if !yield(hash % uint64(64*len(s.filter))) {
-				return
-			}
-			hash = hash>>17 | hash<<47
-		}
+// filtered returns the word of the filter with the bits of a hash, and these bits.
+func (s *segment) filtered(hash uint64) (word *uint64, bits uint64) {
+	for shift := 0; shift < 24; shift += 6 {
+		bits |= 1 << (hash >> shift % 64)
 	}
-}
-
-// mayHave reports whether an entry may have the hash.
-func (s *segment) mayHave(hash uint64) bool {
-	for bit := range s.bits(hash) {
-		if s.filter[bit/64]&(1<<(bit%64)) == 0 {
-			return false
-		}
-	}
-	return true
+	return &s.filter[hash>>24%uint64(len(s.filter))], bits
 }
 
 // get returns the entries of a key. The caller may settle them until entries are added.
 func (d *disk) get(key string) (entries []*entry, err error) {
 	hash := maphash.String(d.seed, key)
 	for _, s := range d.segments {
-		if !s.mayHave(hash) {
+		if word, bits := s.filtered(hash); *word&bits != bits {
 			continue
 		}
 		at, _ := slices.BinarySearch(s.fences, hash)
@@ -257,7 +192,9 @@ func (d *disk) fail(err error) error { return fmt.Errorf("read waiting rows in %
 // read reads an entry.
 func (s *segment) read(from io.Reader, number int) (*entry, error) {
 	e, err := readRecord(from)
-	e.segment, e.number, e.settled = s, number, s.isSettled(number)
+	if err == nil {
+		e.segment, e.number, e.settled = s, number, s.isSettled(number)
+	}
 	return e, err
 }
 
@@ -268,49 +205,27 @@ func (s *segment) settle(number int) { s.settled[number/64] |= 1 << (number % 64
 
 // first returns the first entry of all segments; nil: there is none.
 func (d *disk) first() *entry {
-	if s := earliest(d.segments); s != nil {
-		return s.first()
-	}
-	return nil
-}
-
-// removeFirst removes the first entry.
-func (d *disk) removeFirst() error {
-	s := earliest(d.segments)
-	if err := s.pop(); err != nil {
-		return d.fail(err)
-	}
-	if s.removed < s.entries {
+	if len(d.segments) == 0 {
 		return nil
 	}
-	d.segments = slices.DeleteFunc(d.segments, func(other *segment) bool { return other == s })
-	return s.file.Close()
-}
-
-// earliest returns the segment with the first entry; nil: none has any.
-func earliest(of []*segment) (first *segment) {
-	for _, s := range of {
-		if s.removed < s.entries && (first == nil || compare(s.head.place, first.head.place) < 0) {
-			first = s
-		}
-	}
-	return first
-}
-
-// first returns the first entry that is not removed.
-func (s *segment) first() *entry {
+	s := d.segments[0]
 	s.head.settled = s.isSettled(s.removed)
 	return s.head
 }
 
-// pop removes the first entry.
-func (s *segment) pop() (err error) {
+// removeFirst removes the first entry.
+func (d *disk) removeFirst() (err error) {
+	s := d.segments[0]
 	if s.removed++; s.removed == s.entries {
-		return nil
+		heap.Pop(&d.segments)
+		return s.file.Close()
 	}
 	if s.reader == nil {
 		s.reader = bufio.NewReaderSize(io.NewSectionReader(s.file, s.next, s.index-s.next), bufferBytes)
 	}
-	s.head, err = s.read(s.reader, s.removed)
-	return err
+	if s.head, err = s.read(s.reader, s.removed); err != nil {
+		return d.fail(err)
+	}
+	heap.Fix(&d.segments, 0)
+	return nil
 }

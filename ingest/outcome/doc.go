@@ -51,7 +51,6 @@
 // Rows and outcomes wait in memory up to a limit. Beyond it the oldest are moved to disk, about half of them at once, as a segment: a
 // file of entries in order of position, followed by an index, which is their locations by hash of the key. A segment does not change.
 // In memory it has a Bloom filter, a bit for each settled entry, and its first entry. Entries expire in order, so that a segment is
-// closed as a whole. Eight segments are merged into a larger one if its index fits in a quarter of the limit, so that an entry is
-// written twice or three times, and a key is looked up in few segments. Nothing is synced, because the topics have all of the data, and
-// the files are unlinked as soon as they are open: a process that is killed leaves none.
+// closed as a whole. Nothing is synced, because the topics have all of the data, and the files are unlinked as soon as they are open: a
+// process that is killed leaves none.
 package outcome

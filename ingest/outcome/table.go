@@ -42,7 +42,7 @@ type table struct {
 // newTable returns an empty table. limit is its memory, with that of its disk; 0: unlimited.
 func newTable(limit int64, folder string) *table {
 	return &table{limit: limit / inMemory, byKey: map[string][]*entry{},
-		disk: disk{folder: folder, index: limit / indexShare, seed: maphash.MakeSeed()}}
+		disk: disk{folder: folder, seed: maphash.MakeSeed()}}
 }
 
 // add adds an entry, and moves others to disk if there are too many.
