@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -184,54 +183,28 @@ func (l *Log) topic(ctx context.Context, name string) (t kmsg.MetadataResponseTo
 	return found.Topics[0], failure(found.Topics[0].ErrorCode)
 }
 
-// leaders caches the leaders of the partitions of topics. Entries expire after layoutAge.
-type leaders struct {
-	mutex  sync.Mutex
-	topics map[string]ledTopic
-}
-
+// ledTopic is the leaders of the partitions of a topic.
 type ledTopic struct {
 	brokers map[int]int32 // by partition; -1: none
 	learnt  time.Time
 }
 
-// forget removes the leaders of a topic, so that the next request looks them up.
-func (l *leaders) forget(topic string) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	delete(l.topics, topic)
-}
-
-// leadersOf returns the leaders of the partitions of a topic.
-func (l *Log) leadersOf(ctx context.Context, topic string) (map[int]int32, error) {
-	l.leaders.mutex.Lock()
-	known, ok := l.leaders.topics[topic]
-	l.leaders.mutex.Unlock()
-	if ok && time.Since(known.learnt) < layoutAge {
-		return known.brokers, nil
-	}
-	learnt := time.Now()
-	found, err := l.topic(ctx, topic)
-	if err != nil {
-		return nil, fmt.Errorf("find the leaders of %s: %w", topic, err)
-	}
-	brokers := map[int]int32{}
-	for _, p := range found.Partitions {
-		brokers[int(p.Partition)] = p.Leader
-	}
-	l.leaders.mutex.Lock()
-	defer l.leaders.mutex.Unlock()
-	l.leaders.topics[topic] = ledTopic{brokers, learnt}
-	return brokers, nil
-}
-
 // leader returns the leader of a partition.
 func (l *Log) leader(ctx context.Context, topic string, partition int) (int32, error) {
-	of, err := l.leadersOf(ctx, topic)
-	if err != nil {
-		return 0, err
+	cached, _ := l.leaders.Load(topic)
+	of, ok := cached.(ledTopic)
+	if !ok || time.Since(of.learnt) >= layoutAge {
+		of = ledTopic{map[int]int32{}, time.Now()}
+		found, err := l.topic(ctx, topic)
+		if err != nil {
+			return 0, fmt.Errorf("find the leaders of %s: %w", topic, err)
+		}
+		for _, p := range found.Partitions {
+			of.brokers[int(p.Partition)] = p.Leader
+		}
+		l.leaders.Store(topic, of)
 	}
-	leader, known := of[partition]
+	leader, known := of.brokers[partition]
 	switch {
 	case !known:
 		return 0, fmt.Errorf("topic %s has no partition %d: %w", topic, partition, kafka.UnknownTopicOrPartition)
@@ -456,7 +429,7 @@ func (l *Log) attempt(ctx context.Context, topic, what string, do func(context.C
 			return ErrUnknownTopic
 		}
 		wait.failed(began, failure)
-		l.leaders.forget(topic)
+		l.leaders.Delete(topic)
 		pause(ctx, backoff)
 	}
 }

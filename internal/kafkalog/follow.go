@@ -40,40 +40,28 @@ const minShare = 64 << 10
 func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int, messages []Message, err error)) error {
 	sources := make([]*source, len(starts))
 	for i, s := range starts {
-		sources[i] = &source{log: l, topicPartition: topicPartition{s.Topic, s.Partition}, at: i, skipDeleted: s.SkipDeleted,
-			position: s.Offset, to: unbounded}
+		sources[i] = &source{log: l, topicPartition: topicPartition{s.Topic, s.Partition}, skipDeleted: s.SkipDeleted, position: s.Offset,
+			to: unbounded, deliver: func(messages []Message, err error) { deliver(i, messages, err) }}
 	}
-	return l.follow(ctx, sources, deliver)
-}
-
-// following is the state of a call of follow.
-type following struct {
-	log     *Log
-	deliver func(at int, messages []Message, err error)
+	return l.follow(ctx, sources)
 }
 
 // follow reads sources until their ends, as FollowAll does.
-func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, messages []Message, err error)) error {
+func (l *Log) follow(ctx context.Context, all []*source) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	f := &following{l, deliver}
 	waits := map[int32]*reporter{} // of the brokers
 	defer func() {
 		for _, wait := range waits {
 			wait.over(nil)
 		}
 	}()
-	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		if all = slices.DeleteFunc(all, (*source).isOver); len(all) == 0 {
-			return nil
-		}
-		leaders, err := f.leaders(ctx, all)
+	all = slices.DeleteFunc(all, (*source).isOver)
+	for backoff := minBackoff; len(all) > 0; backoff = min(2*backoff, maxBackoff) {
+		leaders := l.byLeader(ctx, all)
 		if ctx.Err() != nil {
 			return cmp.Or(context.Cause(l.ctx), ctx.Err())
-		}
-		if err != nil {
-			return nil
 		}
 		began := time.Now()
 		round, end := context.WithCancel(ctx)
@@ -95,7 +83,7 @@ func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, me
 			}
 			polling.Go(func() {
 				defer end() // leaders of other partitions may also have changed
-				f.poll(round, broker, of, wait)
+				l.poll(round, broker, of, wait)
 			})
 		}
 		polling.Wait()
@@ -107,76 +95,69 @@ func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, me
 			pause(ctx, backoff)
 		}
 		for _, s := range all {
-			l.leaders.forget(s.topic)
+			l.leaders.Delete(s.topic)
 		}
 	}
+	return nil
 }
 
-// leaders groups sources by their leaders. Its error has been delivered.
-func (f *following) leaders(ctx context.Context, all []*source) (of map[int32][]*source, err error) {
-	of = map[int32][]*source{}
+// byLeader groups sources by their leaders. It ends those whose leader can't be found.
+func (l *Log) byLeader(ctx context.Context, all []*source) map[int32][]*source {
+	of := map[int32][]*source{}
 	for _, s := range all {
-		leader := anyBroker
-		err := f.log.attempt(ctx, s.topic, "find the leaders of "+s.topic, func(ctx context.Context) error {
-			leaders, err := f.log.leadersOf(ctx, s.topic)
-			known := false
-			if leader, known = leaders[s.partition]; err == nil && !known {
-				err = fmt.Errorf("topic %s has no partition %d: %w", s.topic, s.partition, kafka.UnknownTopicOrPartition)
+		err := l.attempt(ctx, s.topic, "find the leaders of "+s.topic, func(ctx context.Context) error {
+			leader, err := l.leader(ctx, s.topic, s.partition)
+			if errors.Is(err, kafka.LeaderNotAvailable) {
+				leader, err = anyBroker, nil // its error is retried
+			}
+			if err == nil {
+				of[leader] = append(of[leader], s)
 			}
 			return err
 		})
-		if err != nil {
-			if ctx.Err() == nil {
-				f.end(s, err)
-			}
-			return nil, err
+		if err != nil && ctx.Err() == nil {
+			s.end(err)
 		}
-		if leader < 0 {
-			leader = anyBroker // its error is retried
-		}
-		of[leader] = append(of[leader], s)
 	}
-	return of, nil
-}
-
-// end ends a source with an error.
-func (f *following) end(s *source, err error) {
-	position := s.position
-	s.position = s.to
-	f.deliver(s.at, nil, fmt.Errorf("read %s[%d]@%d: %w", s.topic, s.partition, position, f.log.identity.Explain(err)))
+	return of
 }
 
 // poll follows partitions led by a broker, until their ends, or the broker fails, or no longer leads one of them.
-func (f *following) poll(ctx context.Context, broker int32, all []*source, wait *reporter) {
+func (l *Log) poll(ctx context.Context, broker int32, all []*source, wait *reporter) {
 	most := fetchBytes
-	if f.log.Embedded() {
+	if l.Embedded() {
 		most = embeddedFetchBytes
 	}
-	for ctx.Err() == nil && len(all) > 0 && f.leads(ctx, broker, all) {
+	// A broker that is cut off from the others does not report that it no longer leads a partition.
+	moved := func(s *source) bool {
+		leader, err := l.leader(ctx, s.topic, s.partition)
+		return err == nil && leader != broker
+	}
+	for ctx.Err() == nil && len(all) > 0 && !slices.ContainsFunc(all, moved) {
 		bytes := max(most/len(all), minShare)
 		if len(all) == 1 && all[0].to-all[0].position == 1 {
 			bytes = minFetchBytes
 		}
 		began := time.Now()
-		found, failure := f.log.fetch(ctx, broker, pollTime, int32(bytes), all...)
+		found, failure := l.fetch(ctx, broker, pollTime, int32(bytes), all...)
 		if failure != nil && !transient(failure) && ctx.Err() == nil {
-			f.end(all[0], failure)
+			all[0].end(failure)
 		}
 		var idle, busy []*source // idle partitions come first in the next request, since the first one's batch may be large
 		for i, p := range found {
-			s, to := all[i], &idle
-			before := s.position
-			switch err := f.accept(ctx, s, p); {
+			s, before := all[i], all[i].position
+			switch err := s.accept(ctx, p); {
 			case err != nil && transient(err):
 				failure = err
 			case err != nil && ctx.Err() == nil:
-				f.end(s, err)
+				s.end(err)
 			}
-			if s.position > before {
-				to = &busy
-			}
-			if !s.isOver() {
-				*to = append(*to, s)
+			switch {
+			case s.isOver():
+			case s.position > before:
+				busy = append(busy, s)
+			default:
+				idle = append(idle, s)
 			}
 		}
 		if failure != nil {
@@ -186,35 +167,6 @@ func (f *following) poll(ctx context.Context, broker int32, all []*source, wait 
 		wait.over(nil)
 		all = append(idle, busy...)
 	}
-}
-
-// leads reports whether a broker leads all of the partitions: a broker cut off from the others does not report that it lost
-// one. It returns true while brokers do not answer.
-func (f *following) leads(ctx context.Context, broker int32, all []*source) bool {
-	for _, s := range all {
-		leaders, err := f.log.leadersOf(ctx, s.topic)
-		if leader, known := leaders[s.partition]; err == nil && known && leader >= 0 && leader != broker {
-			return false
-		}
-	}
-	return true
-}
-
-// accept delivers the messages of a partition. p is nil if the broker's response lacks the partition.
-func (f *following) accept(ctx context.Context, s *source, p *kmsg.FetchResponseTopicPartition) error {
-	if p == nil {
-		return kafka.UnknownTopicOrPartition
-	}
-	messages, err := s.accept(ctx, p)
-	if lost, ok := errors.AsType[*DeletedError](err); ok && s.skipDeleted && lost.Wanted > lost.End {
-		s.position = lost.End
-		f.deliver(s.at, nil, nil)
-		return nil
-	}
-	if len(messages) > 0 {
-		f.deliver(s.at, messages, nil)
-	}
-	return err
 }
 
 func transient(err error) bool { return retriable(err) || unknown(err) }
@@ -230,11 +182,11 @@ type topicPartition struct {
 type source struct {
 	log *Log
 	topicPartition
-	at          int       // its index among the sources that are read together
 	position    int64     // the next offset to fetch
 	to          int64     // the end of the range, or unbounded
 	skipDeleted bool      // continue at the first remaining offset if the next ones were deleted
 	stalled     time.Time // when a range first reached the end of the log early; zero if it has not
+	deliver     func(messages []Message, err error)
 }
 
 // unbounded is the end of a range without end.
@@ -243,14 +195,25 @@ const unbounded = math.MaxInt64
 // isOver reports whether the source was read to its end, or has ended with an error.
 func (s *source) isOver() bool { return s.position >= s.to }
 
-// accept advances the source past its partition of a fetch response, and returns the messages in it.
-func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition) ([]Message, error) {
-	if failure(p.ErrorCode) == kafka.OffsetOutOfRange {
-		return nil, s.lacks(ctx, false)
+// end ends the source with an error.
+func (s *source) end(err error) {
+	position := s.position
+	s.position = s.to
+	s.deliver(nil, fmt.Errorf("read %s[%d]@%d: %w", s.topic, s.partition, position, s.log.identity.Explain(err)))
+}
+
+// accept delivers the messages in the source's partition of a fetch response, and advances past them. p is nil if the response lacks the
+// partition.
+func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition) error {
+	switch {
+	case p == nil:
+		return kafka.UnknownTopicOrPartition
+	case failure(p.ErrorCode) == kafka.OffsetOutOfRange:
+		return s.lacks(ctx, false)
 	}
 	messages, next, err := decode(p, s.position)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for len(messages) > 0 && messages[len(messages)-1].Offset >= s.to {
 		messages = messages[:len(messages)-1]
@@ -262,9 +225,12 @@ func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition
 	case s.stalled.IsZero():
 		s.stalled = time.Now()
 	case time.Since(s.stalled) > s.log.stall:
-		return nil, s.lacks(ctx, true)
+		return s.lacks(ctx, true)
 	}
-	return messages, nil
+	if len(messages) > 0 {
+		s.deliver(messages, nil)
+	}
+	return nil
 }
 
 // lacks determines why the broker has nothing at the position. short means that the log must have it, as the range goes on. lacks returns
@@ -276,6 +242,10 @@ func (s *source) lacks(ctx context.Context, short bool) error {
 		return err
 	case s.position < first && s.skipDeleted:
 		s.position = first
+		return nil
+	case s.position > end && s.skipDeleted: // messages that were read are lost
+		s.position = end
+		s.deliver(nil, nil)
 		return nil
 	case s.position < first || s.position > end || short && s.position == end:
 		return &DeletedError{Topic: s.topic, Partition: s.partition, Wanted: s.position, First: first, End: end}
@@ -297,13 +267,13 @@ func (l *Log) Range(ctx context.Context, topic string, partition int, from, to i
 		pages, ended := make(chan page), error(nil)
 		go func() {
 			defer close(pages)
-			of := &source{log: l, topicPartition: topicPartition{topic, partition}, position: from, to: to}
-			ended = l.follow(reading, []*source{of}, func(_ int, messages []Message, err error) {
-				select {
-				case pages <- page{messages, err}:
-				case <-reading.Done():
-				}
-			})
+			ended = l.follow(reading, []*source{{log: l, topicPartition: topicPartition{topic, partition}, position: from, to: to,
+				deliver: func(messages []Message, err error) {
+					select {
+					case pages <- page{messages, err}:
+					case <-reading.Done():
+					}
+				}}})
 			ended = cmp.Or(ended, reading.Err()) // the last page may have been dropped
 		}()
 		defer func() {

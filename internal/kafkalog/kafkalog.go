@@ -86,8 +86,8 @@ type Log struct {
 	identity  secure.Identity
 	seeds     net.Addr         // addresses, as transport takes them
 	transport *kafka.Transport // all connections
-	leaders   leaders
-	broker    *broker // nil if the brokers are not embedded
+	leaders   sync.Map         // by topic: ledTopic
+	broker    *broker          // nil if the brokers are not embedded
 
 	ctx   context.Context         // ends with Close, or when the embedded broker has failed permanently
 	end   context.CancelCauseFunc // ends ctx; the cause is the error of later calls
@@ -113,7 +113,6 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		addresses: slices.Clone(o.Brokers), waiting: o.Waiting, repeated: o.Repeated,
 		unknownTimeout: unknownTimeout, stall: stallTime,
 		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, leave: leaveTime,
-		leaders: leaders{topics: map[string]ledTopic{}},
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	var cleaned error

@@ -302,7 +302,7 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 		return nil
 	})
 	for _, topic := range topics {
-		l.leaders.forget(topic)
+		l.leaders.Delete(topic)
 		l.found.Delete(topic)
 	}
 	return err
@@ -343,7 +343,7 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 		return errPending
 	})
 	if asked {
-		l.leaders.forget(topic) // the cached leaders lack the added partitions
+		l.leaders.Delete(topic) // the cached leaders lack the added partitions
 	}
 	return err
 }
