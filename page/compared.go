@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
@@ -72,49 +70,75 @@ func Differences(runs []Compared) []Row {
 // Fields returns the fields of the plan of a run, as [Differences] has them.
 func Fields(r Compared) []Row { return fields([]Compared{r}) }
 
+// field is the key of a field of plans. Fields are in alphabetical order, but stages by their numbers.
+type field struct {
+	name  string
+	stage int    // its number; −1: all stages
+	below string // the key below it; "": the field is of no stage
+}
+
+// ofStages is the name of the fields of stages.
+const ofStages = "stages."
+
+func (f field) compare(other field) int {
+	return cmp.Or(strings.Compare(f.name, other.name), f.stage-other.stage, strings.Compare(f.below, other.below))
+}
+
+func (f field) String() string {
+	if f.below == "" {
+		return f.name
+	}
+	return f.name + strings.Replace(strconv.Itoa(f.stage), "-1", "*", 1) + "." + f.below
+}
+
 // fields returns the fields of the plans of runs.
 func fields(runs []Compared) (rows []Row) {
-	plans, all := make([]map[string]string, len(runs)), map[string]bool{}
+	plans, apart := make([]map[field]string, len(runs)), map[string]bool{} // fields that have other values in another stage of their plan
 	for i, r := range runs {
-		plans[i] = map[string]string{}
-		if r.Plan != nil {
-			plans[i] = fieldsOf(r.Plan)
-			plans[i]["stages"] = strconv.Itoa(len(r.Plan.Stages))
+		plans[i] = fieldsOf(r.Plan)
+		values := map[string]string{}
+		for key, value := range plans[i] {
+			before, any := values[key.below]
+			apart[key.below] = apart[key.below] || any && before != value
+			values[key.below] = value
 		}
 	}
-	foldStages(plans)
-	for _, of := range plans {
-		for key := range of {
-			all[key] = true
-		}
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(all), byStage) {
-		row := Row{Name: key}
-		for _, of := range plans {
-			value, ok := of[key]
-			if !ok {
-				value = None
+	all := map[field][]string{}
+	for i, of := range plans {
+		for key, value := range of {
+			if key.below != "" && !apart[key.below] {
+				key.stage = -1
 			}
-			row.Values = append(row.Values, value)
+			if all[key] == nil {
+				all[key] = slices.Repeat([]string{None}, len(runs))
+			}
+			all[key][i] = value
 		}
-		rows = append(rows, row)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(all), field.compare) {
+		rows = append(rows, Row{Name: key.String(), Values: all[key]})
 	}
 	return rows
 }
 
 // fieldsOf returns the values of a plan by their keys.
-func fieldsOf(plan *schemas.Plan) map[string]string {
+func fieldsOf(plan *schemas.Plan) map[field]string {
+	if plan == nil {
+		return nil
+	}
 	var root map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(wire.JSON(plan)))
 	decoder.UseNumber()
-	if decoder.Decode(&root) != nil {
-		return nil // a plan came from JSON
+	_ = decoder.Decode(&root) // a plan came from JSON
+	fields := map[field]string{{name: "stages"}: strconv.Itoa(len(plan.Stages))}
+	list, _ := root["stages"].([]any)
+	for n, stage := range list {
+		flatten("", stage, func(key, value string) { fields[field{ofStages, n, key}] = value })
 	}
-	for _, key := range []string{"submission", "since", "trigger", "spans", "sources", "expiring", "outside", "forgotten"} {
+	for _, key := range []string{"stages", "submission", "since", "trigger", "spans", "sources", "expiring", "outside", "forgotten"} {
 		delete(root, key)
 	}
-	fields := map[string]string{}
-	flatten("", root, fields)
+	flatten("", root, func(key, value string) { fields[field{name: key}] = value })
 	texts := map[string][]string{}
 	for key, list := range map[string]coverage.Spans{"spans": plan.Spans, "expiring": plan.Expiring, "outside": plan.Outside} {
 		for _, s := range list {
@@ -125,89 +149,39 @@ func fieldsOf(plan *schemas.Plan) map[string]string {
 		texts["sources"] = append(texts["sources"], wire.Digest(plan.Sources[i].ID).Short())
 	}
 	for key, list := range texts {
-		fields[key] = strings.Join(list, " ")
+		fields[field{name: key}] = strings.Join(list, " ")
 	}
 	if len(plan.Forgotten) > 0 {
-		fields["forgotten"] = wire.DigestJSON(plan.Forgotten).Short()
+		fields[field{name: "forgotten"}] = wire.DigestJSON(plan.Forgotten).Short()
 	}
 	return fields
 }
 
-// flatten adds the values below a key. A list of plain values is one value.
-func flatten(key string, value any, fields map[string]string) {
-	below := func(name string, of any) { flatten(strings.TrimPrefix(key+"."+name, "."), of, fields) }
-	isTree := func(of any) bool {
-		_, isMap := of.(map[string]any)
-		_, isList := of.([]any)
-		return isMap || isList
-	}
-	list, isList := value.([]any)
-	switch tree, isMap := value.(map[string]any); {
-	case isMap:
-		for name, of := range tree {
+// flatten calls add with the values below a key. A list of plain values is one value.
+func flatten(key string, value any, add func(key, value string)) {
+	below := func(name string, of any) { flatten(strings.TrimPrefix(key+"."+name, "."), of, add) }
+	switch value := value.(type) {
+	case nil:
+	case map[string]any:
+		for name, of := range value {
 			below(name, of)
 		}
-	case slices.ContainsFunc(list, isTree):
-		for i, of := range list {
-			below(strconv.Itoa(i), of)
-		}
-	case isList:
-		fields[key] = strings.Trim(fmt.Sprint(list), "[]")
-	case value != nil:
-		fields[key] = fmt.Sprint(value)
-	}
-}
-
-// foldStages replaces a field of all stages by a single field if it has one value in each of the plans.
-func foldStages(plans []map[string]string) {
-	apart := map[string]bool{} // fields that have other values in another stage of their plan
-	for _, of := range plans {
-		values := map[string]string{}
-		for key, value := range of {
-			if _, name, ok := stageOf(key); ok {
-				before, any := values[name]
-				apart[name] = apart[name] || any && before != value
-				values[name] = value
+	case []any:
+		var plain []any
+		for i, of := range value {
+			switch of.(type) {
+			case map[string]any, []any:
+				below(strconv.Itoa(i), of)
+			default:
+				plain = append(plain, of)
 			}
 		}
-	}
-	for _, of := range plans {
-		for key, value := range maps.Clone(of) {
-			if _, name, ok := stageOf(key); ok && !apart[name] {
-				delete(of, key)
-				of["stages.*."+name] = value
-			}
+		if len(plain) == len(value) {
+			add(key, strings.Trim(fmt.Sprint(plain), "[]"))
 		}
+	default:
+		add(key, fmt.Sprint(value))
 	}
-}
-
-// stageOf returns the number and the field of a key under stages; −1 for a field of all stages.
-func stageOf(key string) (number int, field string, ok bool) {
-	rest, ok := strings.CutPrefix(key, "stages.")
-	if !ok {
-		return 0, "", false
-	}
-	text, field, ok := strings.Cut(rest, ".")
-	if text == "*" {
-		return -1, field, ok
-	}
-	number, err := strconv.Atoi(text)
-	return number, field, ok && err == nil
-}
-
-// byStage compares keys: alphabetically, but by the numbers of stages.
-func byStage(a, b string) int {
-	n, _, isA := stageOf(a)
-	m, _, isB := stageOf(b)
-	if isA && isB && n != m {
-		return n - m
-	}
-	return strings.Compare(a, b)
-}
-
-// splits returns the names of the splits of a report.
-func splits() []string {
-	return []string{examples.Train.String(), examples.Holdout.String(), examples.Test.String()}
 }
 
 // measure is a field of a [schemas.SplitReport] by its key, as a table has it.
@@ -277,7 +251,8 @@ func Measures(runs []Compared) []Row {
 		}
 	}
 	for _, group := range measures() {
-		for _, split := range splits() {
+		for n := range examples.Splits {
+			split := examples.Split(n).String()
 			for _, m := range group {
 				add(Row{Name: split + " " + m.name, split: split, measure: m.name}, func(r *schemas.Report) string {
 					if s, ok := r.Splits[split]; ok {
@@ -495,12 +470,10 @@ type sheet struct {
 // mostClasses is the maximum number of classes of a readable confusion matrix.
 const mostClasses = 50
 
-// drawnRun has the part of a run's report that the script draws; empty for a run without a report.
+// drawnRun is a run that the script draws.
 type drawnRun struct {
-	Title  string
-	Labels []string
-	Stages []schemas.StageReport
-	Splits map[string]schemas.SplitReport
+	Title string
+	*schemas.Report
 }
 
 // drawnPicture has the levels of red, green and blue of each pixel.
@@ -541,20 +514,22 @@ func WritePage(w io.Writer, about About, runs []Compared) error {
 		p.Results = []runTable{first, more}
 	}
 	for _, r := range runs {
-		drawn, of := drawnRun{Title: r.Title}, ""
+		of := ""
+		if len(runs) > 1 {
+			of = ": " + r.Title
+		}
 		if r.Report != nil {
-			drawn.Labels, drawn.Stages, drawn.Splits = r.Report.Labels, r.Report.Stages, maps.Clone(r.Report.Splits)
+			drawn := *r.Report
+			drawn.Splits = maps.Clone(drawn.Splits)
 			for name, s := range drawn.Splits {
 				if len(s.Confusion) > mostClasses {
 					s.Confusion = nil
 					drawn.Splits[name] = s
 				}
 			}
+			r.Report = &drawn
 		}
-		if len(runs) > 1 {
-			of = ": " + r.Title
-		}
-		p.Drawn.Runs = append(p.Drawn.Runs, drawn)
+		p.Drawn.Runs = append(p.Drawn.Runs, drawnRun{r.Title, r.Report})
 		for _, t := range r.Bars {
 			if t.Title != "" {
 				t.Title += of
@@ -582,18 +557,10 @@ func WriteTables(w io.Writer, about About, tables []Table) error {
 // write writes the page.
 func (p *sheet) write(w io.Writer) error {
 	p.Script = template.JS(script)
-	t, err := template.New("page").Funcs(template.FuncMap{
+	return template.Must(template.New("page").Funcs(template.FuncMap{
 		"breaks": strings.NewReplacer(".", ".\u200b", "_", "_\u200b").Replace, // a line may break after a dot or an underscore of a key
 		"colour": func(run int) int { return min(run, 8) },                    // the others share one
-		"title": func(text string) string {
-			first, size := utf8.DecodeRuneInString(text)
-			return string(unicode.ToUpper(first)) + text[size:]
-		},
-	}).Parse(pageText)
-	if err != nil {
-		return fmt.Errorf("parse the page: %w", err)
-	}
-	return t.Execute(w, p)
+	}).Parse(pageText)).Execute(w, p)
 }
 
 // drawn returns the picture with the least value in black and the highest one in white. It has colours if the shape has

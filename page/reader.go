@@ -38,8 +38,9 @@ const (
 	maxQueue    = 10   // runs that wait
 	maxMissing  = 20   // partitions that are named
 	maxRates    = 60   // polls whose rates are kept, for each topic
-	maxBad      = 40   // messages in quarantine that are listed
-	maxReasons  = 20   // reasons that are counted
+	maxKept     = 1000 // messages in quarantine whose reasons are counted, the newest
+	maxBad      = 40   // of them, those that are listed
+	maxReasons  = 20   // the most frequent
 	maxPlaces   = 2000 // visits with published parts
 	maxMatrix   = 30   // classes of a confusion matrix that is shown whole
 	maxPairs    = 30   // pairs of classes that are confused most

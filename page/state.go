@@ -158,7 +158,7 @@ type Worker struct {
 type Quarantine struct {
 	Held    int64        `json:"held"`    // messages on the topic
 	Read    int64        `json:"read"`    // of them, the newest, whose reasons are counted
-	Reasons []Reason     `json:"reasons"` // one for each kind of the messages read, the most frequent first
+	Reasons []Reason     `json:"reasons"` // one for each kind of the messages read, the most frequent of them first
 	Recent  []BadMessage `json:"recent"`  // the newest first
 }
 
@@ -177,4 +177,6 @@ type BadMessage struct {
 	Offset    int64  `json:"offset"`
 	Bytes     int    `json:"bytes"`
 	Reason    string `json:"reason"`
+
+	kind string // the reason without values
 }

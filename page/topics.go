@@ -197,24 +197,16 @@ func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int6
 	read := protocol.MergeTopicProgress(s.states)
 	messages, _, err := s.waiting.Count(ctx, func(partition int) int64 {
 		// No example shows that a message in quarantine was read.
-		return max(read.Position(partition).Next, r.quarantine.read[topicPartition{r.options.Source, partition}])
+		return max(read.Position(partition).Next, r.quarantine.read[partition])
 	})
 	return messages, lacks("Read", r.options.Source, err)
 }
 
-// quarantine summarises the unusable messages.
+// quarantine has the newest unusable messages.
 type quarantine struct {
-	recent  []BadMessage             // the newest first
-	reasons map[string]*Reason       // by kind
-	read    map[topicPartition]int64 // the offset after the last message of a partition in quarantine
-	count   int64                    // messages that were read
-	next    int64                    // offset after the last of them
-}
-
-// topicPartition is a partition of a topic.
-type topicPartition struct {
-	topic     string
-	partition int
+	kept []BadMessage  // the newest last
+	read map[int]int64 // by partition of the source topic: the offset after its last message in quarantine
+	next int64         // offset after the last message that was read
 }
 
 // readQuarantine reads the last messages in quarantine, or those that have come since. span is what the topic has.
@@ -224,8 +216,8 @@ func (r *reader) readQuarantine(ctx context.Context, span coverage.Span) error {
 	case from == span.To:
 		return nil
 	case from == 0, from > span.To: // the first time, or the topic was recreated
-		from = max(span.From, span.To-maxBad)
-		r.change(func() { r.quarantine = quarantine{} })
+		from = max(span.From, span.To-maxKept)
+		r.change(func() { r.quarantine = quarantine{read: map[int]int64{}} })
 	}
 	for m, err := range r.client.Remaining(ctx, r.client.Topics.Quarantine, 0, from, span.To) {
 		if err != nil {
@@ -236,8 +228,12 @@ func (r *reader) readQuarantine(ctx context.Context, span coverage.Span) error {
 			q.Reason = schemas.WithoutValues(q.Reason)
 		}
 		r.change(func() {
-			if r.quarantine.next = m.Offset + 1; err == nil { // other programs may write to the topic
-				r.quarantine.add(q, m.Time)
+			r.quarantine.next = m.Offset + 1
+			if err != nil {
+				return // other programs may write to the topic
+			}
+			if r.quarantine.add(q, m.Time); q.Topic == r.options.Source {
+				r.quarantine.read[q.Partition] = max(r.quarantine.read[q.Partition], q.Offset+1)
 			}
 		})
 	}
@@ -246,45 +242,29 @@ func (r *reader) readQuarantine(ctx context.Context, span coverage.Span) error {
 
 // add adds a message.
 func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
-	bad := BadMessage{At: milliseconds(at), Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, Bytes: m.Bytes, Reason: m.Reason}
-	if q.recent = append([]BadMessage{bad}, q.recent...); len(q.recent) > maxBad {
-		q.recent = q.recent[:maxBad]
-	}
-	if q.reasons == nil {
-		q.reasons, q.read = map[string]*Reason{}, map[topicPartition]int64{}
-	}
-	q.count++
-	from := topicPartition{m.Topic, m.Partition}
-	q.read[from] = max(q.read[from], m.Offset+1)
-	kind := schemas.WithoutValues(m.Reason)
-	if q.reasons[kind] == nil {
-		if len(q.reasons) >= maxReasons {
-			oldest := ""
-			for text, reason := range q.reasons {
-				if oldest == "" || reason.Last < q.reasons[oldest].Last {
-					oldest = text
-				}
-			}
-			delete(q.reasons, oldest)
-		}
-		q.reasons[kind] = &Reason{}
-	}
-	reason := q.reasons[kind]
-	reason.Messages++
-	reason.Last, reason.Reason = max(reason.Last, bad.At), m.Reason
+	q.kept = append(q.kept, BadMessage{At: milliseconds(at), Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, Bytes: m.Bytes,
+		Reason: m.Reason, kind: schemas.WithoutValues(m.Reason)})
+	q.kept = q.kept[max(0, len(q.kept)-maxKept):]
 }
 
 // state returns the quarantine for the page, given the number of messages on the topic.
 func (q *quarantine) state(held int64) Quarantine {
-	s := Quarantine{Held: held, Read: q.count, Reasons: []Reason{}, Recent: slices.Clone(q.recent)}
-	for _, reason := range q.reasons {
-		s.Reasons = append(s.Reasons, *reason)
+	s := Quarantine{Held: held, Read: int64(len(q.kept)), Reasons: []Reason{}, Recent: []BadMessage{}}
+	at := map[string]int{}
+	for _, m := range slices.Backward(q.kept) {
+		if len(s.Recent) < maxBad {
+			s.Recent = append(s.Recent, m)
+		}
+		if _, known := at[m.kind]; !known {
+			at[m.kind] = len(s.Reasons)
+			s.Reasons = append(s.Reasons, Reason{Reason: m.Reason})
+		}
+		reason := &s.Reasons[at[m.kind]]
+		reason.Messages, reason.Last = reason.Messages+1, max(reason.Last, m.At)
 	}
 	slices.SortFunc(s.Reasons, func(a, b Reason) int {
 		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Reason, b.Reason))
 	})
-	if s.Recent == nil {
-		s.Recent = []BadMessage{}
-	}
+	s.Reasons = s.Reasons[:min(len(s.Reasons), maxReasons)]
 	return s
 }

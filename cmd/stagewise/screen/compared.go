@@ -277,9 +277,9 @@ func galleries(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *mo
 		if filters.Rows == 0 {
 			continue
 		}
-		g := page.Gallery{Title: fmt.Sprintf("filters of stage %d", t+1)}
+		g := page.Gallery{Title: fmt.Sprintf("Filters of stage %d", t+1)}
 		if filters.Rows > maxFilters {
-			g.Title = fmt.Sprintf("the first %d of %d %s", maxFilters, filters.Rows, g.Title)
+			g.Title = fmt.Sprintf("The first %d of %d filters of stage %d", maxFilters, filters.Rows, t+1)
 		}
 		for i := range min(filters.Rows, maxFilters) {
 			g.Pictures = append(g.Pictures, page.Picture{Shape: shape, Values: filters.Row(i)})
@@ -292,7 +292,7 @@ func galleries(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *mo
 	}
 	g := page.Gallery{Title: fmt.Sprintf("%d misclassified test images", len(mistakes))}
 	if len(mistakes) == maxMistakes {
-		g.Title = fmt.Sprintf("the first %d misclassified test images", maxMistakes)
+		g.Title = fmt.Sprintf("The first %d misclassified test images", maxMistakes)
 	}
 	for _, wrong := range mistakes {
 		g.Pictures = append(g.Pictures, page.Picture{

@@ -115,7 +115,7 @@ func bars(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.M
 		return nil, err
 	}
 	list := describe(report, fmt.Sprintf(" of %s %s rows", humanize.Comma(int64(report.Rows)), split), shownOfRun)
-	list[0].Title = "what predictions depend on"
+	list[0].Title = "What predictions depend on"
 	return slices.DeleteFunc(list, func(t page.Table) bool { return !t.Wrong && t.Title != list[0].Title }), nil
 }
 
@@ -123,7 +123,7 @@ func bars(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.M
 // rows with the largest loss. of names the permuted rows in the caption of the first table, which has the top columns.
 func describe(r *explain.Report, of string, top int) []page.Table {
 	list := []page.Table{importanceOf(r, of, top)}
-	title := "partial dependence"
+	title := "Partial dependence"
 	for _, c := range r.Dependence {
 		if len(c.Points) > 0 {
 			t := curve(r, &c)
@@ -131,7 +131,7 @@ func describe(r *explain.Report, of string, top int) []page.Table {
 			list = append(list, t)
 		}
 	}
-	title = "errors by slices"
+	title = "Errors by slices"
 	for _, s := range r.Slices {
 		t := errorsBy(r, s)
 		t.Title, title = title, ""
@@ -149,7 +149,7 @@ func ofTask(r *explain.Report, cells ...string) []string {
 }
 
 func importanceOf(r *explain.Report, of string, top int) page.Table {
-	t := page.Table{Title: "importance of columns", Head: ofTask(r, "column", "error, %", "log loss"),
+	t := page.Table{Title: "Importance of columns", Head: ofTask(r, "column", "error, %", "log loss"),
 		Caption: fmt.Sprintf("increase of the error%s if a column is permuted, mean ± deviation of %d", of, r.Shuffles)}
 	longest := math.SmallestNonzeroFloat64
 	for _, c := range r.Importance {
@@ -208,7 +208,7 @@ func errorsBy(r *explain.Report, s explain.Slices) page.Table {
 }
 
 func mostWrong(r *explain.Report) page.Table {
-	t := page.Table{Title: "rows with the largest loss", Caption: "the rows with the largest loss, counted from 0",
+	t := page.Table{Title: "Rows with the largest loss", Caption: "the rows with the largest loss, counted from 0",
 		Head: []string{"row", "label", "predicted", "probability", "log loss"}}
 	if r.Task == explain.Regression {
 		t.Head = t.Head[:1]
