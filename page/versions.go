@@ -42,12 +42,12 @@ func (r *reader) describeVersions(ctx context.Context) error {
 		d := r.describe(finished, report)
 		if newest && finished.Window != nil {
 			// Partitions without recent messages are in none of the kept versions, but in the window.
-			ends, err := protocol.ChainEnds(ctx, r.client, *finished.Window)
+			w, err := protocol.ReadWindow(ctx, r.client, *finished.Window)
 			if err != nil {
 				return err
 			}
-			if len(ends) > 0 {
-				d.ends = ends
+			if w != nil && len(w.Ends) > 0 {
+				d.ends = w.Ends
 			}
 		}
 		r.change(func() { r.catalogue[place.Run] = d })

@@ -59,9 +59,8 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 		return nil
 	}
 	follows := head.Run == r.made && len(r.backlog.ends) > 0
-	known := r.chain.stored
 	if parent := head.Plan.Chain.Parent; r.chain.head != nil && parent != nil && parent.Run == r.chain.head.Run {
-		r.earlier = append([]earlier{{r.chain.head.Plan, known}}, r.earlier...)
+		r.earlier = append([]earlier{{r.chain.head.Plan, r.chain.stored}}, r.earlier...)
 	} else {
 		r.earlier = nil
 	}
@@ -71,16 +70,16 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 		r.keepChoice(head.Plan.Stages, head.Plan.Prepare)
 	}
 	if head.Window != nil {
-		r.chain.stored, err = protocol.ReadStateWindow(ctx, r.Client, *head.Window, known)
+		r.chain.stored, err = protocol.ReadWindow(ctx, r.Client, *head.Window)
 	}
 	if err != nil && !errors.Is(err, wire.ErrDamaged) { // a damaged window is gone
 		return err
 	}
-	var window *schemas.Window
-	if r.chain.stored != nil {
-		window = r.chain.stored.Window
-	} else if window, err = r.lostWindow(ctx); err != nil {
-		return err
+	window := r.chain.stored
+	if window == nil {
+		if window, err = r.lostWindow(ctx); err != nil {
+			return err
+		}
 	}
 	r.chain.window = window
 	r.chain.least = window.AtLeast
@@ -164,7 +163,7 @@ func (r *runner) offeredRows(ctx context.Context, l *protocol.Ledger) (int64, er
 // earlier is a version of a chain before the newest.
 type earlier struct {
 	plan   *schemas.Plan
-	window *protocol.StateWindow // nil if it is gone
+	window *schemas.Window // nil if it is gone
 }
 
 // release deletes records that the newest version of the chain and its parent do not need: the state of the version before
@@ -208,7 +207,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 		}
 		e := earlier{plan: manifest.Plan}
 		if manifest.Window != nil {
-			if e.window, err = protocol.ReadStateWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
+			if e.window, err = protocol.ReadWindow(ctx, r.Client, *manifest.Window); err != nil {
 				return err
 			}
 		}
@@ -400,7 +399,7 @@ func (r *runner) hasLearnt(id string) bool {
 // is a chain without versions.
 type chainState struct {
 	head    *schemas.Manifest        // of the newest version; nil: there is none
-	stored  *protocol.StateWindow    // window after the head; nil: it is gone
+	stored  *schemas.Window          // window after the head; nil: it is gone
 	window  *schemas.Window          // the part of it that the log still has; nil: nothing is left
 	counted []schemas.SourceProgress // progress of sources when the chain was restarted; see beginAgain
 	renews  bool                     // the window differs from that of the head: the next run must be full

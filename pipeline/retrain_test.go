@@ -77,7 +77,7 @@ func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Wind
 	t.Helper()
 	p := topics.Open(log, job.Name, nil)
 	manifest := assert.Must(p.Version(t.Context(), protocol.Latest))(t)
-	return assert.Must(protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window, nil))(t).Window
+	return assert.Must(protocol.ReadWindow(t.Context(), p.Client, *manifest.Window))(t)
 }
 
 // What a process keeps in memory does not grow with the number of updates, once its cache of records is full. A run that kept the solver of

@@ -237,10 +237,6 @@ type Window struct {
 	TermsSize  int64             `json:"terms_size"`       // bytes of the terms of an increment, for all stages
 	GramsSize  int64             `json:"grams_size"`       // bytes of the Gram matrices of all stages
 	Increments []WindowIncrement `json:"increments"`       // increments, in the order of arrival
-	// Bases are the earlier windows on the state topic that this one is based on. If there are any, Increments has only the changes since
-	// the last of them, which may itself contain changes to the one before; the first has all increments. See [Window.ChangesOf].
-	Bases []StatePlace `json:"bases,omitempty"`
-	Left  []int        `json:"left,omitempty"` // numbers of the increments that left since the last base
 	// Errors are the sums of the prequential errors of messages, oldest first: the state of the drift detector.
 	Errors []ErrorSum `json:"errors,omitempty"`
 	// Rejected counts the versions withheld since the last version that subscribers got.
@@ -312,80 +308,6 @@ func (w *Window) Spans() (spans coverage.Spans) {
 		spans = append(spans, w.Increments[i].Increment.Spans()...)
 	}
 	return spans
-}
-
-// maxBases limits the number of windows that must be read for one list of increments.
-const maxBases = 16
-
-// ChangesOf returns the window to store after an update of base, which is at a place of the state topic: with only the increments that the
-// update changed, if that is much shorter. It also sets Bases of w. base must have all of its increments.
-func (w *Window) ChangesOf(base *Window, at StatePlace) *Window {
-	w.Bases, w.Left = nil, nil
-	if len(base.Bases) == maxBases {
-		return w
-	}
-	stored := *w
-	stored.Increments, stored.Left = nil, nil
-	for i, j := 0, 0; i < len(base.Increments) || j < len(w.Increments); {
-		switch {
-		case j == len(w.Increments) || i < len(base.Increments) && base.Increments[i].Increment.Number != w.Increments[j].Increment.Number:
-			stored.Left = append(stored.Left, base.Increments[i].Increment.Number)
-			i++
-			continue
-		case i == len(base.Increments) || !w.Increments[j].unchanged(&base.Increments[i], w.decay()):
-			stored.Increments = append(stored.Increments, w.Increments[j])
-		}
-		i, j = min(i+1, len(base.Increments)), j+1
-	}
-	if 2*(len(stored.Increments)+len(stored.Left)) > len(w.Increments) {
-		return w
-	}
-	w.Bases = append(slices.Clone(base.Bases), at)
-	stored.Bases = w.Bases
-	return &stored
-}
-
-// decay returns the factor that the run has applied to the weights of earlier increments.
-func (w *Window) decay() float64 {
-	if w.Chain == nil || w.Chain.Update == nil {
-		return 1
-	}
-	return w.Chain.Update.Decay
-}
-
-// unchanged reports whether an update has only decayed the weight of an increment: it has neither visited it nor removed offsets from it.
-func (i *WindowIncrement) unchanged(before *WindowIncrement, decay float64) bool {
-	a, b := &i.Increment, &before.Increment
-	same := func(a, b coverage.Coverage) bool { return slices.Equal(a.Spans, b.Spans) }
-	return i.Visited == before.Visited && i.Terms.Run == before.Terms.Run && i.Terms.Index == before.Terms.Index &&
-		a.Weight == b.Weight*decay && slices.EqualFunc(a.Covered, b.Covered, same) && slices.Equal(a.Skipped, b.Skipped)
-}
-
-// On restores all increments of a stored window, given the last of its Bases, which must have all of its increments.
-func (w *Window) On(base *Window) {
-	changed := map[int]WindowIncrement{}
-	for _, c := range w.Increments {
-		changed[c.Increment.Number] = c
-	}
-	var all []WindowIncrement
-	for _, c := range base.Increments {
-		if slices.Contains(w.Left, c.Increment.Number) {
-			continue
-		}
-		if now, any := changed[c.Increment.Number]; any {
-			delete(changed, c.Increment.Number)
-			c = now
-		} else {
-			c.Increment.Weight *= w.decay()
-		}
-		all = append(all, c)
-	}
-	for _, c := range w.Increments {
-		if _, added := changed[c.Increment.Number]; added {
-			all = append(all, c)
-		}
-	}
-	w.Increments, w.Left = all, nil
 }
 
 // Advance sets Ends to the offsets after the spans that a run's plan adds. Offsets that the log had deleted are skipped.

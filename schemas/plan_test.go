@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -226,43 +225,6 @@ func TestMembers(t *testing.T) {
 			assert.True(t, slices.Equal(got[i], want[i]), "average %d: %v, expected %v", average, got, want)
 		}
 	}
-}
-
-// A window that is stored as a change of another is the same when it is read, whatever the updates between them were.
-func TestWindowsAreStoredAsChanges(t *testing.T) {
-	random, changes := rand.New(rand.NewPCG(1, 2)), 0
-	base, at := &Window{Chain: &Chain{Number: 1}}, StatePlace{Run: "1"}
-	for number := 2; number < 400; number++ {
-		u := &Update{Decay: []float64{1, 0.9}[random.IntN(2)]}
-		w := &Window{Chain: &Chain{Number: number, Update: u}}
-		for _, c := range base.Increments {
-			if random.IntN(100) == 0 && len(base.Increments) > 20 {
-				continue
-			}
-			c.Increment.Weight *= u.Decay
-			if random.IntN(30) == 0 {
-				c.Visited = number
-			}
-			w.Increments = append(w.Increments, c)
-		}
-		w.Increments = append(w.Increments, WindowIncrement{Increment: coverage.Increment{Number: number, Weight: 1}, Visited: number})
-		change := w.ChangesOf(base, at)
-		if len(change.Bases) > 0 {
-			changes++
-		}
-		assert.Need(t, len(change.Bases) <= maxBases && (2*len(change.Increments) <= len(w.Increments)+1 || len(change.Bases) == 0),
-			"version %d: a change of %d bases has %d of %d increments", number, len(change.Bases), len(change.Increments), len(w.Increments))
-		content := *change // what is read again shares nothing with what was stored
-		content.Increments = slices.Clone(change.Increments)
-		at = StatePlace{Run: strconv.Itoa(number)}
-		read := content
-		if n := len(read.Bases); n > 0 {
-			read.On(base)
-		}
-		assert.Need(t, reflect.DeepEqual(&read, w), "version %d: read %+v, expected %+v", number, &read, w)
-		base = w
-	}
-	assert.True(t, changes >= 300, "%d of 398 windows were stored as changes", changes)
 }
 
 // The increments that were visited least recently are visited, one that is joined only if its rows are few.

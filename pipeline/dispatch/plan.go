@@ -360,11 +360,10 @@ func sharesOf(plan *schemas.Plan) int {
 	return int(max(1, min(schemas.DefaultShares, max(rows/shareRows, products/shareProducts))))
 }
 
-// NumericsRevision is incremented by changes of this program that may change the bits of a run. Processes with the same
-// revision can work on a run together. TestNumericsRevision says when to increment it. Revision 9: a Cholesky factor is made by
-// blocks on all cores, also for blocks of sparse columns and for calibrations, weights of counts are computed in one way, and patches are
-// scaled by vek.
-const NumericsRevision = 9
+// NumericsRevision is incremented by changes of this program that may change the bits of a run, or the messages on internal topics.
+// Processes with the same revision can work on a run together. TestNumericsRevision says when to increment it. Revision 10: a window on the
+// state topic lists all increments.
+const NumericsRevision = 10
 
 // Arithmetic returns the arithmetic of this process, which, together with the terms, determines the bits of a sum.
 func Arithmetic(blas *kernel.BLAS) schemas.Arithmetic {

@@ -4,7 +4,7 @@
 //	plans topic ──Ledger──▶ runs, their ends, sealed sources
 //	weights topic ──Chain──▶ accepted records ──Due──▶ the visit that comes next
 //	examples topic ──Counting──▶ the messages that count; ──ReadTopicProgress──▶ the read position in a followed topic
-//	state topic ──ReadStateWindow──▶ the window of a chain
+//	state topic ──ReadWindow──▶ the window of a chain
 //
 // The roles share no memory: they communicate through topics. Ledger and Chain are folds over messages, so every process
 // that reads the same topics derives the same state. Client reads and writes the topics for one process. The meaning of

@@ -15,51 +15,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// StateWindow is a chain's window with all of its increments, and its place on the state topic.
-type StateWindow struct {
-	*schemas.Window
-	At schemas.StatePlace
-}
-
-// ReadStateWindow reads a window from its place on the state topic; nil if it is gone. known is an earlier window, or nil: if
-// the window is a change of it, ReadStateWindow reads nothing else.
-func ReadStateWindow(ctx context.Context, c *Client, place schemas.StatePlace, known *StateWindow) (*StateWindow, error) {
-	w, err := readWindow(ctx, c, place)
-	if err != nil || w == nil {
-		return nil, err
-	}
-	if n := len(w.Bases); n > 0 {
-		base := known
-		if base == nil || base.At.Run != w.Bases[n-1].Run {
-			if base, err = ReadStateWindow(ctx, c, w.Bases[n-1], nil); err != nil || base == nil {
-				return nil, err
-			}
-		}
-		w.On(base.Window)
-	}
-	return &StateWindow{w, place}, nil
-}
-
-// ChainEnds returns, by partition, the offset up to which the runs of a chain have processed messages, from the window at a
-// place of the state topic; nil if it is gone.
-func ChainEnds(ctx context.Context, c *Client, place schemas.StatePlace) ([]int64, error) {
-	w, err := readWindow(ctx, c, place)
-	if err != nil || w == nil {
-		return nil, err
-	}
-	return w.Ends, nil
-}
-
-// readWindow reads a window without resolving changes.
-func readWindow(ctx context.Context, c *Client, place schemas.StatePlace) (w *schemas.Window, err error) {
+// ReadWindow reads a chain's window from its place on the state topic; nil if it is gone.
+func ReadWindow(ctx context.Context, c *Client, place schemas.StatePlace) (w *schemas.Window, err error) {
 	documents := wire.Documents{}
 	err = read(ctx, c, place, schemas.KindWindow, func(m wire.Message) (bool, error) {
 		whole, ok, err := documents.Add(m)
-		if err != nil || !ok {
-			return false, err
+		if err == nil && ok {
+			w, err = schemas.DecodeJSON[schemas.Window](whole)
 		}
-		w, err = schemas.DecodeJSON[schemas.Window](whole) // not cached: the caller modifies it
-		return true, err
+		return ok, err
 	})
 	return w, err
 }
@@ -111,18 +75,13 @@ func (r stateRecords) compare(other stateRecords) int {
 	return cmp.Or(strings.Compare(string(r.kind), string(other.kind)), strings.Compare(r.run, other.run), cmp.Compare(r.index, other.index))
 }
 
-// recordsOf returns the records on the state topic that a run reads to continue from a window, with their places.
-func recordsOf(w *StateWindow) map[stateRecords]schemas.StatePlace {
-	all := map[stateRecords]schemas.StatePlace{{schemas.KindWindow, w.At.Run, 0}: w.At}
-	for _, at := range w.Bases {
-		all[stateRecords{schemas.KindWindow, at.Run, 0}] = at
-	}
-	all[stateRecords{statistics.KindMoments, w.Moments.Run, 0}] = w.Moments
+// recordsOf returns the records on the state topic that a run reads to continue from a window, apart from the window, with their places.
+func recordsOf(w *schemas.Window) map[stateRecords]schemas.StatePlace {
+	all := map[stateRecords]schemas.StatePlace{{statistics.KindMoments, w.Moments.Run, 0}: w.Moments}
 	for i := range w.Increments {
 		at := w.Increments[i].Terms
 		all[stateRecords{statistics.KindTerms, at.Run, at.Index}] = at
 	}
-	delete(all, stateRecords{}) // from a chain without updates
 	return all
 }
 
@@ -130,8 +89,8 @@ func recordsOf(w *StateWindow) map[stateRecords]schemas.StatePlace {
 // any of the windows kept. It may be repeated.
 //
 // The keys of records are derived from their places. Reading them instead would transfer all values: 13 MB for three
-// stages of 1,024 features and 10 classes. The key of a window has its digest, so its few kilobytes are read.
-func ReleaseState(ctx context.Context, c *Client, gone *StateWindow, kept ...*StateWindow) error {
+// stages of 1,024 features and 10 classes. Those of a window contain the digest of its JSON.
+func ReleaseState(ctx context.Context, c *Client, gone *schemas.Window, kept ...*schemas.Window) error {
 	records := recordsOf(gone)
 	for _, k := range kept {
 		for r := range recordsOf(k) {
@@ -140,37 +99,30 @@ func ReleaseState(ctx context.Context, c *Client, gone *StateWindow, kept ...*St
 	}
 	var tombstones []wire.Message
 	for _, r := range slices.SortedFunc(maps.Keys(records), stateRecords.compare) {
-		at := records[r]
-		if r.run == "" {
-			continue
-		}
-		for stage, chunks := range at.Chunks {
+		for stage, chunks := range records[r].Chunks {
 			id := wire.Identity{Kind: r.kind, Run: r.run, Stage: stage, Visit: r.index}
 			for chunk := range chunks {
 				tombstones = append(tombstones, wire.Message{Key: id.Key(chunk)})
 			}
 		}
-		if r.kind != schemas.KindWindow {
-			continue
-		}
-		for m, err := range c.Remaining(ctx, c.Topics.State, 0, at.From, at.To) {
-			if err != nil {
-				return fmt.Errorf("read the keys of a window: %w", err)
-			}
-			if m.Run() == r.run && m.Kind() == r.kind {
-				tombstones = append(tombstones, m.Tombstone())
-			}
-		}
 	}
-	_, err := c.Log.Append(ctx, c.Topics.State, 0, tombstones...)
+	messages, err := gone.Messages()
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		tombstones = append(tombstones, m.Tombstone())
+	}
+	_, err = c.Log.Append(ctx, c.Topics.State, 0, tombstones...)
 	return err
 }
 
 // ReleaseOtherState writes tombstones for everything on the state topic except the state of runs that a window refers to; for
 // everything if the window is nil.
-func ReleaseOtherState(ctx context.Context, c *Client, kept *StateWindow) error {
+func ReleaseOtherState(ctx context.Context, c *Client, kept *schemas.Window) error {
 	runs := map[string]bool{}
 	if kept != nil {
+		runs[kept.Run] = true
 		for r := range recordsOf(kept) {
 			runs[r.run] = true
 		}

@@ -73,9 +73,8 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 // start is the state from which an update continues, left by the previous run. It is empty in a full run.
 type start struct {
 	*head
-	at        *schemas.StatePlace // place of the previous window
-	plansFrom int64               // of the previous version: see schemas.Manifest
-	refreshed [][]solve.Terms     // of revisited and then of leaving increments, by stage
+	plansFrom int64           // of the previous version: see schemas.Manifest
+	refreshed [][]solve.Terms // of revisited and then of leaving increments, by stage
 }
 
 // update returns the fit of a stage of an update.

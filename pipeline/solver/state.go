@@ -61,7 +61,7 @@ func readTerms[T any](ctx context.Context, s *Solver, w *schemas.Window, number 
 func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err error) {
 	from := &s.chained.start
 	from.plansFrom = parent.PlansFrom
-	if from.at = parent.Window; from.at == nil {
+	if parent.Window == nil {
 		return s.lost(fmt.Sprintf("the window and the sums of version %d", parent.Version))
 	}
 	if from.head = s.options.Store.pop(parent.Run); from.head == nil {
@@ -90,7 +90,7 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 
 // readHead reads the window and the sums after the run of a version.
 func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head, error) {
-	after, err := protocol.ReadStateWindow(ctx, s.Client, *parent.Window, nil)
+	after, err := protocol.ReadWindow(ctx, s.Client, *parent.Window)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	if after == nil {
 		return nil, s.lost(what)
 	}
-	h := &head{window: after.Window}
+	h := &head{window: after}
 	if h.window.Sparse {
 		h.columns, err = s.readColumns(ctx, h.window)
 		return h, err
@@ -262,11 +262,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err := s.writeState(ctx, w, visited); err != nil {
 		return nil, err
 	}
-	stored := w
-	if s.plan.Update() != nil {
-		stored = w.ChangesOf(c.start.window, *c.start.at)
-	}
-	messages, err := stored.Messages()
+	messages, err := w.Messages()
 	if err != nil {
 		return nil, err
 	}

@@ -200,7 +200,7 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 	if l.AnyUnfinished() {
 		return nil
 	}
-	var kept *protocol.StateWindow
+	var kept *schemas.Window
 	for _, place := range slices.Backward(l.Versions()) {
 		if slices.Contains(learnt, place) {
 			continue
@@ -213,7 +213,7 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 			continue
 		}
 		if manifest.Window != nil {
-			if kept, err = protocol.ReadStateWindow(ctx, p.Client, *manifest.Window, nil); err != nil {
+			if kept, err = protocol.ReadWindow(ctx, p.Client, *manifest.Window); err != nil {
 				return err
 			}
 		}
