@@ -15,7 +15,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
-	"github.com/segmentio/kafka-go/sasl/scram"
+	franz "github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"github.com/xdg-go/stringprep"
 
 	"github.com/stagewise/stagewise/internal/option"
 )
@@ -85,7 +87,7 @@ type mechanism struct {
 
 // mechanisms returns all mechanisms.
 func mechanisms() []mechanism {
-	return []mechanism{plainText(), salted("SCRAM-SHA-256", scram.SHA256), salted(ScramSHA512, scram.SHA512), oauthBearer()}
+	return []mechanism{plainText(), salted("SCRAM-SHA-256", scram.Sha256), salted(ScramSHA512, scram.Sha512), oauthBearer()}
 }
 
 func names() (names []string) {
@@ -229,14 +231,33 @@ func (p plainMechanism) Start(ctx context.Context) (sasl.StateMachine, []byte, e
 const ScramSHA512 = "SCRAM-SHA-512"
 
 // salted proves knowledge of the password without sending it (RFC 5802), by a hash.
-func salted(name string, algorithm scram.Algorithm) mechanism {
+func salted(name string, by func(func(context.Context) (scram.Auth, error)) franz.Mechanism) mechanism {
 	return mechanism{name: name, keys: []string{"username", "password_file"},
 		open: func(o SASL, wrong func(key string, value any, want string)) login {
 			user, password := o.user(wrong)
-			m, err := scram.Mechanism(algorithm, user, password)
-			if err != nil { // the error contains the password, so it is dropped
+			prepared, err := stringprep.SASLprep.Prepare(user)
+			proof, prohibited := stringprep.SASLprep.Prepare(password)
+			if err != nil || prohibited != nil { // the errors contain the password, so they are dropped
 				wrong("username", user, "a user name and a password of characters that SCRAM allows (RFC 4013)")
 			}
-			return login{m, "User:" + user}
+			secret := NewSecret(proof)
+			m := by(func(context.Context) (scram.Auth, error) {
+				return scram.Auth{User: prepared, Pass: secret.reveal()}, nil
+			})
+			return login{challenged{m}, "User:" + user}
 		}}
+}
+
+// challenged is a mechanism of franz-go for kafka-go.
+type challenged struct{ franz.Mechanism }
+
+func (m challenged) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	session, first, err := m.Authenticate(ctx, "")
+	return challengedState{session}, first, err
+}
+
+type challengedState struct{ franz.Session }
+
+func (s challengedState) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
+	return s.Challenge(challenge)
 }
