@@ -34,39 +34,25 @@ import (
 // Config is a complete configuration: what was set, and the defaults of everything else. [Load] returns one that is
 // checked; the zero value is not a valid configuration. [Keys] documents the keys that the fields stand for.
 type Config struct {
-	Name     string            // prefix of the topic names
+	job                        // its fields are keys, except those that Config has itself
 	Brokers  []string          `single:"split"` // host:port of each; empty: the embedded broker, whose log is in DataDir
 	Security kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
 	// folder of the embedded broker, relative to the working directory wherever it is set
-	DataDir      string
-	Fsync        bool   // the embedded broker acknowledges messages that are on disk, not only in the memory of the operating system
-	Listen       string // host:port of the embedded broker for other programs; empty: it does not listen
-	Examples     ingest.Options
-	Prepare      Prepare
-	Stages       []Stage               // an entry may stand for several stages; [Load] splits it if the last has another default of passes
-	Threshold    schemas.ThresholdRule // minimum probability for predicting the second of two classes
-	Average      int                   // number of models of these stages to train and average
-	Seed         uint64                // seed of all random draws
-	Intercept    bool                  // whether the first stage, or the first of each member, has an intercept
-	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
-	Memory       option.Bytes          // for rows, blocks and matrices; 0: half of the free memory
-	Topics       topics.TopicOptions
-	Arithmetic   string        // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
-	GiveUp       time.Duration // timeout of a run that no process has started
-	Keep         int           // number of versions to keep
-	Segment      int           // number of messages of a segment
-	Group        int           // number of partitions of a share; 0: determined by the number of partitions
-	Warm         string        // version to start from: its number, or run.Latest for the highest number; empty: none
-	Retrain      topics.RetrainOptions
-	Metrics      Metrics
-	Logs         Log `yaml:"log"`
-	Serve        serve.Options
-	Score        Score
+	DataDir string
+	Fsync   bool   // the embedded broker acknowledges messages that are on disk, not only in the memory of the operating system
+	Listen  string // host:port of the embedded broker for other programs; empty: it does not listen
+	Prepare Prepare
+	Stages  []Stage      // an entry may stand for several stages; [Load] splits it if the last has another default of passes
+	Memory  option.Bytes // for rows, blocks and matrices; 0: half of the free memory
+	Metrics Metrics
+	Logs    Log `yaml:"log"`
+	Serve   serve.Options
+	Score   Score
 
-	untuned  bool     // no key configures the preparation and fit of sparse rows: see settings.untuned
-	unlinked bool     // no key sets the link of the first stage
-	ignored  []string // environment variables with the prefix of keys that Kubernetes sets
+	ignored []string // environment variables with the prefix of keys that Kubernetes sets
 }
+
+type job = topics.Job
 
 // Notice returns a notice for the user about the sources of the configuration, as a sentence; empty: none.
 func (c *Config) Notice() string {
@@ -118,21 +104,13 @@ type Stage struct {
 // Defaults returns the configuration in which no key is set. Without a name it is not valid, and it has no stages.
 func Defaults() *Config {
 	return &Config{
-		DataDir:      ".stagewise",
-		Examples:     ingest.Defaults(),
-		Prepare:      Prepare{Prepare: schemas.Prepare{Scale: stages.ScaleAuto, Values: stages.ValuesNone}},
-		Average:      1,
-		Seed:         1,
-		Intercept:    true,
-		OnBadMessage: schemas.QuarantineBadMessages,
-		Segment:      16,
-		Arithmetic:   topics.ArithmeticStrict,
-		Keep:         topics.DefaultKeep,
-		GiveUp:       topics.DefaultGiveUp,
-		Topics:       topics.DefaultTopics(),
-		Retrain:      topics.DefaultRetrain(),
-		Metrics:      Metrics{Listen: DefaultListen},
-		Serve:        serve.Defaults(),
+		job: job{Examples: ingest.Defaults(), Average: 1, Seed: 1, Intercept: true, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
+			Arithmetic: topics.ArithmeticStrict, Keep: topics.DefaultKeep, GiveUp: topics.DefaultGiveUp, Topics: topics.DefaultTopics(),
+			Retrain: topics.DefaultRetrain()},
+		DataDir: ".stagewise",
+		Prepare: Prepare{Prepare: schemas.Prepare{Scale: stages.ScaleAuto, Values: stages.ValuesNone}},
+		Metrics: Metrics{Listen: DefaultListen},
+		Serve:   serve.Defaults(),
 	}
 }
 
@@ -156,42 +134,21 @@ func (c *Config) Log() kafkalog.Options {
 
 // Job returns the job of the pipeline, in which every repeated stage is listed as often as it repeats.
 func (c *Config) Job() topics.Job {
-	var resolved []schemas.Stage
+	j := c.job
+	j.Memory, j.Prepare = int64(c.Memory), c.Prepare.Prepare
 	for _, s := range c.Stages {
-		resolved = append(resolved, slices.Repeat([]schemas.Stage{s.Stage}, min(max(s.Repeat, 0), maxStages))...) // before it is checked too
+		j.Stages = append(j.Stages, slices.Repeat([]schemas.Stage{s.Stage}, min(max(s.Repeat, 0), maxStages))...) // before it is checked too
 	}
-	how := c.Prepare.Prepare
-	if how.Values == stages.ValuesNone {
-		how.Values = "" // so that a plan of dense rows does not mention it
+	if j.Prepare.Values == stages.ValuesNone {
+		j.Prepare.Values = "" // so that a plan of dense rows does not mention it
 	}
 	learnt := func(s schemas.Stage) bool { return solve.WholeSteps(s.Link) }
-	read := c.Examples
-	read.Hash, read.Dense = c.Prepare.Hash, stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt))
+	j.Examples.Hash, j.Examples.Dense = c.Prepare.Hash, stages.NeedDense(j.Prepare, j.Stages, slices.ContainsFunc(j.Stages, learnt))
 	if i := slices.IndexFunc(c.Stages, func(s Stage) bool { return stages.KindOf(s.Features).Counted }); i >= 0 {
-		read.Counting = fmt.Sprintf("stages.%d.features.kind: %s", i, c.Stages[i].Features.Kind)
+		j.Examples.Counting = fmt.Sprintf("stages.%d.features.kind: %s", i, c.Stages[i].Features.Kind)
 	}
-	return topics.Job{
-		Name:         c.Name,
-		Examples:     read.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),
-		Prepare:      how,
-		Stages:       resolved,
-		Untuned:      c.untuned,
-		Unlinked:     c.unlinked,
-		Threshold:    c.Threshold,
-		Average:      c.Average,
-		Intercept:    c.Intercept,
-		Seed:         c.Seed,
-		OnBadMessage: c.OnBadMessage,
-		Segment:      int64(c.Segment),
-		Group:        c.Group,
-		Memory:       int64(c.Memory),
-		Arithmetic:   c.Arithmetic,
-		Topics:       c.Topics,
-		Keep:         c.Keep,
-		GiveUp:       c.GiveUp,
-		Retrain:      c.Retrain,
-		Warm:         c.Warm,
-	}
+	j.Examples = j.Examples.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting"))
+	return j
 }
 
 // The table in docs/configuration.md and docs/configuration.schema.json are generated: keys, types and defaults from the fields of Config,

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -47,14 +44,12 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	s.commandLine("--set", set)
 	s.commandLine("--over", over)
 
-	c, err := s.config()
-	if err != nil {
-		return nil, err
-	}
-	c.untuned, c.ignored = s.untuned(c), s.ignored
-	c.unlinked = c.untuned && !s.has("stages.0.link")
+	c := s.config()
+	c.Untuned, c.ignored = s.untuned(c), s.ignored
+	c.Unlinked = c.Untuned && !s.has("stages.0.link")
 	var problems option.Problems
-	if c.Examples, err = c.Examples.WithArchiveTopic(context.Background()); err != nil {
+	with, err := c.Examples.WithArchiveTopic(context.Background())
+	if c.Examples = with; err != nil {
 		problems.Add("examples.archive.files", c.Examples.Archive.Files, "files of an archive: "+err.Error())
 	}
 	s.impossible(append(problems, c.problems()...))
@@ -105,7 +100,7 @@ func (s *settings) passes(c *Config) {
 }
 
 // config returns the defaults, overridden by the settings.
-func (s *settings) config() (*Config, error) {
+func (s *settings) config() *Config {
 	c := Defaults()
 	for i := range s.set["stages"].items {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
@@ -119,8 +114,14 @@ func (s *settings) config() (*Config, error) {
 		}
 		c.Stages = append(c.Stages, stage)
 	}
-	if err := s.decode(c); err != nil {
-		return nil, err
+	for key, set := range s.set {
+		if s.has(key) {
+			field := option.Field(reflect.ValueOf(c), key)
+			if field.Kind() == reflect.Pointer {
+				field.Set(reflect.New(field.Type().Elem()))
+			}
+			reflect.Indirect(field).Set(set.value)
+		}
 	}
 	for i := range c.Stages {
 		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
@@ -134,44 +135,7 @@ func (s *settings) config() (*Config, error) {
 	if !s.has("examples.holdout") {
 		c.Examples.Holdout = c.defaultHoldout()
 	}
-	return c, nil
-}
-
-// decode overrides the defaults in c by the settings. The lists in c have the number of elements that were set.
-func (s *settings) decode(c *Config) error {
-	v := viper.New()
-	for key, set := range s.set {
-		if s.has(key) {
-			v.Set(key, set.value.Interface())
-		}
-	}
-	err := v.UnmarshalExact(c, viper.DecodeHook(decodeHook), func(d *mapstructure.DecoderConfig) {
-		d.TagName, d.Squash = "yaml", true
-		d.MatchName = func(key, name string) bool {
-			return key == name || key == option.KeyOf(reflect.StructField{Name: name})
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("decode configuration: %w", err)
-	}
-	return nil
-}
-
-// decodeHook keeps values that have the type of their field, and makes a list from the mapping by number that viper has for keys such as
-// stages.0.passes.
-func decodeHook(from, to reflect.Value) (any, error) {
-	switch below, numbered := from.Interface().(map[string]any); {
-	case from.Type() == to.Type():
-		to.Set(from)
-		return nil, nil
-	case to.Kind() == reflect.Slice && numbered:
-		elements := make([]any, to.Len())
-		for i := range elements {
-			elements[i] = below[strconv.Itoa(i)]
-		}
-		return elements, nil
-	}
-	return from.Interface(), nil
+	return c
 }
 
 // defaultHoldout returns the default fraction of held-out rows: above 0 if holdout rows determine a choice.
@@ -232,9 +196,7 @@ func (s *settings) environment(environ []string) {
 			mappings[name] = key
 		}
 	})
-	type variable struct{ name, key, value string }
-	var variables []variable
-	for _, e := range environ {
+	for _, e := range slices.Sorted(slices.Values(environ)) { // the list stages comes before stages.0, which changes it
 		name, value, _ := strings.Cut(e, "=")
 		rest, ours := strings.CutPrefix(name, prefix)
 		if !ours || value == "" || strings.Contains(notKeys, " "+name+" ") {
@@ -248,7 +210,7 @@ func (s *settings) environment(environ []string) {
 		key, known := keys[rest]
 		switch {
 		case known:
-			variables = append(variables, variable{name, strings.Replace(key, "*", number, 1), value})
+			s.assign(strings.Replace(key, "*", number, 1), value, origin{source: name})
 		case serviceVariable.MatchString(e):
 			s.ignored = append(s.ignored, name)
 		default:
@@ -261,11 +223,6 @@ func (s *settings) environment(environ []string) {
 			}
 			s.wrong(quoted(name), quoted(value), want, origin{source: "environment"})
 		}
-	}
-	// The list stages comes before stages.0, which changes it.
-	slices.SortFunc(variables, func(a, b variable) int { return cmp.Compare(a.key, b.key) })
-	for _, v := range variables {
-		s.assign(v.key, v.value, origin{source: v.name})
 	}
 }
 

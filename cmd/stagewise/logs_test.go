@@ -68,7 +68,7 @@ func TestLogLevel(t *testing.T) {
 		var stderr strings.Builder
 		show := displayFlags{log: logJSON, level: level}
 		assert.NoError(t, show.check())
-		recorder, finish := show.recorder(&config.Config{Name: "p"}, &stderr)
+		recorder, finish := show.recorder(config.Defaults(), &stderr)
 		for _, e := range events {
 			recorder.Record(e)
 		}

@@ -70,13 +70,7 @@ func Topic() Rule {
 // Check returns the first problem of each key whose value breaks its rule, which lacks a key that it needs, or which is
 // set with a key that it excludes. options is the struct with the keys, and defaults the same struct with no key set.
 func Check(keys []Key, options, defaults any) (problems Problems) {
-	values := maps.Collect(Values(reflect.ValueOf(options)))
-	field := func(key string) reflect.Value {
-		if v, here := values[key]; here {
-			return v
-		}
-		return Field(reflect.ValueOf(options), key)
-	}
+	field := func(key string) reflect.Value { return Field(reflect.ValueOf(options), key) }
 	isSet := func(key string) bool {
 		key, value, one := strings.Cut(key, ": ")
 		v := field(key)
@@ -156,14 +150,8 @@ func Field(of reflect.Value, key string) reflect.Value {
 			of = of.Index(i)
 			continue
 		}
-		at := reflect.Value{}
-		for other, v := range Values(of) {
-			if other == name {
-				at = v
-				break
-			}
-		}
-		if !at.IsValid() {
+		at, known := maps.Collect(Values(of))[name]
+		if !known {
 			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
 		}
 		of = at
@@ -309,10 +297,7 @@ var errBytes = errors.New("expected a size such as 512MB or 1GiB, or a number of
 // UnmarshalText parses text as [Bytes] describes. Other text, and an amount of 2^63 bytes or more, is an error.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	n, err := humanize.ParseBytes(string(text))
-	if err != nil {
-		return errBytes
-	}
-	if n > math.MaxInt64 {
+	if err != nil || n > math.MaxInt64 {
 		return errBytes
 	}
 	*b = Bytes(n)

@@ -36,10 +36,10 @@ const (
 type Job struct {
 	Name         string // prefix of the topics
 	Examples     ingest.Options
-	Prepare      schemas.Prepare
-	Stages       []schemas.Stage       // a repeated stage is listed once for each repetition; if Average is set, the stages of a member
-	Untuned      bool                  // no key configures how sparse rows are prepared and fitted, except the link of columns
-	Unlinked     bool                  // the link of the first stage is not configured
+	Prepare      schemas.Prepare       `yaml:"-"`
+	Stages       []schemas.Stage       `yaml:"-"` // repeated stages are listed as often; if Average is set, of a member
+	Untuned      bool                  `yaml:"-"` // no key configures how sparse rows are prepared and fitted, except the link of columns
+	Unlinked     bool                  `yaml:"-"` // the link of the first stage is not configured
 	Average      int                   // number of averaged members; 0 and 1: no averaging
 	Threshold    schemas.ThresholdRule // probability from which the second of two classes is predicted; zero: the most probable class is
 	Intercept    bool                  // the first block, or that of each member, has a constant feature
@@ -47,7 +47,7 @@ type Job struct {
 	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64                 // number of messages summed together
 	Group        int                   // number of partitions of a share; 0: chosen by the amount of work
-	Memory       int64                 // memory for rows, blocks and matrices in bytes; 0: half of the free memory
+	Memory       int64                 `yaml:"-"` // memory for rows, blocks and matrices in bytes; 0: half of the free memory
 	Arithmetic   string                // ArithmeticStrict, or "", or ArithmeticAny
 	Topics       TopicOptions          // of created topics; the zero value is DefaultTopics()
 	Keep         int                   // number of retained versions; 0: DefaultKeep
