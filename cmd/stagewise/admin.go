@@ -205,34 +205,29 @@ func newWeightsPin() *cobra.Command {
 		}
 		return nil
 	}, func(c *call) error {
-		if off {
-			return unpin(c)
+		if !off {
+			pinned, err := topics.Pin(c.Context(), c.pipeline(), c.args[0])
+			if err == nil {
+				fmt.Fprintln(c.OutOrStdout(), pinned)
+			}
+			return err
 		}
-		pinned, err := topics.Pin(c.Context(), c.pipeline(), c.args[0])
-		if err == nil {
-			fmt.Fprintln(c.OutOrStdout(), pinned)
+		before, latest, err := topics.Unpin(c.Context(), c.pipeline())
+		if err != nil {
+			return err
 		}
-		return err
+		if before == 0 {
+			fmt.Fprintln(c.ErrOrStderr(), "no version was pinned")
+		}
+		if latest == 0 {
+			fmt.Fprintln(c.ErrOrStderr(), "no version is offered: subscribers get none as "+protocol.Latest)
+		} else {
+			fmt.Fprintln(c.OutOrStdout(), latest) // which subscribers get now
+		}
+		return nil
 	})
 	cmd.Flags().BoolVar(&off, "off", false, "unpin the pinned version")
 	return cmd
-}
-
-// unpin removes the pin, and prints the number of the version that subscribers then get.
-func unpin(c *call) error {
-	before, latest, err := topics.Unpin(c.Context(), c.pipeline())
-	if err != nil {
-		return err
-	}
-	if before == 0 {
-		fmt.Fprintln(c.ErrOrStderr(), "no version was pinned")
-	}
-	if latest == 0 {
-		fmt.Fprintln(c.ErrOrStderr(), "no version is offered: subscribers get none as "+protocol.Latest)
-		return nil
-	}
-	fmt.Fprintln(c.OutOrStdout(), latest)
-	return nil
 }
 
 func newWeightsRemove() *cobra.Command {

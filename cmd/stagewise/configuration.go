@@ -128,11 +128,7 @@ func onLog(with opener, use string, args cobra.PositionalArgs, check, do func(c 
 				return err
 			}
 		}
-		c.recorder = waitRecorder(c.Command)
-		return failed(with(c.Context(), c.config, c.recorder, func(log *kafkalog.Log) error {
-			c.log = log
-			return do(c)
-		}))
+		return c.session(session{with: with}, func() error { return do(c) })
 	})
 }
 
@@ -156,7 +152,12 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 	options.Repeated = func(topic string) { rec.Record(event.Rewritten{Topic: topic}) }
 	log, err := kafkalog.Open(ctx, options)
 	if locked, ok := errors.AsType[*kafkalog.LockedError](err); ok {
-		return fmt.Errorf("%w: %s", err, besideEmbedded(locked))
+		if locked.Listen != "" {
+			return fmt.Errorf("%w: its broker listens; connect to it with --set brokers=%s", err, locked.Listen)
+		}
+		return fmt.Errorf("%w: the embedded broker serves a single process. Restart that process with --set listen=%s, and connect this one to "+
+			"it with --set brokers=%[2]s; or use Kafka for both (key brokers; make kafka-up starts one). The page needs neither: train and "+
+			"run have the flag --page", err, embeddedListen)
 	}
 	if err != nil {
 		return err
@@ -165,17 +166,6 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 		return errors.Join(err, log.Discard())
 	}
 	return log.Close()
-}
-
-// besideEmbedded returns instructions to run a process beside the one with the embedded broker.
-func besideEmbedded(by *kafkalog.LockedError) string {
-	if by.Listen != "" {
-		return "its broker listens; connect to it with --set brokers=" + by.Listen
-	}
-	return "the embedded broker serves a single process. Restart that process with --set listen=" + embeddedListen +
-		", and connect this one to it with --set brokers=" + embeddedListen +
-		"; or use Kafka for both (key brokers; make kafka-up starts one). The page needs neither: train and " +
-		"run have the flag --page"
 }
 
 // embeddedListen is an address at which the embedded broker may listen.
@@ -189,14 +179,6 @@ func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do 
 		}
 		return do(log)
 	})
-}
-
-// brokerKey returns the key that configures the location of the topics.
-func brokerKey(c *config.Config) string {
-	if len(c.Brokers) > 0 {
-		return "brokers"
-	}
-	return "data_dir"
 }
 
 // requireCluster returns an error if the configuration names no Kafka cluster, which other processes could reach too.
@@ -347,7 +329,9 @@ func (c *call) session(of session, do func() error) (err error) {
 	if c.config.Memory > 0 {
 		allowGarbage(c.Context(), max(int64(c.config.Memory)/4, minGarbage))
 	}
-	c.recorder, c.finish = c.show.recorder(c.config, c.ErrOrStderr())
+	if c.recorder, c.finish = waitRecorder(c.Command), func() {}; c.show != nil {
+		c.recorder, c.finish = c.show.recorder(c.config, c.ErrOrStderr())
+	}
 	defer c.finish()
 	if service {
 		var stop func()

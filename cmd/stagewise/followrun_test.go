@@ -99,12 +99,9 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 // server ends with the input. Cut off at any byte, the input is an error or an end.
 func TestPipe(t *testing.T) {
 	m := assert.Must(readModel("../../model/testdata/example.arrow"))(t)
-	var of pipe
-	of.versions = serve.Fixed(m)
-	of.serve = func(versions serve.Versions) (*serve.Server, error) {
+	handler := assert.Must(pipeHandler(serve.Fixed(m), func(versions serve.Versions) (*serve.Server, error) {
 		return serve.New(serve.Defaults(), versions, prometheus.NewRegistry(), "p", func(string) {})
-	}
-	of.server = assert.Must(of.serve(of.versions))(t)
+	}))(t)
 	var requests strings.Builder
 	rows := `{"rows": [[3, 1]]}`
 	cases := []struct {
@@ -127,7 +124,7 @@ func TestPipe(t *testing.T) {
 			len(c.body), c.body)
 	}
 	var responses bytes.Buffer
-	assert.NoError(t, of.answer(t.Context(), strings.NewReader(requests.String()), &responses))
+	assert.NoError(t, answerAll(t.Context(), handler, bufio.NewReader(strings.NewReader(requests.String())), &responses))
 	for _, c := range cases {
 		var status, length int
 		assert.Must(fmt.Fscanf(&responses, "%d %d\n", &status, &length))(t)
@@ -136,7 +133,7 @@ func TestPipe(t *testing.T) {
 			"%s %s %s: %d: %.200s; expected %d: %s", c.method, c.path, c.body, status, content, c.status, c.want)
 	}
 	for end := range requests.Len() {
-		_ = of.answer(t.Context(), strings.NewReader(requests.String()[:end]), io.Discard)
+		_ = answerAll(t.Context(), handler, bufio.NewReader(strings.NewReader(requests.String()[:end])), io.Discard)
 	}
 }
 

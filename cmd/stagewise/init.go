@@ -36,8 +36,15 @@ func newInit() *cobra.Command {
 			if o.Label = layout.Column(label); cmd.Flags().Changed("header") {
 				o.Header = &header
 			}
-			if err := errors.Join(checkAbsent(output, force), checkDraft(args[0], o)); err != nil {
-				return err
+			if _, err := os.Lstat(output); err == nil && output != screen.StandardOutput && !force {
+				return fmt.Errorf("write %s: it exists: expected --force, or another file with -o", output)
+			}
+			if args[0] == ingest.StandardInput {
+				return errors.New("expected a file: a configuration that names the standard input can be used once")
+			}
+			for _, p := range o.Check() {
+				p.Key = "--" + strings.ReplaceAll(p.Key, "_", "-")
+				return p
 			}
 			table := screen.NewColumns(o.MissingValues)
 			if err := ingest.Survey(cmd.Context(), args[0], o, table); err != nil {
@@ -78,29 +85,6 @@ func newInit() *cobra.Command {
 	cmd.Flags().StringSliceVar(&o.MissingValues, "missing-values", o.MissingValues, "`words` for a missing value, in addition to an "+
 		"empty cell")
 	return cmd
-}
-
-// checkAbsent returns an error if a file exists and would be overwritten.
-func checkAbsent(path string, force bool) error {
-	if path == screen.StandardOutput || force {
-		return nil
-	}
-	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("write %s: it exists: expected --force, or another file with -o", path)
-	}
-	return nil
-}
-
-// checkDraft returns an error if no configuration can name the file, or for a flag that can't be right.
-func checkDraft(file string, o ingest.Options) error {
-	if file == ingest.StandardInput {
-		return errors.New("expected a file: a configuration that names the standard input can be used once")
-	}
-	for _, p := range o.Check() {
-		p.Key = "--" + strings.ReplaceAll(p.Key, "_", "-")
-		return p
-	}
-	return nil
 }
 
 func newCheck() *cobra.Command {

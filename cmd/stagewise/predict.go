@@ -170,15 +170,21 @@ func readModel(path string) (*model.Model, error) {
 // predicted numbers; then up to the given number of contributions to each score.
 func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, contributions int, o ingest.Options) error {
 	out := csv.NewWriter(w)
-	fields := append(headsOf(m), m.Labels()...)
-	k := len(m.Labels())
+	var fields []string // the predicted labels of a row, unless they are numbers; then all probabilities, or the numbers
+	switch m.Task() {
+	case examples.OneLabel:
+		fields = []string{"label"}
+	case examples.SeveralLabels:
+		fields = []string{"labels"}
+	}
+	first, k := len(fields), len(m.Labels())
+	fields = append(fields, m.Labels()...)
 	if contributions > 0 {
 		fields = append(fields, "contributions")
 	}
 	if err := out.Write(fields); err != nil {
 		return err
 	}
-	first := len(headsOf(m))
 	predictor := m.Predictor(blas)
 	trained := layout.Features{Width: m.Width(), Image: m.Image(), Sparse: m.Sparse(), Columns: m.Columns(), Labels: m.Labels()}
 	for rows, err := range ingest.File(ctx, input, o, trained) {
@@ -208,7 +214,7 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 				for _, class := range m.Given(nil, probabilities[i*k:][:k]) {
 					labels = append(labels, m.Labels()[class])
 				}
-				fields[0] = strings.Join(labels, labelSeparator)
+				fields[0] = strings.Join(labels, ";")
 			}
 			copy(fields[first+k:], contributed[min(i, len(contributed)):])
 			if err := out.Write(fields); err != nil {
@@ -219,21 +225,6 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	out.Flush()
 	return out.Error()
 }
-
-// headsOf returns the names of the columns before the probabilities: of the most probable label, or of the predicted
-// labels; nil before numbers.
-func headsOf(m *model.Model) []string {
-	switch m.Task() {
-	case examples.Numbers:
-		return nil
-	case examples.SeveralLabels:
-		return []string{"labels"}
-	}
-	return []string{"label"}
-}
-
-// labelSeparator separates the labels of a row.
-const labelSeparator = ";"
 
 func newExplain() *cobra.Command {
 	var (
@@ -342,8 +333,11 @@ func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o scor
 	recorder event.Recorder) (err error) {
 	partitions, err := log.Partitions(ctx, o.From)
 	if errors.Is(err, kafkalog.ErrUnknownTopic) {
-		return fmt.Errorf("read %s: %w; write examples to it first, or check name, --topic and %s", o.From, kafkalog.ErrUnknownTopic,
-			brokerKey(c))
+		location := "data_dir"
+		if len(c.Brokers) > 0 {
+			location = "brokers"
+		}
+		return fmt.Errorf("read %s: %w; write examples to it first, or check name, --topic and %s", o.From, kafkalog.ErrUnknownTopic, location)
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", o.From, err)

@@ -20,11 +20,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/client"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -209,14 +212,14 @@ func tellVersions(ctx context.Context, follower *client.Follower, recorder event
 	ctx, cancel := context.WithCancel(ctx)
 	var told sync.WaitGroup
 	told.Go(func() {
-		var patience <-chan time.Time // nil once versions are recorded
-		if follower.Model() == nil {
-			patience = time.After(versionPatience)
-		}
+		patience := time.After(versionPatience) // nil once versions are recorded
 		for {
-			changed := follower.Changed()
-			if patience == nil {
-				recorder.Record(answers(follower))
+			changed, m := follower.Changed(), follower.Model()
+			if m != nil {
+				patience = nil
+				recorder.Record(event.Answers{Version: m.Manifest.Version})
+			} else if why := follower.Stale(); patience == nil && why != nil { // else a version has come since
+				recorder.Record(event.Answers{Why: why})
 			}
 			select {
 			case <-changed:
@@ -233,58 +236,31 @@ func tellVersions(ctx context.Context, follower *client.Follower, recorder event
 	}
 }
 
-// answers returns the event with the version that predicts now.
-func answers(follower *client.Follower) event.Answers {
-	for {
-		if m := follower.Model(); m != nil {
-			return event.Answers{Version: m.Manifest.Version}
-		}
-		if why := follower.Stale(); why != nil { // else a version has come since
-			return event.Answers{Why: why}
-		}
-	}
-}
-
-// pipe answers the process that started this one. Requests are on the standard input, as HTTP/1.1 without chunks. Their responses are on
-// the standard output, in the same order. It ends with the standard input.
-type pipe struct {
-	versions serve.Versions
-	server   *serve.Server
-	serve    func(versions serve.Versions) (*serve.Server, error) // returns a server of other versions
-}
-
-// answerPipe answers requests on the standard input of a command. The limits of a server do not apply to its only client.
+// answerPipe answers the process that started this one, until the standard input of a command ends. Requests are on the standard input, as
+// HTTP/1.1 without chunks. Their responses are on the standard output, in the same order. The limits of a server do not apply to its only
+// client.
 func answerPipe(cmd *cobra.Command, o serve.Options, versions serve.Versions, pipeline string) error {
 	o.MaxBody, o.MaxRows, o.Memory, o.Timeout, o.Answers.Topic = 1<<31, math.MaxInt32, 1<<34, 24*time.Hour, ""
-	p := &pipe{versions: versions, serve: func(versions serve.Versions) (*serve.Server, error) {
+	handler, err := pipeHandler(versions, func(versions serve.Versions) (*serve.Server, error) {
 		return serve.New(o, versions, prometheus.NewRegistry(), pipeline, func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
-	}}
-	var err error
-	if p.server, err = p.serve(versions); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	return p.answer(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
-}
-
-// answer answers requests until the input or ctx ends.
-func (p *pipe) answer(ctx context.Context, in io.Reader, out io.Writer) error {
 	ended := make(chan error, 1)
-	go func() { ended <- p.answerAll(ctx, bufio.NewReaderSize(in, 64<<10), out) }()
+	go func() {
+		ended <- answerAll(cmd.Context(), handler, bufio.NewReaderSize(cmd.InOrStdin(), 64<<10), cmd.OutOrStdout())
+	}()
 	select {
 	case err := <-ended:
 		return err
-	case <-ctx.Done(): // the goroutine waits for input until the process ends
+	case <-cmd.Context().Done(): // the goroutine waits for input until the process ends
 		return nil
 	}
 }
 
-func (p *pipe) answerAll(ctx context.Context, in *bufio.Reader, out io.Writer) error {
-	mux := http.NewServeMux()
-	mux.Handle("/", p.server)
-	mux.HandleFunc("GET /status", p.status)
-	mux.HandleFunc("GET /version", p.version)
-	mux.HandleFunc("GET /file", p.file)
-	mux.HandleFunc("POST /stages/{n}/predict", p.staged)
+// answerAll answers requests until the input ends.
+func answerAll(ctx context.Context, handler http.Handler, in *bufio.Reader, out io.Writer) error {
 	for {
 		r, err := http.ReadRequest(in)
 		if errors.Is(err, io.EOF) {
@@ -294,19 +270,71 @@ func (p *pipe) answerAll(ctx context.Context, in *bufio.Reader, out io.Writer) e
 			return fmt.Errorf("read a request from the standard input: %w", err)
 		}
 		w := &response{header: http.Header{}, status: http.StatusOK}
-		mux.ServeHTTP(w, r.WithContext(ctx))
+		handler.ServeHTTP(w, r.WithContext(ctx))
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return fmt.Errorf("read a request from the standard input: %w", err)
 		}
-		if err := w.write(out); err != nil {
+		answer := net.Buffers{fmt.Appendf(nil, "%03d %011d\n", w.status, w.Len()), w.Bytes()} // the first one has 16 bytes
+		if _, err := answer.WriteTo(out); err != nil {
 			return fmt.Errorf("write a response to the standard output: %w", err)
 		}
 	}
 }
 
-// status responds with the status of the version.
-func (p *pipe) status(w http.ResponseWriter, _ *http.Request) {
-	s := p.versions.Status()
+// response buffers a response until it is complete.
+type response struct {
+	header http.Header
+	status int
+	bytes.Buffer
+}
+
+func (r *response) Header() http.Header { return r.header }
+
+func (r *response) WriteHeader(status int) { r.status = status }
+
+// pipeHandler returns what a server answers, and what Python asks besides. open returns the server of some versions.
+func pipeHandler(versions serve.Versions, open func(serve.Versions) (*serve.Server, error)) (http.Handler, error) {
+	server, err := open(versions)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", server)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, versions) })
+	current := func(pattern string, answer func(w http.ResponseWriter, r *http.Request, m *model.Model) error) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			m := versions.Model()
+			if m == nil {
+				server.ServeHTTP(w, r) // which rejects the request
+			} else if err := answer(w, r, m); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		})
+	}
+	current("GET /version", func(w http.ResponseWriter, _ *http.Request, m *model.Model) error { return describeModel(w, m) })
+	current("GET /file", func(w http.ResponseWriter, _ *http.Request, m *model.Model) error {
+		_, err := m.WriteTo(w)
+		return err
+	})
+	current("POST /stages/{n}/predict", func(w http.ResponseWriter, r *http.Request, m *model.Model) error { // by the first n stages alone
+		n, err := strconv.Atoi(r.PathValue("n"))
+		if err != nil || m.Manifest.Plan.Members() > 1 || n < 1 || n > len(m.Manifest.Plan.Stages) {
+			http.NotFound(w, r)
+			return nil
+		}
+		first, err := open(serve.Fixed(m.First(n)))
+		if err == nil {
+			r.URL.Path = "/predict"
+			first.ServeHTTP(w, r)
+		}
+		return err
+	})
+	return mux, nil
+}
+
+// writeStatus writes which version predicts, and how old it is.
+func writeStatus(w io.Writer, versions serve.Versions) {
+	s := versions.Status()
 	status := map[string]any{
 		"version": s.Version, "run": s.Run, "kind": s.Kind, "parent": s.Parent, "written": nil, "age": s.Age.Seconds(), "silence": nil,
 		"no_pipeline": errors.As(s.Err, new(*protocol.NoPipelineError)),
@@ -320,89 +348,71 @@ func (p *pipe) status(w http.ResponseWriter, _ *http.Request) {
 	if s.Err != nil {
 		status["error"] = s.Err.Error()
 	}
-	if stale := p.versions.Stale(); stale != nil {
+	if stale := versions.Stale(); stale != nil {
 		status["stale"] = stale.Error()
 	}
-	content, _ := json.Marshal(status) // which is JSON
-	_, _ = w.Write(content)            // memory
+	_ = json.NewEncoder(w).Encode(status) // which is JSON
 }
 
-// description describes a model, and the rows that it reads.
-type description struct {
-	Manifest any      `json:"manifest"`
-	Names    []string `json:"names"`   // the labels, or the names of the numbers
-	Numbers  bool     `json:"numbers"` // it predicts numbers
-	Several  bool     `json:"several"` // a row may have several labels
-	Width    int      `json:"width"`
-	Sparse   bool     `json:"sparse"`
-	Columns  []string `json:"columns"` // of a table; empty if unknown
-	Text     string   `json:"text"`    // the column of texts
-	Vectors  bool     `json:"vectors"` // a row may be the list of its features
-}
-
-// version describes the current model.
-func (p *pipe) version(w http.ResponseWriter, r *http.Request) {
-	m := p.versions.Model()
-	if m == nil {
-		p.server.ServeHTTP(w, r) // which rejects the request
-		return
-	}
+// describeModel writes what a model predicts, and the rows that it reads.
+func describeModel(w io.Writer, m *model.Model) error {
 	needs := layout.TrainedAs(m.Manifest.Plan).ToPredictWith(layout.Features{Columns: m.Columns()}).Needs
 	numbers := !slices.ContainsFunc(m.Columns(), func(c examples.Column) bool { return len(c.Categories) > 0 || c.Time != "" })
-	content, _ := json.Marshal(description{ // which is JSON
-		Manifest: serve.Manifest(m), Names: m.Labels(),
-		Numbers: m.Task() == examples.Numbers, Several: m.Task() == examples.SeveralLabels, Width: m.Width(), Sparse: m.Sparse(),
-		Columns: append([]string{}, needs...), Text: m.Manifest.Plan.Input.Text,
-		Vectors: !m.Sparse() && (numbers || m.Width() != len(needs)),
+	return json.NewEncoder(w).Encode(map[string]any{
+		"manifest": serve.Manifest(m),
+		"names":    m.Labels(), // the labels, or the names of the numbers
+		"numbers":  m.Task() == examples.Numbers,
+		"several":  m.Task() == examples.SeveralLabels, // a row may have several labels
+		"width":    m.Width(),
+		"sparse":   m.Sparse(),
+		"columns":  append([]string{}, needs...),                        // of a table; empty if unknown
+		"text":     m.Manifest.Plan.Input.Text,                          // the column of texts
+		"vectors":  !m.Sparse() && (numbers || m.Width() != len(needs)), // a row may be the list of its features
 	})
-	_, _ = w.Write(content) // memory
 }
 
-// file responds with the current model's file.
-func (p *pipe) file(w http.ResponseWriter, r *http.Request) {
-	m := p.versions.Model()
-	if m == nil {
-		p.server.ServeHTTP(w, r) // which rejects the request
-		return
-	}
-	if _, err := m.WriteTo(w); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	}
+func newPage() *cobra.Command {
+	at := pageFlag{name: "listen", address: "127.0.0.1:0"}
+	cmd := new(configFlags).command("page -c FILE", cobra.NoArgs, &displayFlags{}, func(c *call) error {
+		return c.session(session{with: withLog, page: at, untilSignal: true}, func() error {
+			<-c.Context().Done()
+			return nil
+		})
+	})
+	at.add(cmd, "serve the page")
+	return cmd
 }
 
-// staged predicts with the first stages of the model alone.
-func (p *pipe) staged(w http.ResponseWriter, r *http.Request) {
-	n, err := strconv.Atoi(r.PathValue("n"))
-	m := p.versions.Model()
-	if err != nil || m == nil || m.Manifest.Plan.Members() > 1 || n < 1 || n > len(m.Manifest.Plan.Stages) {
-		http.NotFound(w, r)
-		return
+// pageFlag is the flag of a command with the address of the page; an empty address means no page.
+type pageFlag struct{ name, address string }
+
+// add defines the flag.
+func (f *pageFlag) add(cmd *cobra.Command, usage string) {
+	cmd.Flags().Var(checked{&f.address, page.CheckListen}, f.name,
+		usage+" at this `host:port` of the loopback interface; port 0: any free port")
+}
+
+// show serves the page of a pipeline at the address until stop is called, which returns when reading has ended. It
+// ignores errors while serving, so that the page can't end the command.
+func (f pageFlag) show(c *call) (stop func(), err error) {
+	if f.address == "" {
+		return func() {}, nil
 	}
-	server, err := p.serve(serve.Fixed(m.First(n)))
+	listener, err := net.Listen("tcp", f.address)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return nil, option.Problem{Key: "--" + f.name, Value: f.address, Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}
 	}
-	r.URL.Path = "/predict"
-	server.ServeHTTP(w, r)
-}
-
-// response buffers a response until it is complete.
-type response struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (r *response) Header() http.Header { return r.header }
-
-func (r *response) WriteHeader(status int) { r.status = status }
-
-func (r *response) Write(p []byte) (int, error) { return r.body.Write(p) }
-
-// write writes the response: its status and length, of 16 bytes, and its body.
-func (r *response) write(out io.Writer) error {
-	body := net.Buffers{fmt.Appendf(nil, "%03d %011d\n", r.status, r.body.Len()), r.body.Bytes()}
-	_, err := body.WriteTo(out)
-	return err
+	ctx, cancel := context.WithCancel(c.Context())
+	board := page.NewBoard()
+	var shown sync.WaitGroup
+	shown.Go(func() {
+		page.Read(ctx, c.log, page.Options{Name: c.config.Name, Examples: c.config.Examples.Topic, Source: c.config.Examples.FromTopic,
+			Brokers: screen.Brokers(c.config), Values: c.config.Logs.Values}, board)
+	})
+	shown.Go(func() { _ = page.NewServer(board).Serve(ctx, listener) })
+	c.recorder.Record(event.PageServed{URL: fmt.Sprintf("http://%s/", listener.Addr())})
+	return func() {
+		cancel()
+		shown.Wait()
+	}, nil
 }

@@ -26,16 +26,13 @@ import (
 
 // Compared converts runs for package page.
 func Compared(runs []dispatch.RunDetails) (list []page.Compared) {
-	names := map[string]bool{}
-	for _, r := range runs {
-		names[r.Pipeline] = true
-	}
+	several := len(pipelinesOf(runs)) > 1
 	for _, r := range runs {
 		title := "run " + r.Run
 		if r.Version > 0 {
 			title = fmt.Sprintf("version %d", r.Version)
 		}
-		if len(names) > 1 {
+		if several {
 			title = r.Pipeline + " " + title
 		}
 		list = append(list, page.Compared{Title: title, State: r.State, Date: date(r.Since), Plan: r.Plan, Report: r.Report})
@@ -51,18 +48,17 @@ func AboutRun(r page.Compared, of dispatch.RunDetails) page.About {
 
 // AboutRuns returns the head of the page of several runs, given the measure that sorts them.
 func AboutRuns(runs []dispatch.RunDetails, by string) page.About {
-	return page.About{Title: "Runs compared", Pipeline: pipelinesOf(runs), By: page.Order{By: by}}
+	return page.About{Title: "Runs compared", Pipeline: english.WordSeries(pipelinesOf(runs), "and"), By: page.Order{By: by}}
 }
 
-// pipelinesOf names the pipelines of runs.
-func pipelinesOf(runs []dispatch.RunDetails) string {
-	var names []string
+// pipelinesOf returns the names of the pipelines of runs.
+func pipelinesOf(runs []dispatch.RunDetails) (names []string) {
 	for _, r := range runs {
 		if !slices.Contains(names, r.Pipeline) {
 			names = append(names, r.Pipeline)
 		}
 	}
-	return english.WordSeries(names, "and")
+	return names
 }
 
 // maxValue is the maximum number of characters of a value on a terminal that compares runs. "runs show" does not cut values.

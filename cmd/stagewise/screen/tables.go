@@ -164,7 +164,10 @@ func WriteSources(w io.Writer, sources []source.SourceState) {
 		id, messages, left := short(s.ID, sources), strconv.FormatInt(s.Messages, 10), strconv.FormatInt(s.Left, 10)
 		switch s.State {
 		case source.Followed:
-			id, messages, left, split, files = s.ID, none, none, s.Split, readTo(s.Read)
+			id, messages, left, split, files = s.ID, none, none, s.Split, "read to"
+			for _, p := range s.Read {
+				files += fmt.Sprintf(" [%d]@%d", p.Partition, p.Next)
+			}
 		case source.Unfinished:
 		default:
 			rows, split, files = strconv.FormatInt(s.Rows, 10), s.Split, strings.Join(s.Files, ", ")
@@ -172,15 +175,6 @@ func WriteSources(w io.Writer, sources []source.SourceState) {
 		table.Row(id, s.State, date(s.Since), split, rows, messages, left, files)
 	}
 	table.Write(w)
-}
-
-// readTo describes the positions to which the partitions of a topic were read.
-func readTo(positions []schemas.TopicPosition) string {
-	offsets := make([]string, len(positions))
-	for i, p := range positions {
-		offsets[i] = fmt.Sprintf("[%d]@%d", p.Partition, p.Next)
-	}
-	return "read to " + strings.Join(offsets, " ")
 }
 
 // short returns the first digits of a source id: as many as other ids show, or more if the id of another source begins
@@ -200,7 +194,11 @@ func WriteTopics(w io.Writer, list []kafkalog.Topic) {
 	var table Table
 	table.Row("topic", "partitions", "replicas", "cleanup")
 	for _, t := range list {
-		table.Row(t.Name, t.Partitions, t.Replication, cleanup(t))
+		cleanup := "delete"
+		if t.Compact {
+			cleanup = "compact"
+		}
+		table.Row(t.Name, t.Partitions, t.Replication, cleanup)
 	}
 	table.Write(w)
 }
@@ -221,14 +219,6 @@ func WriteDifferences(w io.Writer, differences []topics.Difference) {
 		table.Row(d.Topic, d.Name, d.Has, d.Configured, how)
 	}
 	table.Write(w)
-}
-
-// cleanup returns the cleanup.policy of a topic.
-func cleanup(t kafkalog.Topic) string {
-	if t.Compact {
-		return "compact"
-	}
-	return "delete"
 }
 
 // WriteQuarantine writes a row for each reason: the number of messages, the positions of the first and the last, and the reason.
