@@ -431,7 +431,7 @@ func TestCostOfMeasuredRuns(t *testing.T) {
 		if run.pca > 0 {
 			inputs = run.pca
 		}
-		got := start + costOf(int64(run.rows), list, columns, run.width, inputs, run.pca > 0, run.classes).seconds
+		got := start + secondsOf(int64(run.rows), list, columns, run.width, inputs, run.pca > 0, run.classes)
 		if got < 0.75*run.seconds || got > 1.25*run.seconds {
 			t.Errorf("%+v: the formula has %.2f s", run, got)
 		} else {
