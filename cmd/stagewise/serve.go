@@ -358,16 +358,19 @@ func writeStatus(w io.Writer, versions serve.Versions) {
 func describeModel(w io.Writer, m *model.Model) error {
 	needs := layout.TrainedAs(m.Manifest.Plan).ToPredictWith(layout.Features{Columns: m.Columns()}).Needs
 	numbers := !slices.ContainsFunc(m.Columns(), func(c examples.Column) bool { return len(c.Categories) > 0 || c.Time != "" })
-	return json.NewEncoder(w).Encode(map[string]any{
-		"manifest": serve.Manifest(m),
-		"names":    m.Labels(), // the labels, or the names of the numbers
-		"numbers":  m.Task() == examples.Numbers,
-		"several":  m.Task() == examples.SeveralLabels, // a row may have several labels
-		"width":    m.Width(),
-		"sparse":   m.Sparse(),
-		"columns":  append([]string{}, needs...),                        // of a table; empty if unknown
-		"text":     m.Manifest.Plan.Input.Text,                          // the column of texts
-		"vectors":  !m.Sparse() && (numbers || m.Width() != len(needs)), // a row may be the list of its features
+	return json.NewEncoder(w).Encode(struct {
+		Manifest any      `json:"manifest"`
+		Names    []string `json:"names"`   // the labels, or the names of the numbers
+		Numbers  bool     `json:"numbers"` // it predicts numbers
+		Several  bool     `json:"several"` // a row may have several labels
+		Width    int      `json:"width"`
+		Sparse   bool     `json:"sparse"`
+		Columns  []string `json:"columns"` // of a table; empty if unknown
+		Text     string   `json:"text"`    // the column of texts
+		Vectors  bool     `json:"vectors"` // a row may be the list of its features
+	}{
+		serve.Manifest(m), m.Labels(), m.Task() == examples.Numbers, m.Task() == examples.SeveralLabels, m.Width(), m.Sparse(),
+		append([]string{}, needs...), m.Manifest.Plan.Input.Text, !m.Sparse() && (numbers || m.Width() != len(needs)),
 	})
 }
 

@@ -88,7 +88,8 @@ func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas *kern
 		for _, cross := range h.Cross {
 			crosses += ", and " + strings.Join(cross, " with ")
 		}
-		p.say("prepare", "words of %s hashed to %s columns%s", strings.Join(c.Examples.Categorical, ", "), humanize.Comma(int64(h.Columns)), crosses)
+		p.say("prepare", "words of %s hashed to %s columns%s", strings.Join(c.Examples.Categorical, ", "), humanize.Comma(int64(h.Columns)),
+			crosses)
 	}
 	if p.job.Untuned && len(p.job.Stages) > 0 {
 		p.say("prepare", "of sparse rows, train, run and search choose values, idf, scale, ridge and passes by held-out rows")
@@ -240,7 +241,8 @@ func (p *preview) retrain() error {
 		classes, each = 1, " and class"
 	}
 	size := p.Retrain.StateSize(columns, classes)
-	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", amount(size.Increment), each, amount(size.Grams), p.names.State)
+	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", amount(size.Increment), each, amount(size.Grams),
+		p.names.State)
 	switch {
 	case size.Increments == 0 && p.Retrain.Decay == 1:
 		text += "; retrain.window does not limit increments: adjacent ones are merged when topics.state is full"
