@@ -100,7 +100,7 @@ func kinds() map[wire.Kind]again {
 				return same[statistics.OccurringSums](r)
 			}
 			m, err := statistics.MomentsOf(r, 2, 2)
-			return wire.RecordOf[float64](m), err
+			return m.Record(r.Identity, 2), err
 		}),
 		statistics.KindTerms: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 			if !wire.IsSingle(m) {
@@ -108,7 +108,7 @@ func kinds() map[wire.Kind]again {
 			}
 			return record(func(r *wire.Record[float32]) (*wire.Record[float32], error) {
 				terms, err := statistics.OccurringTermsOf(wire.Widened(r), 5, 2)
-				return terms.SingleRecord(), err
+				return terms.SingleRecord(r.Identity, 2), err
 			})(m, mem)
 		},
 	}
@@ -123,10 +123,10 @@ func same[S any, T wire.Number](r *wire.Record[T]) (*wire.Record[T], error) {
 func terms(r *wire.Record[float64]) (*wire.Record[float64], error) {
 	if r.Tensors[0].Name == statistics.FieldOccurring {
 		t, err := statistics.OccurringTermsOf(r, 5, 2)
-		return t.Record(), err
+		return t.Record(r.Identity, 2), err
 	}
 	t, err := statistics.TermsOf(r, 2, 2)
-	return wire.RecordOf[float64](t), err
+	return t.Record(r.Identity, 2), err
 }
 
 func record[T wire.Number](again func(*wire.Record[T]) (*wire.Record[T], error)) again {

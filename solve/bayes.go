@@ -14,18 +14,6 @@ import (
 // ChainSmoothing is added to each count in a chain, which starts with few rows.
 const ChainSmoothing = 0.1
 
-// NegativeCountError means that the values of a class have a negative sum, so they are not counts.
-type NegativeCountError struct {
-	Input int // the column, among those that are kept
-	Class int
-}
-
-// Error names the input and the class.
-func (e *NegativeCountError) Error() string {
-	return fmt.Sprintf("the sum of the values of input %d in class %d is negative: features of counts need nonnegative values", e.Input,
-		e.Class)
-}
-
 // bayes turns counts into weights.
 type bayes struct {
 	counts    func(column int) []float64 // of a column (k); nil: it has none
@@ -72,13 +60,14 @@ func (b *bayes) write(row []float64, column int) {
 	}
 }
 
-// weights returns the weights of columns (a row of k for each). scale multiplies the logarithms of a column by their factors. The error
-// is a *[NegativeCountError].
+// weights returns the weights of columns (a row of k for each). scale multiplies the logarithms of a column by their factors. An error
+// means that a count is negative.
 func (b *bayes) weights(columns []int32, scale func(column int, row []float64)) ([]float32, error) {
 	for _, j := range columns {
 		for class, n := range b.counts(int(j)) {
 			if n < 0 {
-				return nil, &NegativeCountError{Input: int(j), Class: class}
+				return nil, fmt.Errorf("the sum of the values of input %d in class %d is negative: features of counts need nonnegative values",
+					j, class)
 			}
 		}
 	}

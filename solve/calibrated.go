@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,13 +34,9 @@ type calibrated struct {
 // heldOutRidge is the ridge of a calibration to held-out rows. They are few, so it must not fit their residuals.
 const heldOutRidge = 1e-3
 
-// NoHoldoutError means that there are no rows for the calibration.
-type NoHoldoutError struct{}
-
-func (NoHoldoutError) Error() string {
-	return "link calibrated: no holdout row has labels: with several labels a row, the calibration is fitted to rows that the " +
-		"weights have not seen: set examples.holdout"
-}
+// errNoHoldout means that there are no rows for the calibration.
+var errNoHoldout = errors.New("link calibrated: no holdout row has labels: with several labels a row, the calibration is fitted to rows " +
+	"that the weights have not seen: set examples.holdout")
 
 // calibrationRidge keeps the system solvable if classes are empty. Its scores are of order 1.
 const calibrationRidge = 1e-6
@@ -54,7 +51,7 @@ func (c *calibrated) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evalua
 		return nil, err
 	}
 	if losses[c.shape.Calibration].Weight <= 0 {
-		return nil, NoHoldoutError{}
+		return nil, errNoHoldout
 	}
 	loss := losses[c.shape.Calibration].MeanLoss()
 	c.passes++
@@ -97,7 +94,7 @@ func (c *calibrated) calibrate(sums wire.Tensors[float64]) error {
 			return err
 		}
 		if weight = calibrated[1]; weight <= 0 {
-			return NoHoldoutError{}
+			return errNoHoldout
 		}
 		square, ridge = calibrated[0]/weight, heldOutRidge
 	}

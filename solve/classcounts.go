@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"errors"
 	"math"
 	"slices"
 
@@ -48,13 +49,9 @@ func CountWeights() []float64 {
 // TrialFields is the number of columns of the tensor trials: Σw, Σw of wrong rows, Σw·loss.
 const TrialFields = 3
 
-// NoTrialsError means that there are no rows to choose a factor by.
-type NoTrialsError struct{}
-
-func (NoTrialsError) Error() string {
-	return "no holdout row has a label and a weight above 0, so the weight of class_counts can't be chosen: set " +
-		"examples.holdout, or the weight"
-}
+// errNoTrials means that there are no rows to choose a factor by.
+var errNoTrials = errors.New("no holdout row has a label and a weight above 0, so the weight of class_counts can't be chosen: set " +
+	"examples.holdout, or the weight")
 
 // ChainWeight returns the factor of the logarithms of a counted stage of a chain; 1 if it is auto: the next stage is
 // fitted to the residuals, so the predictions of this stage alone are not a criterion.
@@ -71,7 +68,7 @@ func (c *counted) Weight() schemas.Weight { return c.weight }
 func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	losses := statistics.LossesOf(sums)
 	if c.visit = v; losses[examples.Train].Weight <= 0 {
-		return nil, NoWeightError{}
+		return nil, errNoWeight
 	}
 	var err error
 	if v == 0 {
@@ -188,7 +185,7 @@ func bestWeight(sums wire.Tensors[float64]) (schemas.Weight, error) {
 		return 0, err
 	}
 	if tried[0] <= 0 {
-		return 0, NoTrialsError{}
+		return 0, errNoTrials
 	}
 	best := 0
 	for i := range weights {

@@ -1,7 +1,6 @@
 package solve
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -143,15 +142,13 @@ func TestCountedWeightIsChosen(t *testing.T) {
 
 func TestCountedRefusals(t *testing.T) {
 	fit := countedFit(1, 1, 2, schemas.WeightAuto)
-	var negative *NegativeCountError
-	_, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, -2})))
-	assert.True(t, errors.As(err, &negative) && negative.Input == 0 && negative.Class == 1, "counts below 0: %v", err)
+	assert.MustFail(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, -2}))))(t, "input 0 in class 1")
 	assert.MustFail(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, math.Inf(1)}))))(t, new(*NotFiniteError))
 	sums := trialSums(func(float64) float64 { return 0 }, func(float64) float64 { return 0 })
 	tried, _ := sums.Find(statistics.FieldTrials)
 	clear(tried.Data)
-	assert.MustFail(fit.Observe(1, Step{}, sums))(t, new(NoTrialsError))
+	assert.MustFail(fit.Observe(1, Step{}, sums))(t, errNoTrials)
 	empty := countSums(mat.NewDense(1, 2, []float64{1, 2}))
 	empty[0].Data[0] = 0
-	assert.MustFail(fit.Observe(0, Step{}, empty))(t, new(NoWeightError))
+	assert.MustFail(fit.Observe(0, Step{}, empty))(t, errNoWeight)
 }

@@ -9,25 +9,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// ClassWeightError means that a class weight is for a label that is not a class.
-type ClassWeightError struct {
-	Label   string
-	Classes []string
-}
-
-// Error implements error.
-func (e *ClassWeightError) Error() string {
-	const named = 10
-	classes, more := e.Classes, ""
-	if len(classes) > named {
-		classes, more = classes[:named], fmt.Sprintf(" and %d more", len(classes)-named)
-	}
-	return fmt.Sprintf("examples.class_weight: no row has the label %q: expected one of the classes %q%s", e.Label, classes, more)
-}
+// maxNamed is the maximum number of classes in an error.
+const maxNamed = 10
 
 // ClassWeights returns the weight factors of the training rows of each class (k); nil means 1 for all. rows has the
-// number of training rows of each label. A class without rows has 1 unless w names it. The error is a
-// *ClassWeightError; the factors are valid despite it.
+// number of training rows of each label. A class without rows has 1 unless w names it. An error
+// means that w names a label that is not a class; the factors are valid despite it.
 func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64) ([]float32, error) {
 	if w.IsZero() {
 		return nil, nil
@@ -52,7 +39,11 @@ func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64
 	}
 	for _, label := range slices.Sorted(maps.Keys(w.By)) {
 		if !slices.Contains(classes, labels.Spelt(label)) {
-			return factors, &ClassWeightError{label, classes}
+			named, more := classes, ""
+			if len(classes) > maxNamed {
+				named, more = classes[:maxNamed], fmt.Sprintf(" and %d more", len(classes)-maxNamed)
+			}
+			return factors, fmt.Errorf("examples.class_weight: no row has the label %q: expected one of the classes %q%s", label, named, more)
 		}
 	}
 	return factors, nil

@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -9,16 +10,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// NoColumnsError means that no column of sparse rows is left.
-type NoColumnsError struct{ MinRows int }
-
-func (e *NoColumnsError) Error() string {
-	if e.MinRows > 1 {
-		return fmt.Sprintf("prepare.min_rows: no feature is in %d training rows or more: set a smaller number", e.MinRows)
-	}
-	return "no training row has a non-zero feature"
-}
 
 // ColumnSums are the survey's sums over sparse rows.
 type ColumnSums struct {
@@ -31,13 +22,13 @@ type ColumnSums struct {
 
 // PrepareSparse computes the preparation of sparse rows. A column in fewer than p.MinRows rows is omitted. Any other
 // column has the factor (log((rows+1)/(its rows+1))+1)^p.IDF. Leading numbers are centred and divided by their standard
-// deviations. Errors are *LabelsError, NoWeightError and *NoColumnsError.
+// deviations. An error may be a *LabelsError.
 func PrepareSparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 	if err := checkLabels(s.Labels, s.Task); err != nil {
 		return nil, err
 	}
 	if s.Rows <= 0 {
-		return nil, NoWeightError{}
+		return nil, errNoWeight
 	}
 	numbers := &Preparation{}
 	d := len(s.Numbers.Shift)
@@ -56,7 +47,10 @@ func PrepareSparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 		factors.Width = int(n.Column) + 1
 	}
 	if factors.Width == 0 {
-		return nil, &NoColumnsError{p.MinRows}
+		if p.MinRows > 1 {
+			return nil, fmt.Errorf("prepare.min_rows: no feature is in %d training rows or more: set a smaller number", p.MinRows)
+		}
+		return nil, errors.New("no training row has a non-zero feature")
 	}
 	return &Preparation{Factors: factors, Center: numbers.Center, Scale: numbers.Scale, Labels: s.Labels}, nil
 }

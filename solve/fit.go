@@ -186,12 +186,8 @@ func newFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffe
 // error, and a fit to the minimum up to a tenth more.
 const updatedPasses = 3
 
-// NoWeightError means that there are no rows to fit to.
-type NoWeightError struct{}
-
-func (NoWeightError) Error() string {
-	return "no training row has a label and a weight above 0"
-}
+// errNoWeight means that there are no rows to fit to.
+var errNoWeight = errors.New("no training row has a label and a weight above 0")
 
 // settings is the configuration of a fit. Its methods are those of a [Fit] without a Gram matrix, a factor and a prior.
 type settings struct{ stage schemas.Stage }
@@ -323,7 +319,7 @@ func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]stati
 	losses = statistics.LossesOf(sums)
 	c.weight = losses[examples.Train].Weight
 	if c.weight <= 0 {
-		return losses, NoWeightError{}
+		return losses, errNoWeight
 	}
 	if !c.opened {
 		for split, s := range losses {
@@ -336,7 +332,8 @@ func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]stati
 			return losses, c.openSparse(sums)
 		}
 		if c.factor == nil && c.pending == nil {
-			return losses, &NoSampleError{c.stage.GramRows}
+			return losses, fmt.Errorf("gram_rows: %s: the chosen messages have no training row with a weight above 0: set gram_rows to all",
+				c.stage.GramRows)
 		}
 		if c.stage.Ridge == schemas.RidgeAuto {
 			if err := c.chooseRidge(sums); err != nil {
@@ -365,16 +362,6 @@ func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]stati
 		c.opened = true
 	}
 	return losses, nil
-}
-
-// NoSampleError means that the messages chosen for the Gram matrix have no training rows.
-type NoSampleError struct {
-	GramRows string // value of the key gram_rows
-}
-
-func (e *NoSampleError) Error() string {
-	return fmt.Sprintf("gram_rows: %s: the chosen messages have no training row with a weight above 0: set gram_rows to all",
-		e.GramRows)
 }
 
 // cross returns the mean cross moment Ê[x rᵀ] of a visit (p × k).

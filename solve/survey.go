@@ -148,7 +148,7 @@ func CheckSeveral(labels int) error {
 
 // PrepareDense computes the preparation: the centre of each feature, its factor, and the given number of principal
 // directions (0: none). With standardize, the factor of a feature is 1 over its standard deviation, otherwise 1. Errors
-// are *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *[wire.ShapeError].
+// may be a *LabelsError, *WidthError, *NotFiniteError or *[wire.ShapeError].
 func PrepareDense(s DenseSums, standardize bool, components int) (*Preparation, error) {
 	d := len(s.Shift)
 	if err := checkLabels(s.Labels, s.Task); err != nil {
@@ -159,7 +159,7 @@ func PrepareDense(s DenseSums, standardize bool, components int) (*Preparation, 
 	}
 	weight := statistics.LossesOf(s.Sums)[examples.Train].Weight
 	if weight <= 0 {
-		return nil, NoWeightError{}
+		return nil, errNoWeight
 	}
 	var moments [3][]float64
 	for i, field := range []string{statistics.FieldSums, statistics.FieldSquares, statistics.FieldPresent} {

@@ -1,7 +1,6 @@
 package solve
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -239,7 +238,7 @@ func TestSurveyErrors(t *testing.T) {
 		"components":      {4, func(*DenseSums) {}, new(*WidthError)},
 		"no labels":       {0, func(s *DenseSums) { s.Labels = nil }, new(*LabelsError)},
 		"too many labels": {0, func(s *DenseSums) { s.Labels = make([]string, maxClasses+1) }, new(*LabelsError)},
-		"no weight":       {0, func(s *DenseSums) { clear(s.Sums[0].Data) }, new(NoWeightError)},
+		"no weight":       {0, func(s *DenseSums) { clear(s.Sums[0].Data) }, errNoWeight},
 		"mean":            {0, func(s *DenseSums) { s.Sums[1].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
 		"variance":        {0, func(s *DenseSums) { s.Sums[2].Data[1] = math.NaN() }, new(*NotFiniteError)},
 		"covariance":      {2, func(s *DenseSums) { s.Sums[4].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
@@ -249,7 +248,7 @@ func TestSurveyErrors(t *testing.T) {
 		s := rowsOf(1, 3, 3, ones).surveyed([]float64{0, 0, 0})
 		test.spoil(&s)
 		_, err := PrepareDense(s, false, test.pca)
-		assert.True(t, errors.As(err, test.want) && err.Error() != "", "%s: %v", name, err)
+		assert.Fails(t, fmt.Errorf("%s: %w", name, err), test.want)
 	}
 	assert.NoError(t, CheckWidth(1, maxPCAFeatures))
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // PrepareTargets computes the mean (k) and the standard deviation (k) of each numeric target, from the survey's sums
-// about shift (k; nil: 0); the deviation of a constant target is 1. Errors are NoWeightError, *NotFiniteError and
+// about shift (k; nil: 0); the deviation of a constant target is 1. An error may be a *NotFiniteError or a
 // *[wire.ShapeError].
 func PrepareTargets(sums wire.Tensors[float64], shift []float64, names []string) (center []float64, scale []float32, err error) {
 	k := len(names)
@@ -27,7 +27,7 @@ func PrepareTargets(sums wire.Tensors[float64], shift []float64, names []string)
 	for c := range k {
 		weight := moments[c]
 		if weight <= 0 {
-			return nil, nil, NoWeightError{}
+			return nil, nil, errNoWeight
 		}
 		mean, square := moments[k+c]/weight, moments[2*k+c]/weight
 		if !Finite(square) || !Finite(shift[c]) {

@@ -30,7 +30,7 @@ type Update struct {
 	shape    Shape
 	passes   int
 	buffer   *Buffer
-	before   *Moments // of the window, without the terms of visited increments; with the new rows' Gram matrix
+	before   *statistics.Moments // of the window, without the terms of visited increments; with the new rows' Gram matrix
 	visited  []Visited
 	weights  []float64 // Σw of the training rows of each visited increment
 	weight   float64   // n: Σ w_c Σw over the window
@@ -48,50 +48,26 @@ type Update struct {
 	lbfgs    *lbfgs    // chooses the steps if the whole window is visited; otherwise nil
 }
 
-// Moments is the state of a stage's window: sums over its increments, each times its weight.
-type Moments struct {
-	Gram      []float64 // S, p(p+1)/2: the lower triangle, row by row
-	Scores    []float64 // A, p × k
-	Gradient  []float64 // G, p × k
-	Curvature float64   // measured along the steps of the last update; 0: none yet
-}
-
-// NewMoments returns the moments of an empty window.
-func NewMoments(s Shape) *Moments {
-	p, k := s.Columns, s.Classes
-	return &Moments{Gram: make([]float64, p*(p+1)/2), Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
-}
-
-// Decay multiplies the sums by a factor.
-func (m *Moments) Decay(by float64) {
-	if by == 1 {
-		return
-	}
+// Decay multiplies the sums of a stage's window by a factor.
+func Decay(m *statistics.Moments, by float64) {
 	for _, sums := range [][]float64{m.Gram, m.Scores, m.Gradient} {
 		floats.Scale(by, sums)
 	}
 }
 
-// AddTerms adds the terms of an increment, times a weight.
-func (m *Moments) AddTerms(weight float64, t Terms) {
+// AddTerms adds the terms of an increment, times a weight, to the sums of a stage's window.
+func AddTerms(m *statistics.Moments, weight float64, t statistics.Terms) {
 	if t.Scores != nil {
 		floats.AddScaled(m.Scores, weight, t.Scores)
 		floats.AddScaled(m.Gradient, weight, t.Gradient)
 	}
 }
 
-// Terms is the data of the quadratic of an increment besides S_c, at weight 1. The zero value is for an increment that
-// was never visited.
-type Terms struct {
-	Scores   []float64 // A_c = S_c V_c, p × k
-	Gradient []float64 // G_c, p × k
-}
-
 // Visited is an increment that an update visits.
 type Visited struct {
-	Weight float64 // w_c
-	Rows   float64 // Σw of its training rows; Precondition sets it for the new increment
-	Terms  Terms   // of its last visit
+	Weight float64          // w_c
+	Rows   float64          // Σw of its training rows; Precondition sets it for the new increment
+	Terms  statistics.Terms // of its last visit
 }
 
 // Constants of an update; see [Update].
@@ -108,7 +84,7 @@ const (
 // NewUpdate starts the update of a stage. It takes over before, the moments of the window before the update, decayed
 // and without the increments that leave. weight is Σ w_c Σw over all remaining increments, without the new one, which
 // is the first of visited. The update uses buffer until the next fit starts with it.
-func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64, visited []Visited, passes int,
+func NewUpdate(stage schemas.Stage, shape Shape, before *statistics.Moments, weight float64, visited []Visited, passes int,
 	buffer *Buffer) *Update {
 	l := link.Named(stage.Link)
 	if l.Learnt {
@@ -119,7 +95,7 @@ func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64
 		most: l.Smoothness,
 	}
 	for _, v := range visited {
-		before.AddTerms(-v.Weight, v.Terms)
+		AddTerms(before, -v.Weight, v.Terms)
 	}
 	return u
 }
@@ -131,7 +107,7 @@ func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int,
 	for _, v := range visited[1:] {
 		weight += v.Rows
 	}
-	u := NewUpdate(stage, shape, NewMoments(shape), weight, visited, passes, buffer)
+	u := NewUpdate(stage, shape, statistics.NewMoments(shape.Columns, shape.Classes), weight, visited, passes, buffer)
 	u.restarts = true
 	return u
 }
@@ -179,13 +155,12 @@ func (u *Update) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evalua
 	if w.W != nil {
 		here.w = wide(w.W)
 	}
-	var terms []Terms
-	for i := range m {
-		scores, cross, err := statistics.Increment(i).TermsIn(sums, p, k)
-		if err != nil {
+	terms := make([]statistics.Terms, m)
+	for i := range terms {
+		var err error
+		if terms[i], err = statistics.Increment(i).TermsIn(sums, p, k); err != nil {
 			return nil, err
 		}
-		terms = append(terms, TermsOf(scores, cross))
 	}
 	if apart {
 		here.keep(terms, u.visited)
@@ -206,21 +181,12 @@ func (u *Update) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evalua
 }
 
 // keep stores the terms of each visited increment.
-func (t *tangent) keep(terms []Terms, visited []Visited) {
+func (t *tangent) keep(terms []statistics.Terms, visited []Visited) {
 	t.terms, t.scores, t.gradient = terms, make([]float64, len(t.w)), make([]float64, len(t.w))
 	for i, at := range terms {
 		floats.AddScaled(t.scores, visited[i].Weight, at.Scores)
 		floats.AddScaled(t.gradient, visited[i].Weight, at.Gradient)
 	}
-}
-
-// TermsOf returns the terms with the sums Σ x (xᵀV)ᵀ, scores, and Σ x (y − g)ᵀ, residuals, both p × k. It keeps both,
-// and negates residuals in place.
-func TermsOf(scores, residuals []float64) Terms {
-	for i, r := range residuals {
-		residuals[i] = -r
-	}
-	return Terms{scores, residuals}
 }
 
 // observe evaluates a visit, given the losses of each visited increment.
@@ -292,7 +258,7 @@ func (u *Update) begin() error {
 	}
 	u.weight += u.visited[0].Weight * u.visited[0].Rows
 	if u.weight <= 0 {
-		return NoWeightError{}
+		return errNoWeight
 	}
 	if u.share = visited / u.weight; u.share > 1-1e-9 { // up to rounding, all is visited
 		u.share = 1
@@ -337,7 +303,7 @@ func (u *Update) refactor() (err error) {
 // tangent is a visit: its weights, and the weighted sums over the visited increments.
 type tangent struct {
 	w                []float64
-	terms            []Terms // of each increment; nil: the visit summed them over the increments
+	terms            []statistics.Terms // of each increment; nil: the visit summed them over the increments
 	scores, gradient []float64
 	loss             float64
 	objective        float64 // with the currently factored matrix
@@ -385,10 +351,10 @@ func (u *Update) Next() (Step, error) {
 
 // After returns the moments of the window after the update, and the terms of each visited increment and Σw of its
 // training rows. The update must not be used afterwards.
-func (u *Update) After() (*Moments, []Terms, []float64) {
+func (u *Update) After() (*statistics.Moments, []statistics.Terms, []float64) {
 	after := u.before
 	for i, v := range u.visited {
-		after.AddTerms(v.Weight, u.at.terms[i])
+		AddTerms(after, v.Weight, u.at.terms[i])
 	}
 	if h := slices.Max(append(u.met, 0)); h > 0 {
 		after.Curvature = h

@@ -20,7 +20,7 @@ import (
 type increment struct {
 	x, y   *mat.Dense // n × p, n × k
 	weight float64    // w_c
-	terms  Terms
+	terms  statistics.Terms
 	gram   []float64
 }
 
@@ -48,7 +48,7 @@ func (c *increment) setGram() {
 }
 
 // visit returns the terms of an increment at W, and its losses.
-func (c *increment) visit(w []float32, softmax bool) (Terms, statistics.Losses) {
+func (c *increment) visit(w []float32, softmax bool) (statistics.Terms, statistics.Losses) {
 	p, k := c.shape()
 	if w == nil {
 		w = make([]float32, p*k)
@@ -63,7 +63,7 @@ func (c *increment) shape() (p, k int) {
 }
 
 // at is visit for double-precision weights.
-func (c *increment) at(w mat.Matrix, ofSoftmax bool) (Terms, statistics.Losses) {
+func (c *increment) at(w mat.Matrix, ofSoftmax bool) (statistics.Terms, statistics.Losses) {
 	var score, a, g mat.Dense
 	score.Mul(c.x, w)
 	n, k := score.Dims()
@@ -86,14 +86,14 @@ func (c *increment) at(w mat.Matrix, ofSoftmax bool) (Terms, statistics.Losses) 
 	}
 	a.Mul(c.x.T(), &score)
 	g.Mul(c.x.T(), residual)
-	return Terms{a.RawMatrix().Data, g.RawMatrix().Data}, statistics.Losses{Weight: float64(n), Loss: loss}
+	return statistics.Terms{Scores: a.RawMatrix().Data, Gradient: g.RawMatrix().Data}, statistics.Losses{Weight: float64(n), Loss: loss}
 }
 
 // window is a stage that is updated, with its increments in memory.
 type window struct {
 	stage      schemas.Stage
 	shape      Shape
-	moments    *Moments
+	moments    *statistics.Moments
 	increments []*increment
 	w          []float32
 	objective  float64
@@ -102,14 +102,14 @@ type window struct {
 
 func newWindow(link schemas.Link, p, k int, ridge float64) *window {
 	shape := Shape{Columns: p, Penalised: p, Classes: k}
-	return &window{stage: schemas.Stage{Link: link, Ridge: schemas.Ridge(ridge)}, shape: shape, moments: NewMoments(shape)}
+	return &window{stage: schemas.Stage{Link: link, Ridge: schemas.Ridge(ridge)}, shape: shape, moments: statistics.NewMoments(p, k)}
 }
 
 // visit returns the sums of a visit, with the terms of each increment or of all.
 func (o *window) visit(visited []*increment, apart bool) wire.Tensors[float64] {
 	p, k := o.shape.Columns, o.shape.Classes
 	var sums wire.Tensors[float64]
-	var all Terms
+	var all statistics.Terms
 	for i, c := range visited {
 		at, loss := c.visit(o.w, o.stage.Link == "softmax")
 		for j := range at.Gradient {
@@ -122,7 +122,7 @@ func (o *window) visit(visited []*increment, apart bool) wire.Tensors[float64] {
 			continue
 		}
 		if all.Scores == nil {
-			all = Terms{make([]float64, p*k), make([]float64, p*k)}
+			all = statistics.Terms{Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
 		}
 		floats.AddScaled(all.Scores, c.weight, at.Scores)
 		floats.AddScaled(all.Gradient, c.weight, at.Gradient)
@@ -159,7 +159,7 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 		step := assert.Must(u.Next())(t)
 		o.w, done = step.W, step.Final
 	}
-	var terms []Terms
+	var terms []statistics.Terms
 	o.moments, terms, _ = u.After()
 	for i, c := range visited {
 		c.terms = terms[i]
@@ -171,14 +171,14 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 func (o *window) leave() {
 	c := o.increments[0]
 	o.increments = o.increments[1:]
-	o.moments.AddTerms(-c.weight, c.terms)
+	AddTerms(o.moments, -c.weight, c.terms)
 	for i, v := range c.gram {
 		o.moments.Gram[i] -= c.weight * v
 	}
 }
 
 func (o *window) decay(by float64) {
-	o.moments.Decay(by)
+	Decay(o.moments, by)
 	for _, c := range o.increments {
 		c.weight *= by
 	}

@@ -73,8 +73,8 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 // start is the state from which an update continues, left by the previous run. It is empty in a full run.
 type start struct {
 	*head
-	plansFrom int64           // of the previous version: see schemas.Manifest
-	refreshed [][]solve.Terms // of revisited and then of leaving increments, by stage
+	plansFrom int64                // of the previous version: see schemas.Manifest
+	refreshed [][]statistics.Terms // of revisited and then of leaving increments, by stage
 }
 
 // update returns the fit of a stage of an update.
@@ -89,7 +89,7 @@ func (s *Solver) update(number int, shape solve.Shape) *solve.Update {
 		return solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, s.factorsOf(number))
 	}
 	moments := c.start.moments[number]
-	moments.Decay(u.Decay)
+	solve.Decay(moments, u.Decay)
 	weight := 0.0
 	for i := range c.start.window.Increments {
 		increment := &c.start.window.Increments[i]
@@ -98,7 +98,7 @@ func (s *Solver) update(number int, shape solve.Shape) *solve.Update {
 		}
 	}
 	for i := range u.Leave {
-		moments.AddTerms(-u.Leave[i].Weight, c.start.leaving(i, number, u))
+		solve.AddTerms(moments, -u.Leave[i].Weight, c.start.leaving(i, number, u))
 	}
 	visited := []solve.Visited{{Weight: 1}}
 	for i := range u.Refresh {
@@ -117,7 +117,7 @@ func (s *start) fittedOf(number int) float64 {
 }
 
 // leaving returns the terms of a leaving increment. They follow those of revisited increments.
-func (s *start) leaving(i, stage int, u *schemas.Update) solve.Terms {
+func (s *start) leaving(i, stage int, u *schemas.Update) statistics.Terms {
 	return s.refreshed[len(u.Refresh)+i][stage]
 }
 
@@ -146,7 +146,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) (err error) {
 	case s.plan.Update() != nil:
 		moments, terms, fitted := f.fit.(*solve.Update).After()
 		c.left.fitted, c.left.forgotten = fitted, takeForgotten(sum, s.places())
-		s.leaveStage(f.shape, moments, terms)
+		s.leaveStage(f.shape.Classes, moments, terms)
 	case f.stage.Link.Learnt:
 		return nil // every version is full
 	default:
@@ -161,42 +161,38 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) (err error) {
 // endFull keeps the state of a stage of a full run on dense rows.
 func (s *Solver) endFull(f *fitting, sum *accumulate.Sum) error {
 	c, p, k := &s.chained, f.shape.Columns, f.shape.Classes
-	moments := &solve.Moments{Gram: f.gram, Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
-	terms := make([]solve.Terms, len(c.found.increments))
+	moments := &statistics.Moments{Terms: statistics.Terms{Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}, Gram: f.gram}
+	terms := make([]statistics.Terms, len(c.found.increments))
 	c.left.fitted = make([]float64, len(terms))
 	for i := range terms {
 		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
 		of, w := statistics.Increment(i), c.found.increments[i].Weight
 		c.left.fitted[i] = of.VisitedIn(sum.Tensors()).Weight / w
-		scores, cross, err := of.TermsIn(sum.Tensors(), p, k)
+		t, err := of.TermsIn(sum.Tensors(), p, k)
 		if err != nil {
 			return err
 		}
-		for j := range scores {
-			scores[j], cross[j] = scores[j]/w, cross[j]/w
+		for j := range t.Scores {
+			t.Scores[j], t.Gradient[j] = t.Scores[j]/w, t.Gradient[j]/w
 		}
-		terms[i] = solve.TermsOf(scores, cross)
+		terms[i] = t
 		sum.Take(of.Scores())
 		sum.Take(of.Cross())
-		moments.AddTerms(w, terms[i])
+		solve.AddTerms(moments, w, terms[i])
 	}
-	s.leaveStage(f.shape, moments, terms)
+	s.leaveStage(f.shape.Classes, moments, terms)
 	return nil
 }
 
-// leaveStage keeps the sums of a stage on dense rows and the terms of the visited increments.
-func (s *Solver) leaveStage(of solve.Shape, m *solve.Moments, terms []solve.Terms) {
+// leaveStage keeps the sums of a stage on dense rows of k classes and the terms of the visited increments.
+func (s *Solver) leaveStage(k int, m *statistics.Moments, terms []statistics.Terms) {
 	left := &s.chained.left
 	id := s.stateIdentity(statistics.KindMoments, len(left.moments), 0)
 	left.moments = append(left.moments, m)
 	s.leaveTerms(len(terms), func(id wire.Identity, i int) ([]wire.Message, error) {
-		t := statistics.TermsWith(id, terms[i].Scores, terms[i].Gradient, of.Columns, of.Classes)
-		return wire.RecordOf[float64](&t).EncodeWithin(s.Chunk, s.Memory)
+		return terms[i].Record(id, k).EncodeWithin(s.Chunk, s.Memory)
 	})
-	left.sums = append(left.sums, func() ([]wire.Message, error) {
-		sums := statistics.TermsWith(id, m.Scores, m.Gradient, of.Columns, of.Classes)
-		return wire.RecordOf[float64](&statistics.Moments{Terms: sums, Gram: m.Gram, Curvature: m.Curvature}).EncodeWithin(s.Chunk, s.Memory)
-	})
+	left.sums = append(left.sums, func() ([]wire.Message, error) { return m.Record(id, k).EncodeWithin(s.Chunk, s.Memory) })
 }
 
 // leave keeps the state for the next run of the chain in memory.
@@ -216,8 +212,8 @@ type Store struct{ head atomic.Pointer[head] }
 // head is the state at the end of a chain.
 type head struct {
 	window  *schemas.Window
-	moments []*solve.Moments // by stage
-	columns *columnsState    // on sparse rows, in place of moments
+	moments []*statistics.Moments // by stage
+	columns *columnsState         // on sparse rows, in place of moments
 }
 
 // pop returns the sums after a run, and removes them from the store, because the next run modifies them.

@@ -35,19 +35,12 @@ type columnsState struct {
 	terms map[int][]statistics.Occurring
 }
 
-// columnsFit is a fit of an update's stage on sparse rows.
-type columnsFit interface {
-	solve.Fit
-	// After adds the terms of the new rows to the sums, and returns these terms and Σw of the rows.
-	After() (statistics.Occurring, float64)
-}
-
 // readColumns computes the sums of a window on sparse rows from its terms.
 func (s *Solver) readColumns(ctx context.Context, w *schemas.Window) (*columnsState, error) {
-	c, k := &columnsState{}, len(s.chain.Earlier().Labels())
+	c := &columnsState{}
 	var err error
 	c.sums, err = readStages(ctx, s, w.Moments, statistics.KindMoments, "the sums of the last full run",
-		func(r *wire.Record[float64]) (*solve.SparseSums, error) {
+		func(r *wire.Record[float64], _, k int) (*solve.SparseSums, error) {
 			how, err := wire.Read[statistics.OccurringSums](r)
 			if err != nil {
 				return nil, err
@@ -58,15 +51,6 @@ func (s *Solver) readColumns(ctx context.Context, w *schemas.Window) (*columnsSt
 		return nil, err
 	}
 	return c, s.foldColumns(ctx, w, c, func(i *schemas.WindowIncrement) float64 { return i.Increment.Weight })
-}
-
-// occurringOf decodes the terms of an increment on sparse rows.
-func (s *Solver) occurringOf(r *wire.Record[float64]) (statistics.Occurring, error) {
-	t, err := statistics.OccurringTermsOf(r, int(solve.InterceptColumn)+1, len(s.chain.Earlier().Labels()))
-	if err != nil {
-		return statistics.Occurring{}, err
-	}
-	return t.Occurring, nil
 }
 
 // foldColumns sets the sums to the weighted sums of a window's increments. It keeps the terms in memory if a weight is not 1:
@@ -85,7 +69,7 @@ func (s *Solver) foldColumns(ctx context.Context, w *schemas.Window, c *columnsS
 		terms := c.terms[number]
 		if terms == nil {
 			var err error
-			if terms, err = readTerms(ctx, s, w, number, s.occurringOf); err != nil {
+			if terms, err = readTerms(ctx, s, w, number, statistics.OccurringTermsOf); err != nil {
 				return err
 			}
 		}
@@ -118,7 +102,7 @@ func (s *Solver) beginColumns(ctx context.Context) error {
 		c.before = append(c.before, &solve.CountsBefore{Totals: sums.Totals(), Inputs: s.chain.Earlier().Inputs()})
 	}
 	for i := range u.Leave {
-		terms, err := readTerms(ctx, s, w, u.Leave[i].Number, s.occurringOf)
+		terms, err := readTerms(ctx, s, w, u.Leave[i].Number, statistics.OccurringTermsOf)
 		if err != nil {
 			return err
 		}
@@ -134,7 +118,10 @@ func (s *Solver) beginColumns(ctx context.Context) error {
 func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 	c := &s.chained
 	if s.updatesSparse() {
-		terms, fitted := f.fit.(columnsFit).After()
+		update := f.fit.(interface { // of columns, or of counts
+			After() (statistics.Occurring, float64)
+		})
+		terms, fitted := update.After()
 		c.left.columns, c.left.fitted = c.start.columns, []float64{fitted}
 		if kept := c.left.columns.terms; kept != nil {
 			kept[s.plan.Chain.Number] = append(kept[s.plan.Chain.Number], terms)
@@ -177,10 +164,9 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 // leaveColumns keeps the records of the terms of the visited increments, in single precision if they are exact in it.
 func (s *Solver) leaveColumns(all []statistics.Occurring, k int) {
 	s.leaveTerms(len(all), func(id wire.Identity, i int) ([]wire.Message, error) {
-		t := statistics.OccurringTerms{Identity: id, Occurring: all[i], Classes: k}
-		if single := t.SingleRecord(); single != nil {
+		if single := all[i].SingleRecord(id, k); single != nil {
 			return single.EncodeWithin(s.Chunk, s.Memory)
 		}
-		return t.Record().EncodeWithin(s.Chunk, s.Memory)
+		return all[i].Record(id, k).EncodeWithin(s.Chunk, s.Memory)
 	})
 }

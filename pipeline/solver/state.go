@@ -24,13 +24,17 @@ func (s *Solver) lost(what string) error {
 // readStages reads the records of a kind at a place of the state topic, one per stage, and returns their decoded values. what names the
 // records in the error if some are missing.
 func readStages[T any](ctx context.Context, s *Solver, place schemas.StatePlace, kind wire.Kind, what string,
-	decode func(*wire.Record[float64]) (T, error)) ([]T, error) {
+	decode func(r *wire.Record[float64], p, k int) (T, error)) ([]T, error) {
 	list, found := make([]T, len(s.plan.Stages)), map[int]bool{}
 	err := protocol.ReadStateRecords(ctx, s.Client, place, kind, len(list), func(r *wire.Record[float64]) (whole bool, err error) {
 		if r.Visit != place.Index || found[r.Stage] {
 			return false, nil
 		}
-		list[r.Stage], err = decode(r)
+		p, k := int(solve.InterceptColumn)+1, len(s.chain.Earlier().Labels())
+		if !s.updatesSparse() {
+			p, k = s.shape(r.Stage)
+		}
+		list[r.Stage], err = decode(r, p, k)
 		found[r.Stage] = true
 		return len(found) == len(list), err
 	})
@@ -47,7 +51,7 @@ func incrementOf(w *schemas.Window, number int) int {
 
 // readTerms reads the terms of an increment of a window, by stage.
 func readTerms[T any](ctx context.Context, s *Solver, w *schemas.Window, number int,
-	decode func(*wire.Record[float64]) (T, error)) ([]T, error) {
+	decode func(r *wire.Record[float64], p, k int) (T, error)) ([]T, error) {
 	what := fmt.Sprintf("the terms of increment %d", number)
 	i := incrementOf(w, number)
 	if i < 0 {
@@ -78,7 +82,7 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 	}
 	for _, list := range [][]coverage.Increment{u.Refresh, u.Leave} {
 		for i := range list {
-			terms, err := readTerms(ctx, s, from.window, list[i].Number, s.termsOf)
+			terms, err := readTerms(ctx, s, from.window, list[i].Number, statistics.TermsOf)
 			if err != nil {
 				return err
 			}
@@ -103,34 +107,8 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 		h.columns, err = s.readColumns(ctx, h.window)
 		return h, err
 	}
-	h.moments, err = readStages(ctx, s, h.window.Moments, statistics.KindMoments, what, s.momentsOf)
+	h.moments, err = readStages(ctx, s, h.window.Moments, statistics.KindMoments, what, statistics.MomentsOf)
 	return h, err
-}
-
-// termsOf decodes the terms of an increment on dense rows.
-func (s *Solver) termsOf(r *wire.Record[float64]) (terms solve.Terms, err error) {
-	_, of, err := s.stageShape(r.Stage)
-	if err != nil {
-		return terms, err
-	}
-	t, err := statistics.TermsOf(r, of.Columns, of.Classes)
-	if err != nil {
-		return terms, err
-	}
-	return solve.Terms{Scores: t.Scores(), Gradient: t.Gradient()}, nil
-}
-
-// momentsOf decodes the sums of a stage on dense rows.
-func (s *Solver) momentsOf(r *wire.Record[float64]) (*solve.Moments, error) {
-	_, of, err := s.stageShape(r.Stage)
-	if err != nil {
-		return nil, err
-	}
-	m, err := statistics.MomentsOf(r, of.Columns, of.Classes)
-	if err != nil {
-		return nil, err
-	}
-	return &solve.Moments{Gram: m.Gram, Scores: m.Scores(), Gradient: m.Gradient(), Curvature: m.Curvature}, nil
 }
 
 // encoded returns the messages of a record for the state topic. A run may leave very many, so each is encoded when it is written.

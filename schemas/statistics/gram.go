@@ -1,7 +1,10 @@
 package statistics
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -42,55 +45,61 @@ const (
 // FieldTerms is the tensor of [Terms].
 const FieldTerms = "terms"
 
+// Terms are the terms of an increment's quadratic at a stage, other than its Gram matrix, at weight 1, around the weights V of its last
+// visit. The zero value is that of an increment that was never visited.
+type Terms struct {
+	Scores   []float64 // A = Σ x (xᵀV)ᵀ, p × k
+	Gradient []float64 // G = Σ x (g − y)ᵀ, p × k
+}
+
+// Record makes the record of the terms of k classes. The visit of its identity is the index of the increment among those that the run
+// visited.
+func (t Terms) Record(id wire.Identity, k int) *wire.Record[float64] {
+	sums := wire.Tensor[float64]{Name: FieldTerms, Shape: []int{2, len(t.Scores) / k, k}, Data: slices.Concat(t.Scores, t.Gradient)}
+	return &wire.Record[float64]{Identity: id, Tensors: wire.Tensors[float64]{sums}}
+}
+
+// TermsOf is the inverse of [Terms.Record], for p columns and k classes. An error wraps [wire.ErrDamaged].
+func TermsOf(r *wire.Record[float64], p, k int) (t Terms, err error) {
+	both, err := r.Tensors.Shaped(FieldTerms, 2, p, k)
+	if err != nil {
+		return t, r.Damaged(err)
+	}
+	return Terms{both[:p*k], both[p*k:]}, nil
+}
+
 // Moments are the sums of a stage over the window after a run of a chain: over its increments, each multiplied by its weight.
 type Moments struct {
-	Terms               // at the weights V of each increment's last visit
-	Gram      []float64 `tensor:"gram"`      // Σ w x xᵀ, p(p+1)/2: the lower triangle row by row
-	Curvature float64   `header:"curvature"` // measured by the run along its steps; 0: none
+	Terms
+	Gram      []float64 // S = Σ w x xᵀ, p(p+1)/2: the lower triangle row by row
+	Curvature float64   // measured along the steps of the last update; 0: none yet
 }
 
-// MomentsOf reads the moments of a block of p columns and k classes. An error wraps [wire.ErrDamaged].
+// NewMoments returns the moments of an empty window, of p columns and k classes.
+func NewMoments(p, k int) *Moments {
+	return &Moments{Terms: Terms{make([]float64, p*k), make([]float64, p*k)}, Gram: make([]float64, p*(p+1)/2)}
+}
+
+// Record makes the record of the moments of k classes.
+func (m *Moments) Record(id wire.Identity, k int) *wire.Record[float64] {
+	r := m.Terms.Record(id, k)
+	r.Notes = []wire.Header{{Key: "curvature", Value: strconv.FormatFloat(m.Curvature, 'g', -1, 64)}}
+	r.Tensors = append(r.Tensors, wire.Vector(FieldGram, m.Gram))
+	return r
+}
+
+// MomentsOf is the inverse of [Moments.Record], for p columns and k classes. An error wraps [wire.ErrDamaged].
 func MomentsOf(r *wire.Record[float64], p, k int) (*Moments, error) {
-	m := &Moments{Terms: Terms{columns: p, classes: k}}
-	if err := r.Into(m); err != nil {
+	terms, err := TermsOf(r, p, k)
+	if err != nil {
 		return nil, err
 	}
-	if n := p * (p + 1) / 2; len(m.Gram) != n {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldGram, Got: []int{len(m.Gram)}, Want: []int{n}})
+	gram, err := r.Tensors.Shaped(FieldGram, p*(p+1)/2)
+	curvature, wrong := strconv.ParseFloat(r.Note("curvature"), 64)
+	if err = cmp.Or(err, wrong); err != nil {
+		return nil, r.Damaged(err)
 	}
-	return m, nil
-}
-
-// Terms are the terms of an increment's quadratic at a stage, other than its Gram matrix, at weight 1.
-type Terms struct {
-	wire.Identity // Visit is the index of the increment among those that the run visited
-	// Sums are Σ x (xᵀV)ᵀ and Σ x (g − y)ᵀ, 2 × p × k.
-	Sums             wire.Tensor[float64] `tensor:"terms"`
-	columns, classes int                  // expected by Check
-}
-
-// TermsWith returns terms of p columns and k classes.
-func TermsWith(id wire.Identity, scores, gradient []float64, p, k int) Terms {
-	both := append(append(make([]float64, 0, 2*p*k), scores...), gradient...)
-	return Terms{Identity: id, Sums: wire.Tensor[float64]{Shape: []int{2, p, k}, Data: both}}
-}
-
-// Scores returns Σ x (xᵀV)ᵀ, p × k.
-func (t *Terms) Scores() []float64 { return t.Sums.Data[:len(t.Sums.Data)/2] }
-
-// Gradient returns Σ x (g − y)ᵀ, p × k.
-func (t *Terms) Gradient() []float64 { return t.Sums.Data[len(t.Sums.Data)/2:] }
-
-// TermsOf reads the terms of p columns and k classes. An error wraps [wire.ErrDamaged].
-func TermsOf(r *wire.Record[float64], p, k int) (*Terms, error) {
-	t := &Terms{columns: p, classes: k}
-	return t, r.Into(t)
-}
-
-// Check returns an error if the sums have another shape.
-func (t *Terms) Check() error {
-	_, err := wire.Tensors[float64]{t.Sums}.Shaped(FieldTerms, 2, t.columns, t.classes)
-	return err
+	return &Moments{terms, gram, curvature}, nil
 }
 
 // Increment names the parts of a sum in memory that belong to one increment of a chain, given its index among the increments that a visit
@@ -118,8 +127,9 @@ func (i Increment) VisitedIn(sums wire.Tensors[float64]) (l Losses) {
 	return l
 }
 
-// TermsIn returns the fields [Increment.Scores] and [Increment.Cross] of sums; zeros if they have none. An error is a *[wire.ShapeError].
-func (i Increment) TermsIn(sums wire.Tensors[float64], p, k int) (scores, cross []float64, err error) {
+// TermsIn returns the terms in sums, from the fields [Increment.Scores] and [Increment.Cross], whose memory it uses; zeros if the sums have
+// none. An error is a *[wire.ShapeError].
+func (i Increment) TermsIn(sums wire.Tensors[float64], p, k int) (t Terms, err error) {
 	of := func(name string) []float64 {
 		if _, any := sums.Find(name); !any || err != nil {
 			return make([]float64, p*k)
@@ -128,7 +138,11 @@ func (i Increment) TermsIn(sums wire.Tensors[float64], p, k int) (scores, cross 
 		data, err = sums.Shaped(name, p, k)
 		return data
 	}
-	return of(i.Scores()), of(i.Cross()), err
+	t = Terms{of(i.Scores()), of(i.Cross())}
+	for j, r := range t.Gradient {
+		t.Gradient[j] = -r
+	}
+	return t, err
 }
 
 func (i Increment) name(of string) string { return fmt.Sprintf("%s/%d", of, int(i)) }

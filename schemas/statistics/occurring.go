@@ -67,46 +67,33 @@ func OccurringOf(t wire.Tensors[float64], name string, p, k int) (o Occurring, e
 	return o, nil
 }
 
-// OccurringTerms are the terms that a chain keeps of an increment on sparse rows at a stage.
-type OccurringTerms struct {
-	wire.Identity // Visit is the index of the increment among those that the run visited
-	Occurring
-	Classes int // k
-}
-
-// Record makes the record of the terms.
-func (t *OccurringTerms) Record() *wire.Record[float64] {
-	return &wire.Record[float64]{Identity: t.Identity, Tensors: wire.Tensors[float64]{t.Tensor(FieldOccurring, t.Classes)}}
+// Record makes the record of the terms that a chain keeps of an increment at a stage of k classes: the matrix. Its visit is the index of
+// the increment among those that the run visited.
+func (o Occurring) Record(id wire.Identity, k int) *wire.Record[float64] {
+	return &wire.Record[float64]{Identity: id, Tensors: wire.Tensors[float64]{o.Tensor(FieldOccurring, k)}}
 }
 
 // SingleRecord makes the record of the terms in single precision, which takes half as many bytes; nil if a number is not exact in it. Terms
 // of one increment are exact; sums of terms may not be.
-func (t *OccurringTerms) SingleRecord() *wire.Record[float32] {
-	data := make([]float32, 0, len(t.Columns)*(1+t.Classes))
-	for i, column := range t.Columns {
-		if data = append(data, float32(column)); int32(data[len(data)-1]) != column {
+func (o Occurring) SingleRecord(id wire.Identity, k int) *wire.Record[float32] {
+	double := o.Tensor(FieldOccurring, k)
+	data := make([]float32, len(double.Data))
+	for i, v := range double.Data {
+		if data[i] = float32(v); float64(data[i]) != v {
 			return nil
 		}
-		for _, v := range t.Values[i*t.Classes : (i+1)*t.Classes] {
-			single := float32(v)
-			if float64(single) != v {
-				return nil
-			}
-			data = append(data, single)
-		}
 	}
-	return &wire.Record[float32]{Identity: t.Identity,
-		Tensors: wire.Tensors[float32]{wire.Matrix(FieldOccurring, len(t.Columns), 1+t.Classes, data)}}
+	return &wire.Record[float32]{Identity: id, Tensors: wire.Tensors[float32]{wire.Matrix(FieldOccurring, len(o.Columns), 1+k, data)}}
 }
 
-// OccurringTermsOf is the inverse of [OccurringTerms.Record] and [OccurringTerms.SingleRecord], for p columns and k classes. An error wraps
+// OccurringTermsOf is the inverse of [Occurring.Record] and [Occurring.SingleRecord], for p columns and k classes. An error wraps
 // [wire.ErrDamaged].
-func OccurringTermsOf(r *wire.Record[float64], p, k int) (*OccurringTerms, error) {
+func OccurringTermsOf(r *wire.Record[float64], p, k int) (Occurring, error) {
 	o, err := OccurringOf(r.Tensors, FieldOccurring, p, k)
 	if err != nil {
-		return nil, r.Damaged(err)
+		err = r.Damaged(err)
 	}
-	return &OccurringTerms{r.Identity, o, k}, nil
+	return o, err
 }
 
 // OccurringSums configures how the terms of increments on sparse rows are summed at a stage, from the last full run on.
