@@ -273,7 +273,7 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) {
 		for i := range chain.Increments {
 			c := &chain.Increments[i]
 			w.Increments = append(w.Increments, uncounted(c.Number, c.Weight, c.Spans()))
-			w.Increments[i].Increment.Joined, w.Increments[i].Until = c.Joined, chain.UntilOf(c.Number)
+			w.Increments[i].Increment.Joined, w.Increments[i].Increment.Until = c.Joined, c.Until
 		}
 		if len(chain.Increments) == 0 {
 			w.Increments = append(w.Increments, uncounted(chain.Number, 1, plan.Spans))
@@ -289,7 +289,7 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) {
 		w.Increments = append(w.Increments, uncounted(chain.Number, 1, plan.Spans))
 	}
 	if last := len(w.Increments) - 1; w.Increments[last].Increment.Number == chain.Number {
-		w.Increments[last].Until = chain.Until
+		w.Increments[last].Increment.Until = chain.Until
 	}
 	w.Advance(plan)
 }

@@ -456,7 +456,7 @@ func (r *runner) keepWhatCounted(plan *schemas.Plan, sources []schemas.SourceSea
 // can continue from the previous version.
 func (r *runner) fullWith(plan *schemas.Plan, s snapshot, window *schemas.Window) (*schemas.Plan, error) {
 	r.keepWhatCounted(plan, s.sources)
-	added := coverage.Increment{Number: plan.Chain.Number, Weight: 1, Covered: byPartition(plan.Spans)}
+	added := coverage.Increment{Number: plan.Chain.Number, Weight: 1, Covered: byPartition(plan.Spans), Until: plan.Chain.Until}
 	listIncrements(plan.Chain, window, r.chain.mostTerms(&r.job), r.windowBytes)
 	all, err := plan.Spans.Union(window.Spans())
 	if err != nil {
@@ -549,7 +549,6 @@ func (r *runner) leave(ctx context.Context, update *schemas.Chain, window *schem
 func listIncrements(chain *schemas.Chain, w *schemas.Window, most int, bytes int64) {
 	for _, c := range w.Shortened(most, bytes) {
 		chain.Increments = append(chain.Increments, c.Increment)
-		chain.Times = append(chain.Times, coverage.IncrementTime{Number: c.Increment.Number, Until: c.Until})
 	}
 }
 
@@ -596,7 +595,7 @@ func (l leaveRule) leave(chain *schemas.Chain, window *schemas.Window, found int
 	o, rows, u := l.retrain.Window, window.Rows()+found, chain.Update
 	newest := chain.Until // of the window: the found rows may all be late
 	for i := range window.Increments {
-		newest = max(newest, window.Increments[i].Until)
+		newest = max(newest, window.Increments[i].Increment.Until)
 	}
 	list := *window // remaining window
 	left := 0       // number of increments with rows
@@ -614,7 +613,7 @@ func (l leaveRule) leave(chain *schemas.Chain, window *schemas.Window, found int
 		case first && o.Rows > 0 && rows-has >= o.Rows:
 		case first && l.retrain.Decay < 1 && (c.Increment.Weight*l.retrain.Decay < negligible || list.IsLong(l.most, l.bytes)):
 			// So the window is finite: increments with different weights can't be joined.
-		case o.Time > 0 && c.Until < newest-o.Time.Milliseconds():
+		case o.Time > 0 && c.Increment.Until < newest-o.Time.Milliseconds():
 		case expires(&c.Increment, l.staying): // also a later one, of a source that was sealed late
 		default:
 			stays = append(stays, *c)

@@ -398,15 +398,8 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 	if err := topics.GrowFor(ctx, r.Pipeline, plan, &r.job); err != nil {
 		return err
 	}
-	messages, err := plan.Messages()
-	if err != nil {
-		return fmt.Errorf("plan version %d of the chain: %w", plan.Chain.Number, err)
-	}
 	r.made = plan.Run()
-	if _, err := r.Log.Append(ctx, r.Topics.Plans, 0, messages...); err != nil {
-		return err
-	}
-	l, err := r.ReadLedger(ctx)
+	l, err := r.Submit(ctx, plan)
 	if err != nil {
 		return err
 	}

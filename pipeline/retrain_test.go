@@ -503,8 +503,8 @@ func windowOf(rows ...int64) *schemas.Window {
 	for i, n := range rows {
 		span := coverage.Span{From: int64(i), To: int64(i + 1)}
 		w.Increments = append(w.Increments, schemas.WindowIncrement{
-			Increment: coverage.Increment{Number: i + 1, Weight: 1, Covered: []coverage.Coverage{{Spans: coverage.Spans{span}, Rows: n}}},
-			Until:     int64(i+1) * 1000, Fitted: float64(n),
+			Increment: coverage.Increment{Number: i + 1, Weight: 1, Until: int64(i+1) * 1000,
+				Covered: []coverage.Coverage{{Spans: coverage.Spans{span}, Rows: n}}}, Fitted: float64(n),
 		})
 	}
 	return w

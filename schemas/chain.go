@@ -17,8 +17,6 @@ type Chain struct {
 	Update *Update `json:"update,omitempty"`
 	// Increments are the increments in the window of a full run, in order. For an update they are in Update.
 	Increments []coverage.Increment `json:"increments,omitempty"`
-	// Times are the times of the newest messages of the increments of a full run.
-	Times []coverage.IncrementTime `json:"times,omitempty"`
 	// Ends is by partition the offset after the last that earlier runs processed. Only a full run has it: an update continues from a
 	// window, which has these offsets.
 	Ends []int64 `json:"ends,omitempty"`
@@ -119,19 +117,6 @@ func (u *Update) SumsGrams() bool { return u != nil && !u.Sparse }
 // TakesAway reports whether an update subtracts rows from the sums.
 func (u *Update) TakesAway() bool {
 	return u != nil && !u.Restart && !u.Sparse && len(u.Leave) > 0
-}
-
-// UntilOf returns the timestamp of the newest message of an increment of a full run; 0: unknown.
-func (c *Chain) UntilOf(number int) int64 {
-	if number == c.Number {
-		return c.Until
-	}
-	for _, t := range c.Times {
-		if t.Number == number {
-			return t.Until
-		}
-	}
-	return 0
 }
 
 // Newest returns the index of the newest increment among those that the run visits: the new one of an update, the last of a full run.
@@ -257,12 +242,11 @@ type Window struct {
 
 // WindowIncrement is an increment of a window, and where its terms are.
 type WindowIncrement struct {
-	Increment coverage.Increment `json:"increment"`       // the increment, with its weight after the run
-	Visited   int                `json:"visited"`         // number of the run that visited it last
-	Fitted    float64            `json:"fitted"`          // Σw of its training rows
-	Messages  int64              `json:"messages"`        // number of messages with training rows
-	Until     int64              `json:"until,omitempty"` // timestamp of the newest message, in milliseconds since 1970
-	Terms     StatePlace         `json:"terms"`           // place on the state topic
+	Increment coverage.Increment `json:"increment"` // the increment, with its weight after the run
+	Visited   int                `json:"visited"`   // number of the run that visited it last
+	Fitted    float64            `json:"fitted"`    // Σw of its training rows
+	Messages  int64              `json:"messages"`  // number of messages with training rows
+	Terms     StatePlace         `json:"terms"`     // place on the state topic
 }
 
 // ErrorSum is the prequential error of consecutive messages.
@@ -387,7 +371,7 @@ func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 		size += more.Increment.Size()
 		one.Fitted, one.Messages = one.Fitted+more.Fitted, one.Messages+more.Messages
 		c.Forgotten += more.Increment.Forgotten
-		one.Visited, one.Until = min(one.Visited, more.Visited), max(one.Until, more.Until)
+		one.Visited, c.Until = min(one.Visited, more.Visited), max(c.Until, more.Increment.Until)
 		c.Skipped = append(c.Skipped, more.Increment.Skipped...)
 		for _, covered := range more.Increment.Covered {
 			if len(covered.Spans) == 0 {

@@ -270,15 +270,14 @@ func updatePlan() *Plan {
 	p.Warm = &Warm{Run: "parent", Manifest: "manifest"}
 	p.Chain = &Chain{
 		Number: 3, Parent: p.Warm, From: 1690000000000, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5,
-			Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []coverage.IncrementTime{{Number: 1,
-			Until: 1600000000000}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
+			Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
 		Made: 1700000000001, Marks: []coverage.Mark{{Partition: 1, Offset: 5, Checksum: "0000000f-18bcfe56800"}},
 		Lost: coverage.Spans{{Partition: 0, From: 2, To: 3}}, Had: 12, AtLeast: 11, Settings: []Setting{{"seed", "5"}},
 		Lacking: &Lacking{Columns: []string{"width"}, Spans: coverage.Spans{{Partition: 0, From: 1, To: 2}}},
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []coverage.Increment{{Number: 2, Weight: 0.5, Covered: covered(1,
 			10), Skipped: coverage.Spans{{Partition: 1, From: 1, To: 2}}}},
 			Leave: []coverage.Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: coverage.Spans{{Partition: 0, From: 1,
-				To: 2}}, Uncounted: true}}},
+				To: 2}}, Uncounted: true, Until: 1600000000000}}},
 	}
 	p.Forgotten = coverage.Forgotten{{Partition: 1, From: 0, To: 1, First: 2, End: 5}}
 	p.Submission = "update"

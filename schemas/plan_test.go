@@ -257,7 +257,8 @@ func numberedIncrement(number, partitions int) WindowIncrement {
 			Rows: 100, Checksum: 1<<63 + uint64(number)})
 	}
 	terms := StatePlace{Run: fmt.Sprintf("%012x", number), From: int64(number), To: int64(number) + 4, Index: 2}
-	return WindowIncrement{Increment: c, Visited: number, Fitted: 90, Messages: 10, Until: 1_764_000_000_000 + int64(number), Terms: terms}
+	c.Until = 1_764_000_000_000 + int64(number)
+	return WindowIncrement{Increment: c, Visited: number, Fitted: 90, Messages: 10, Terms: terms}
 }
 
 // What increments have is what they have once they are one. Neighbours that can't be one stay apart.
@@ -270,8 +271,8 @@ func TestJoinedIncrementsHaveWhatTheyHad(t *testing.T) {
 	w.Increments[0].Increment.Weight = 0.5
 	rows, before := w.Rows(), slices.Clone(w.Increments)
 	w.Increments = w.Shortened(4, 1<<20)
-	want := WindowIncrement{Increment: coverage.Increment{Number: 2, Weight: 1, Forgotten: 21, Joined: 3, Skipped: before[2].Increment.Skipped},
-		Visited: 2, Fitted: 270, Messages: 30, Until: before[3].Until, Terms: before[1].Terms}
+	want := WindowIncrement{Increment: coverage.Increment{Number: 2, Weight: 1, Forgotten: 21, Joined: 3, Skipped: before[2].Increment.Skipped,
+		Until: before[3].Increment.Until}, Visited: 2, Fitted: 270, Messages: 30, Terms: before[1].Terms}
 	for p := range 3 {
 		want.Increment.Covered = append(want.Increment.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: 1_000_020,
 			To: 1_000_050}}, Messages: 30, Rows: 300, Checksum: 1<<63 + 9})

@@ -79,31 +79,15 @@ func predictedBy(schema *arrow.Schema) *Prediction {
 	return p
 }
 
-// Encode encodes the message. It panics if Classes, Probabilities, Numbers, Given or Contributions does not match the rows of
-// the part or the columns of Labels. It returns an error if the value exceeds [wire.MaxMessage], which is possible with more than
-// [MaxPredictionRows] rows.
+// Encode encodes the message, whose values match the rows of the part and the columns of Labels. It returns an error if the value exceeds
+// [wire.MaxMessage], which is possible with more than [MaxPredictionRows] rows.
 func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
-	n := p.Until - p.Row
-	classes, probabilities, numbers, given := n, n*len(p.Labels), 0, 0
-	switch p.Task {
-	case examples.SeveralLabels:
-		given = n * len(p.Labels)
-	case examples.Numbers:
-		classes, probabilities, numbers = 0, 0, probabilities
-	}
-	if len(p.Classes) != classes || len(p.Probabilities) != probabilities || len(p.Numbers) != numbers || len(p.Given) != given {
-		panic(fmt.Sprintf("prediction: %d predictions, %d probabilities, %d numbers and %d given labels of rows %d to %d and %d classes",
-			len(p.Classes), len(p.Probabilities), len(p.Numbers), len(p.Given), p.Row, p.Until, len(p.Labels)))
-	}
-	if len(p.Contributions) != n && p.Contributions != nil {
-		panic(fmt.Sprintf("prediction: contributions to %d rows of %d", len(p.Contributions), n))
-	}
 	record := p.record(mem)
 	defer record.Release()
 	value, err := stream.Encode(record, mem)
 	if err == nil && len(value) > wire.MaxMessage {
-		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels and contributions, expected at most %d", n, len(p.Labels),
-			len(value), wire.MaxMessage)
+		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels and contributions, expected at most %d", p.Until-p.Row,
+			len(p.Labels), len(value), wire.MaxMessage)
 	}
 	if err != nil {
 		return wire.Message{}, fmt.Errorf("encode predictions of %s[%d]@%d: %w", p.Topic, p.Partition, p.Offset, err)

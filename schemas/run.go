@@ -45,6 +45,8 @@ type Place struct {
 	Withheld bool `json:"withheld,omitempty"`
 	// Manifest is the offset at which the manifest begins.
 	Manifest int64 `json:"manifest,omitempty"`
+	// PlansFrom is that of the manifest.
+	PlansFrom int64 `json:"plans_from,omitempty"`
 }
 
 // Message encodes the end for the plans topic.

@@ -362,7 +362,7 @@ func sharesOf(plan *schemas.Plan) int {
 
 // NumericsRevision is incremented by changes of this program that may change the bits of a run, or the messages on internal topics.
 // Processes with the same revision can work on a run together. TestNumericsRevision says when to increment it. Revision 10: a window on the
-// state topic lists all increments.
+// state topic lists all increments, with their times.
 const NumericsRevision = 10
 
 // Arithmetic returns the arithmetic of this process, which, together with the terms, determines the bits of a sum.

@@ -87,16 +87,11 @@ func Enqueue(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *pro
 			return nil, nil, err
 		}
 	}
+	read := p.ReadLedger
 	if !resumed {
-		messages, err := plan.Messages()
-		if err != nil {
-			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
-		}
-		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, messages...); err != nil {
-			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
-		}
+		read = func(ctx context.Context) (*protocol.Ledger, error) { return p.Submit(ctx, plan) }
 	}
-	l, err := p.ReadLedger(ctx) // other processes may have submitted runs since
+	l, err := read(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -98,6 +99,18 @@ func (p *Plans) Renew(ctx context.Context, read func(context.Context) (*Ledger, 
 		p.begin(ctx, l)
 	}
 	return nil
+}
+
+// Submit writes a plan, and returns a ledger read afterwards: other processes may have submitted runs since the plan was made.
+func (c *Client) Submit(ctx context.Context, plan *schemas.Plan) (*Ledger, error) {
+	messages, err := plan.Messages()
+	if err == nil {
+		_, err = c.Log.Append(ctx, c.Topics.Plans, 0, messages...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("submit run %s: %w", plan.Run(), err)
+	}
+	return c.ReadLedger(ctx)
 }
 
 // Owner lists the partitions of a topic that a role owns. Ownership only decides which role starts work: a role finishes

@@ -3,7 +3,6 @@ package protocol
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -47,24 +46,6 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 		return fmt.Errorf("remove what no longer counts from %s: %w", c.Topics.Plans, err)
 	}
 	return nil
-}
-
-// plansFrom returns the offset of the plans topic from which plans of any age are kept to reproduce versions of chains.
-// The oldest version determines it.
-func (c *Client) plansFrom(ctx context.Context, versions []schemas.Place) (int64, error) {
-	for _, place := range versions {
-		v, err := c.manifest(ctx, place)
-		if errors.As(err, new(*GoneError)) {
-			continue // another process is removing it
-		}
-		if err != nil {
-			return 0, err
-		}
-		if v.manifest.Plan.Chain != nil {
-			return v.manifest.PlansFrom, nil
-		}
-	}
-	return math.MaxInt64, nil
 }
 
 // RemoveVersion writes tombstones for the messages of a version, the manifest's first: a version is visible to subscribers
@@ -139,7 +120,7 @@ func (c *Client) sweep(ctx context.Context) error {
 	if err := c.sweepVersions(ctx, l, oldVersions[0]); err != nil {
 		return err
 	}
-	counts, err := c.counting(ctx, l)
+	counts, keys, err := c.counting(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -151,7 +132,7 @@ func (c *Client) sweep(ctx context.Context) error {
 	for _, key := range slices.Sorted(maps.Keys(l.lines)) {
 		m, run := l.lines[key], l.lines[key].Run()
 		switch {
-		case key == "" || counts.keys[key] || run != "" && counts.runs[run]:
+		case key == "" || keys[key] || run != "" && counts[run]:
 		case m.Offset >= old || run != "" && newest[run] >= old:
 		case m.Kind() == schemas.KindPlan:
 			plans = append(plans, wire.Message{Key: key})
@@ -163,27 +144,20 @@ func (c *Client) sweep(ctx context.Context) error {
 	return err
 }
 
-// counting identifies the messages on the plans topic that count.
-type counting struct {
-	runs map[string]bool // runs whose messages count
-	keys map[string]bool // other messages that count
-}
-
-// counting returns the messages that count: those of unfinished runs, of the last ended runs, of versions, of runs with
-// which the chain continues, of ends that name sources that lack messages, and seals and removals of sources with
-// messages on the examples topic.
-func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
-	from, err := c.plansFrom(ctx, l.Versions())
-	if err != nil {
-		return nil, err
+// counting returns the runs whose messages count, and the keys of other messages that count: those of unfinished runs, of the last ended
+// runs, of versions, of runs with which the chain continues, of ends that name sources that lack messages, and seals and removals of
+// sources with messages on the examples topic. Plans of any age count from which a version of a chain can be reproduced: the oldest version
+// determines them.
+func (c *Client) counting(ctx context.Context, l *Ledger) (runs, keys map[string]bool, err error) {
+	runs, keys = map[string]bool{l.removed[l.highest]: true}, map[string]bool{schemas.PinKey: true} // the number is not used again
+	from := int64(math.MaxInt64)
+	for _, place := range slices.Backward(l.versions) {
+		if runs[place.Run] = true; l.Plan(place.Run) != nil && l.Plan(place.Run).Chain != nil {
+			from = place.PlansFrom
+		}
 	}
-	counts := &counting{map[string]bool{}, map[string]bool{schemas.PinKey: true}}
-	for _, place := range l.Versions() {
-		counts.runs[place.Run] = true
-	}
-	counts.runs[l.removed[l.highest]] = true // the number is not used again
 	if l.chained != nil {
-		counts.runs[l.chained.Run], counts.runs[l.chained.Parent] = true, true
+		runs[l.chained.Run], runs[l.chained.Parent] = true, true
 	}
 	last := c.keepRuns()
 	for _, r := range slices.Backward(l.planned) {
@@ -192,28 +166,28 @@ func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
 			last--
 		}
 		if !ended || last >= 0 || r.plan.Chain != nil && r.offset >= from {
-			counts.runs[r.id] = true
+			runs[r.id] = true
 		}
 	}
 	for id, r := range l.runs {
 		if r.end != nil && r.end.Source != "" {
-			counts.runs[id] = true
+			runs[id] = true
 		}
 	}
 	for _, d := range l.divisions {
-		counts.keys[d.Message().Key] = true
+		keys[d.Message().Key] = true
 	}
 	var bounds []coverage.Span
 	seals := slices.Concat(l.seals, l.gone)
 	if len(seals) > 0 { // a pipeline that reads another's examples has no seals
 		if bounds, err = c.Log.Spans(ctx, TopicsOf(c.Topics.Name).Examples); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, s := range seals {
-		counts.keys[s.Message().Key] = s.Held(bounds) != schemas.HeldNot
+		keys[s.Message().Key] = s.Held(bounds) != schemas.HeldNot
 	}
-	return counts, nil
+	return runs, keys, nil
 }
 
 // sweepVersions writes tombstones for messages on the versions topic that belong to no version and are before an offset:
@@ -317,7 +291,7 @@ func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.
 		if err != nil {
 			return nil, err
 		}
-		v.Version, v.Withheld = m.Manifest.Version, report != nil && report.Withheld()
+		v.Version, v.PlansFrom, v.Withheld = m.Manifest.Version, m.Manifest.PlansFrom, report != nil && report.Withheld()
 		places = append(places, v.Place)
 	}
 	slices.SortStableFunc(places, func(a, b schemas.Place) int { return cmp.Compare(a.Version, b.Version) })

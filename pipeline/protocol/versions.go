@@ -329,7 +329,7 @@ func (v *version) model() (*model.Model, error) {
 // it.
 func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest, records []*wire.Record[float32],
 	report func() *schemas.Report) (*schemas.Place, error) {
-	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: math.MaxInt64}
+	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, PlansFrom: manifest.PlansFrom, From: math.MaxInt64}
 	add := func(messages []wire.Message, err error) error {
 		if err == nil {
 			place.Manifest, err = c.Log.Append(ctx, c.Topics.Versions, 0, messages...)

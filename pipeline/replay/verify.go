@@ -393,14 +393,7 @@ func (t *trials) run(ctx context.Context, plan *schemas.Plan) (report *schemas.R
 		return nil, nil, err
 	}
 	plan.Since.Plans = l.Next
-	messages, err := plan.Messages()
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := t.Log.Append(ctx, t.Topics.Plans, 0, messages...); err != nil {
-		return nil, nil, err
-	}
-	if l, err = t.ReadLedger(ctx); err != nil {
+	if l, err = t.Submit(ctx, plan); err != nil {
 		return nil, nil, err
 	}
 	t.recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})

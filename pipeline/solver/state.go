@@ -291,9 +291,9 @@ func (s *Solver) window() *schemas.Window {
 			}
 		}
 		added := coverage.Increment{Number: chain.Number, Weight: 1, Covered: c.found.Parts, Skipped: c.found.Skipped,
-			Forgotten: c.found.forgotten}
+			Forgotten: c.found.forgotten, Until: chain.Until}
 		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.left.fitted[0],
-			Messages: int64(len(c.found.Messages)), Until: chain.Until})
+			Messages: int64(len(c.found.Messages))})
 		if !u.Restart {
 			w.Errors = before.Errors
 		}
@@ -304,7 +304,7 @@ func (s *Solver) window() *schemas.Window {
 	} else {
 		w.Ends, w.Progress = slices.Clone(chain.Ends), slices.Clone(chain.Progress)
 		for i, increment := range c.found.increments {
-			wi := schemas.WindowIncrement{Increment: increment, Until: chain.UntilOf(increment.Number)}
+			wi := schemas.WindowIncrement{Increment: increment}
 			if i < len(c.left.fitted) {
 				wi.Fitted = c.left.fitted[i]
 			}

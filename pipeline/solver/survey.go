@@ -303,7 +303,7 @@ func (f *surveyed) divide(plan *schemas.Plan) {
 	}
 	f.increments = slices.Clone(plan.Chain.Increments)
 	if len(f.increments) == 0 {
-		f.increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1}}
+		f.increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1, Until: plan.Chain.Until}}
 	}
 	forgotten := takeForgotten(f.sum, len(f.increments)) // counted again, with the rows of their spans
 	for i := range f.increments {

@@ -24,16 +24,12 @@ type Increment struct {
 	Forgotten int64 `json:"forgotten,omitempty"`
 	// Joined is the number of increments that were joined into this one; 0: a single increment.
 	Joined int `json:"joined,omitempty"`
+	// Until is the timestamp of the newest message, in milliseconds since 1970; 0: unknown.
+	Until int64 `json:"until,omitempty"`
 }
 
 // Size returns the number of runs whose additions the increment contains.
 func (c *Increment) Size() int { return max(c.Joined, 1) }
-
-// IncrementTime is the time of the newest message of an increment.
-type IncrementTime struct {
-	Number int   `json:"number"` // increment number
-	Until  int64 `json:"until"`  // milliseconds since 1970
-}
 
 // Spans returns the spans of an increment in all partitions.
 func (c *Increment) Spans() (spans Spans) {
