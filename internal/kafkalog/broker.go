@@ -28,7 +28,8 @@ type broker struct {
 	lock     *os.File
 	made     []string // created directories: the data directory, then its parents
 	files    files
-	sync     bool // each batch is synced to disk before it is acknowledged
+	cleaned  error // of the cleaning of the log when the broker started; it runs nevertheless
+	sync     bool  // each batch is synced to disk before it is acknowledged
 	failed   context.CancelCauseFunc
 	listener *listener
 	// writes is acquired by this process's writes, and exclusively by restart: otherwise a write might be applied but not
@@ -53,29 +54,28 @@ const compactionInterval = 100 * 365 * 24 * time.Hour
 // allWrites exceeds the number of concurrent writes.
 const allWrites = math.MaxInt64
 
-// startBroker starts the embedded broker. cleaned is an error of cleaning its log; the broker runs nevertheless. failed is called with
-// the error if the broker later fails permanently.
-func startBroker(ctx context.Context, o Options, failed context.CancelCauseFunc) (b *broker, cleaned, err error) {
+// startBroker starts the embedded broker. failed is called with the error if the broker later fails permanently.
+func startBroker(ctx context.Context, o Options, failed context.CancelCauseFunc) (*broker, error) {
 	wait := reporter{report: o.Waiting, what: "open data directory " + o.DataDir}
 	lock, made, err := lockDir(ctx, o.DataDir, wait.failed)
 	if wait.over(err); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	b = &broker{lock: lock, made: made, discard: true, files: logIn(o.DataDir), sync: o.Sync, failed: failed,
+	b := &broker{lock: lock, made: made, discard: true, files: logIn(o.DataDir), sync: o.Sync, failed: failed,
 		writes: semaphore.NewWeighted(allWrites)}
 	if b.listener, err = listen(o.Listen); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), b.release())
+		return nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), b.release())
 	}
-	if cleaned, err = b.start(); err != nil {
-		return nil, nil, errors.Join(err, b.listener.close(), b.release())
+	if err := b.start(); err != nil {
+		return nil, errors.Join(err, b.listener.close(), b.release())
 	}
 	if o.Listen != "" {
 		if err := sign(lock, o.Listen); err != nil {
-			return nil, nil, errors.Join(err, b.stop())
+			return nil, errors.Join(err, b.stop())
 		}
 	}
 	b.discard = false
-	return b, cleaned, nil
+	return b, nil
 }
 
 // logIn returns the log in a data directory.
@@ -83,15 +83,15 @@ func logIn(dir string) files { return files{dir: filepath.Join(dir, "log")} }
 
 // start opens the log, cleans it, completely for topics in whole, and starts kfake. kfake and the cleaning treat everything
 // after a damaged batch as torn, so neither may see one.
-func (b *broker) start(whole ...string) (cleaned, err error) {
+func (b *broker) start(whole ...string) (err error) {
 	if err := b.files.open(); err != nil {
 		if fault, ok := errors.AsType[*fs.PathError](err); ok && fault.Op == "write" {
 			err = &WriteError{Path: fault.Path, Err: fault.Err}
 		}
-		return nil, fmt.Errorf("open the log of the embedded broker: %w", err)
+		return fmt.Errorf("open the log of the embedded broker: %w", err)
 	}
-	if err := b.files.clean(time.Now(), whole...); err != nil {
-		cleaned = fmt.Errorf("clean the log of the embedded broker: %w", err)
+	if b.cleaned = b.files.clean(time.Now(), whole...); b.cleaned != nil {
+		b.cleaned = fmt.Errorf("clean the log of the embedded broker: %w", b.cleaned)
 	}
 	accepted := &acceptor{listener: b.listener}
 	accepted.running, accepted.end = context.WithCancel(context.Background())
@@ -107,9 +107,9 @@ func (b *broker) start(whole ...string) (cleaned, err error) {
 		options = append(options, kfake.SyncWrites())
 	}
 	if b.cluster, err = kfake.NewCluster(options...); err != nil {
-		return cleaned, fmt.Errorf("start the embedded broker on %s: %w", b.files.dir, err)
+		return fmt.Errorf("start the embedded broker on %s: %w", b.files.dir, err)
 	}
-	return cleaned, nil
+	return nil
 }
 
 // restart waits for the writes in flight, stops kfake, cleans its log as start does, and starts kfake again. Connections
@@ -121,8 +121,8 @@ func (b *broker) restart(ctx context.Context, whole ...string) error {
 	defer b.writes.Release(allWrites)
 	return b.running(func() error {
 		b.cluster.Close()
-		cleaned, err := b.start(whole...)
-		both := errors.Join(cleaned, err)
+		err := b.start(whole...)
+		both := errors.Join(b.cleaned, err)
 		if b.stopped = err != nil; b.stopped {
 			b.failed(both)
 		}
@@ -351,8 +351,8 @@ func (pipeAddress) String() string  { return "embedded.invalid:9092" }
 func (l *listener) pipe(ctx context.Context) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
-	case l.taken <- l.newEnd(there):
-		return l.newEnd(here), nil
+	case l.taken <- newEnd(there):
+		return newEnd(here), nil
 	case <-l.ended:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
@@ -360,9 +360,7 @@ func (l *listener) pipe(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-func (l *listener) newEnd(pipe net.Conn) net.Conn {
-	return &end{pipe, l.address(), bufio.NewReaderSize(pipe, pipeBytes)}
-}
+func newEnd(pipe net.Conn) net.Conn { return &end{pipe, bufio.NewReaderSize(pipe, pipeBytes)} }
 
 // pipeBytes is the read size of a pipe end. A write to a pipe waits for its reader, and kafka-go reads only 4 KB at a
 // time.
@@ -371,13 +369,10 @@ const pipeBytes = 64 << 10
 // end is one end of a pipe.
 type end struct {
 	net.Conn
-	address net.Addr // the broker's: callers need a non-empty address
-	read    *bufio.Reader
+	read *bufio.Reader
 }
 
 func (e *end) Read(p []byte) (int, error) { return e.read.Read(p) }
-func (e *end) LocalAddr() net.Addr        { return e.address }
-func (e *end) RemoteAddr() net.Addr       { return e.address }
 
 const (
 	// lockPatience is the maximum wait for a data directory that another process uses: that process may be stopping.

@@ -41,7 +41,6 @@ const (
 type call struct {
 	request kmsg.Request
 	broker  int32 // a node ID, or one of the constants
-	version int16 // overrides the version that kafka-go supports, unless 0
 }
 
 // answer is the response of a call.
@@ -73,9 +72,10 @@ func (c *call) Broker(layout protocol.Cluster) (protocol.Broker, error) {
 	return broker, nil
 }
 
-// Required selects the version of the request, and makes the connection call RawExchange.
+// Required selects the version of the request, that which kafka-go supports or a later one that is set, and makes the connection call
+// RawExchange.
 func (c *call) Required(versions map[protocol.ApiKey]int16) bool {
-	c.request.SetVersion(max(c.version, versions[c.ApiKey()]))
+	c.request.SetVersion(max(c.request.GetVersion(), versions[c.ApiKey()]))
 	return true
 }
 
@@ -108,31 +108,21 @@ func (c *call) RawExchange(conn io.ReadWriter) (protocol.Message, error) {
 	return &answer{response}, nil
 }
 
-// send sends a request to a broker, and returns the response.
+// send sends a request to a broker, and returns the response. If the addresses of [Options] do not answer a request for any broker, it
+// tries another broker.
 func send[R kmsg.Response](ctx context.Context, l *Log, broker int32, request kmsg.Request) (response R, err error) {
-	found, err := l.exchange(ctx, &call{request: request, broker: broker})
-	if err != nil {
-		return response, err
-	}
-	return found.Response.(R), nil
-}
-
-// exchange sends a call. If the addresses of [Options] do not answer a call for any broker, it tries another broker.
-func (l *Log) exchange(ctx context.Context, c *call) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := l.transport.RoundTrip(ctx, l.seeds, c)
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && c.broker == anyBroker {
-		other := *c
-		other.broker = knownBroker
-		if found, failure := l.transport.RoundTrip(ctx, l.seeds, &other); failure == nil {
-			response, err = found, nil
+	found, err := l.transport.RoundTrip(ctx, l.seeds, &call{request, broker})
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && broker == anyBroker {
+		if other, failure := l.transport.RoundTrip(ctx, l.seeds, &call{request, knownBroker}); failure == nil {
+			found, err = other, nil
 		}
 	}
 	if err != nil {
-		return nil, err
+		return response, err
 	}
-	return response.(*answer), nil
+	return found.(*answer).Response.(R), nil
 }
 
 // failure returns the error of a response's code; nil for 0.

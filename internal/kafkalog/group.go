@@ -3,7 +3,7 @@ package kafkalog
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -331,7 +331,7 @@ func (m *Member) divide(ctx context.Context, members []kmsg.JoinGroupResponseMem
 	m.divided = n
 	claims := make(map[string]claim, len(members))
 	for _, member := range members {
-		claims[member.MemberID] = decodeClaim(member.ProtocolMetadata, m.topic)
+		claims[member.MemberID] = decodeClaim(member.ProtocolMetadata)
 	}
 	for member, share := range assign(n, m.size(n), claims) {
 		topic := kmsg.NewConsumerMemberAssignmentTopic()
@@ -421,38 +421,22 @@ func (m *Member) heartbeat(ctx context.Context) (again bool, err error) {
 // claim is what a member sends when it joins its group: its last assignment, and the generation of that assignment. The
 // zero claim is that of a new member.
 type claim struct {
-	generation int32
-	partitions []int
+	Generation int32
+	Partitions []int
 }
 
-// encode returns the metadata of a member in version 1, which kafka-go decodes. It lacks the generation, which is in the user data.
+// encode returns the metadata of a member of a group for a topic, with the claim as its user data.
 func (c claim) encode(topic string) []byte {
-	metadata := kmsg.NewConsumerMemberMetadata()
-	metadata.Version, metadata.Topics = 1, []string{topic}
-	metadata.UserData = binary.BigEndian.AppendUint32(nil, uint32(c.generation))
-	owned := kmsg.NewConsumerMemberMetadataOwnedPartition()
-	owned.Topic = topic
-	for _, p := range c.partitions {
-		owned.Partitions = append(owned.Partitions, int32(p))
-	}
-	metadata.OwnedPartitions = append(metadata.OwnedPartitions, owned)
-	return metadata.AppendTo(nil)
+	data, _ := json.Marshal(c) // numbers have JSON
+	return (&kmsg.ConsumerMemberMetadata{Topics: []string{topic}, UserData: data}).AppendTo(nil)
 }
 
 // decodeClaim returns the claim in the metadata of a member; the zero claim for metadata that it can't decode. At worst, partitions then
 // move unnecessarily.
-func decodeClaim(encoded []byte, topic string) (c claim) {
-	metadata := kmsg.NewConsumerMemberMetadata()
-	if metadata.ReadFrom(encoded) != nil || len(metadata.UserData) != 4 {
+func decodeClaim(encoded []byte) (c claim) {
+	var metadata kmsg.ConsumerMemberMetadata
+	if metadata.ReadFrom(encoded) != nil || json.Unmarshal(metadata.UserData, &c) != nil {
 		return claim{}
-	}
-	c.generation = int32(binary.BigEndian.Uint32(metadata.UserData))
-	for _, owned := range metadata.OwnedPartitions {
-		for _, p := range owned.Partitions {
-			if owned.Topic == topic {
-				c.partitions = append(c.partitions, int(p))
-			}
-		}
 	}
 	return c
 }
@@ -466,11 +450,11 @@ func assign(n, size int, claims map[string]claim) map[string][]int {
 	members := slices.Sorted(maps.Keys(claims))
 	holders := make([]string, (n+size-1)/size) // by group; "": none
 	for _, m := range members {
-		for _, p := range claims[m].partitions {
+		for _, p := range claims[m].Partitions {
 			if p < 0 || p >= n || p%size != 0 {
 				continue
 			}
-			if holder := &holders[p/size]; *holder == "" || claims[m].generation > claims[*holder].generation {
+			if holder := &holders[p/size]; *holder == "" || claims[m].Generation > claims[*holder].Generation {
 				*holder = m
 			}
 		}

@@ -115,7 +115,6 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, leave: leaveTime,
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
-	var cleaned error
 	if len(o.Brokers) > 0 {
 		var wrong []option.Problem
 		if l.identity, wrong = o.Security.Identity(); len(wrong) > 0 {
@@ -126,7 +125,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 			return nil, errors.New("open log: set brokers or a data directory")
 		}
 		var err error
-		if l.broker, cleaned, err = startBroker(ctx, o, l.end); err != nil {
+		if l.broker, err = startBroker(ctx, o, l.end); err != nil {
 			return nil, err
 		}
 		l.addresses = []string{l.broker.listener.address().String()}
@@ -145,6 +144,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		return nil
 	})
 	if l.broker != nil {
+		cleaned := l.broker.cleaned
 		cleaning.Go(func() { l.keepClean(cmp.Or(o.cleanEvery, cleanInterval), cleaned) })
 	}
 

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"golang.org/x/sync/errgroup"
 )
 
 // Bounds is the range of readable offsets of a partition: [First, End).
@@ -118,30 +116,20 @@ func (l *Log) offsets(ctx context.Context, what, topic string, query int64, part
 			to := &requests[leader].Topics[0]
 			to.Partitions = append(to.Partitions, asked)
 		}
-		var mutex sync.Mutex
 		found := make(map[int]int64, len(partitions))
-		asking, ctx := errgroup.WithContext(ctx)
 		for leader, request := range requests {
-			asking.Go(func() error {
-				response, err := send[*kmsg.ListOffsetsResponse](ctx, l, leader, request)
-				if err != nil {
-					return err
-				}
-				mutex.Lock()
-				defer mutex.Unlock()
-				for _, t := range response.Topics {
-					for _, p := range t.Partitions {
-						if err := failure(p.ErrorCode); err != nil {
-							return fmt.Errorf("partition %d: %w", p.Partition, err)
-						}
-						found[int(p.Partition)] = p.Offset
+			response, err := send[*kmsg.ListOffsetsResponse](ctx, l, leader, request)
+			if err != nil {
+				return err
+			}
+			for _, t := range response.Topics {
+				for _, p := range t.Partitions {
+					if err := failure(p.ErrorCode); err != nil {
+						return fmt.Errorf("partition %d: %w", p.Partition, err)
 					}
+					found[int(p.Partition)] = p.Offset
 				}
-				return nil
-			})
-		}
-		if err := asking.Wait(); err != nil {
-			return err
+			}
 		}
 		for i, p := range partitions {
 			offset, ok := found[p]

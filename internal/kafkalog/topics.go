@@ -494,16 +494,15 @@ func (l *Log) brokers(ctx context.Context) (up, all int, err error) {
 		return 0, 0, err
 	}
 	request := kmsg.NewPtrDescribeClusterRequest()
-	request.IncludeFencedBrokers = true
+	request.IncludeFencedBrokers, request.Version = true, withBrokersDown
 	for _, api := range supported.ApiKeys {
 		if api.ApiKey != request.Key() || api.MaxVersion < withBrokersDown {
 			continue
 		}
-		described, err := l.exchange(ctx, &call{request: request, broker: controller, version: withBrokersDown})
+		response, err := send[*kmsg.DescribeClusterResponse](ctx, l, controller, request)
 		if err != nil {
 			return 0, 0, err
 		}
-		response := described.Response.(*kmsg.DescribeClusterResponse)
 		if err := failure(response.ErrorCode); err != nil {
 			return 0, 0, err
 		}
