@@ -101,10 +101,8 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 // writeTime for the response.
 func (l *Log) write(ctx context.Context, broker int32, request *kmsg.ProduceRequest) (*kmsg.ProduceResponse, error) {
 	if l.broker != nil {
-		if err := l.broker.writes.Acquire(ctx, 1); err != nil {
-			return nil, err
-		}
-		defer l.broker.writes.Release(1)
+		l.broker.writes.RLock()
+		defer l.broker.writes.RUnlock()
 	}
 	whole, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()

@@ -6,19 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"golang.org/x/sync/semaphore"
 )
 
 // broker is the embedded broker. kfake speaks the Kafka protocol with clients of the listener, without authentication, and
@@ -32,17 +31,14 @@ type broker struct {
 	sync     bool  // each batch is synced to disk before it is acknowledged
 	failed   context.CancelCauseFunc
 	listener *listener
-	// writes is acquired by this process's writes, and exclusively by restart: otherwise a write might be applied but not
-	// answered.
-	writes *semaphore.Weighted
+	// writes is held by this process's writes, and exclusively by restart: otherwise a write might be applied but not answered.
+	writes sync.RWMutex
 
 	mu      sync.Mutex // held while cluster starts and stops
 	cluster *kfake.Cluster
 	stopped bool
-	discard bool // stop removes the directories that startBroker created if no message was written
-
-	faulty sync.Mutex
-	fault  *fs.PathError // the last file error of kfake; nil: none
+	discard bool                         // stop removes the directories that startBroker created if no message was written
+	fault   atomic.Pointer[fs.PathError] // the last file error of kfake; nil: none
 }
 
 // clusterID is the cluster id of embedded brokers.
@@ -51,28 +47,19 @@ const clusterID = "stagewise-embedded"
 // compactionInterval disables kfake's own cleaning, which is not safe: see files.
 const compactionInterval = 100 * 365 * 24 * time.Hour
 
-// allWrites exceeds the number of concurrent writes.
-const allWrites = math.MaxInt64
-
 // startBroker starts the embedded broker. failed is called with the error if the broker later fails permanently.
 func startBroker(ctx context.Context, o Options, failed context.CancelCauseFunc) (*broker, error) {
 	wait := reporter{report: o.Waiting, what: "open data directory " + o.DataDir}
-	lock, made, err := lockDir(ctx, o.DataDir, wait.failed)
+	lock, made, err := lockDir(ctx, o.DataDir, o.Listen, wait.failed)
 	if wait.over(err); err != nil {
 		return nil, err
 	}
-	b := &broker{lock: lock, made: made, discard: true, files: logIn(o.DataDir), sync: o.Sync, failed: failed,
-		writes: semaphore.NewWeighted(allWrites)}
+	b := &broker{lock: lock, made: made, discard: true, files: logIn(o.DataDir), sync: o.Sync, failed: failed}
 	if b.listener, err = listen(o.Listen); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), b.release())
 	}
 	if err := b.start(); err != nil {
 		return nil, errors.Join(err, b.listener.close(), b.release())
-	}
-	if o.Listen != "" {
-		if err := sign(lock, o.Listen); err != nil {
-			return nil, errors.Join(err, b.stop())
-		}
 	}
 	b.discard = false
 	return b, nil
@@ -114,11 +101,9 @@ func (b *broker) start(whole ...string) (err error) {
 
 // restart waits for the writes in flight, stops kfake, cleans its log as start does, and starts kfake again. Connections
 // break; clients reconnect and wait until they are accepted.
-func (b *broker) restart(ctx context.Context, whole ...string) error {
-	if err := b.writes.Acquire(ctx, allWrites); err != nil {
-		return err
-	}
-	defer b.writes.Release(allWrites)
+func (b *broker) restart(whole ...string) error {
+	b.writes.Lock()
+	defer b.writes.Unlock()
 	return b.running(func() error {
 		b.cluster.Close()
 		err := b.start(whole...)
@@ -147,7 +132,7 @@ func Repair(ctx context.Context, dir string) (repaired []Repaired, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	lock, _, err := lockDir(ctx, dir, func(time.Time, error) {})
+	lock, _, err := lockDir(ctx, dir, "", func(time.Time, error) {})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +146,7 @@ func Repair(ctx context.Context, dir string) (repaired []Repaired, err error) {
 
 // clean applies the topics' retention and compaction settings: it deletes expired segments, and restarts the broker for other
 // removals if they are worthwhile.
-func (b *broker) clean(ctx context.Context) error {
+func (b *broker) clean() error {
 	if !isThere(b.lock) { // deleted files that are open accept writes, but no later process finds them
 		err := fmt.Errorf("data directory %s was deleted or replaced while the embedded broker used it: its messages are lost",
 			filepath.Dir(b.files.dir))
@@ -183,7 +168,7 @@ func (b *broker) clean(ctx context.Context) error {
 	if failure != nil || !pays(b.files.plans) { // with unreadable files the broker might not start again
 		return failure
 	}
-	return b.restart(ctx)
+	return b.restart()
 }
 
 // Logf is the logging function of kfake. It records file errors: kfake answers a failed write with an unknown error code, and names the
@@ -195,21 +180,17 @@ func (b *broker) Logf(level kfake.LogLevel, _ string, values ...any) {
 	for _, v := range values {
 		err, _ := v.(error)
 		if fault, ok := errors.AsType[*fs.PathError](err); ok {
-			b.faulty.Lock()
-			b.fault = fault
-			b.faulty.Unlock()
+			b.fault.Store(fault)
 		}
 	}
 }
 
 // explain returns the cause of a write that kfake has answered with an unknown error.
 func (b *broker) explain(err error) error {
-	b.faulty.Lock()
-	defer b.faulty.Unlock()
-	if b.fault == nil {
-		return err
+	if fault := b.fault.Load(); fault != nil {
+		return &WriteError{Path: fault.Path, Err: fault.Err}
 	}
-	return &WriteError{Path: b.fault.Path, Err: b.fault.Err}
+	return err
 }
 
 // stop stops the broker and releases the directory.
@@ -383,9 +364,9 @@ const (
 
 // lockDir locks a data directory as lockNow does. While another process holds the lock, it retries until lockPatience has
 // passed or the context ends, and calls locked with the time of its first attempt.
-func lockDir(ctx context.Context, dir string, locked func(since time.Time, err error)) (lock *os.File, made []string, err error) {
+func lockDir(ctx context.Context, dir, listen string, locked func(since time.Time, err error)) (lock *os.File, made []string, err error) {
 	for began := time.Now(); ; {
-		lock, made, err = lockNow(dir)
+		lock, made, err = lockNow(dir, listen)
 		if !errors.As(err, new(*LockedError)) || time.Since(began) >= lockPatience {
 			return lock, made, err
 		}
@@ -398,9 +379,9 @@ func lockDir(ctx context.Context, dir string, locked func(since time.Time, err e
 	}
 }
 
-// lockNow locks a data directory and writes the process id into the lock file. The operating system releases the lock when
+// lockNow locks a data directory, and writes the process id and the address at which its broker is to listen into the lock file. The operating system releases the lock when
 // a process dies, so a leftover lock file is harmless. made are the directories that it created, each before its parent.
-func lockNow(dir string) (lock *os.File, made []string, err error) {
+func lockNow(dir, listen string) (lock *os.File, made []string, err error) {
 	for path := filepath.Clean(dir); ; path = filepath.Dir(path) {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -428,7 +409,7 @@ func lockNow(dir string) (lock *os.File, made []string, err error) {
 	case !isThere(lock): // the previous process has removed the directory
 		return nil, nil, errors.Join(&LockedError{Dir: dir}, lock.Close())
 	}
-	if err := sign(lock, ""); err != nil {
+	if err := sign(lock, listen); err != nil {
 		return nil, nil, errors.Join(err, unlock(lock))
 	}
 	return lock, made, nil
@@ -477,17 +458,17 @@ const (
 // make this rare, the broker restarts when that frees a sixteenth of the log, or when a message is older than retention.ms
 // and segment.ms together. If the broker does not start again, the error is returned by this and all later calls of the
 // Log.
-func (l *Log) clean(ctx context.Context) error {
-	return l.alone("clean the log", func() error { return l.broker.clean(ctx) })
+func (l *Log) clean() error {
+	return l.alone("clean the log", l.broker.clean)
 }
 
 // Compact removes superseded and tombstoned messages of compacted topics from the embedded broker's files, including the
 // active segment. It blocks readers and writers. On other brokers, which compact their logs themselves, it does nothing.
-func (l *Log) Compact(ctx context.Context, topics ...string) error {
+func (l *Log) Compact(_ context.Context, topics ...string) error {
 	if l.broker == nil {
 		return nil
 	}
-	return l.alone("compact "+strings.Join(topics, ", "), func() error { return l.broker.restart(ctx, topics...) })
+	return l.alone("compact "+strings.Join(topics, ", "), func() error { return l.broker.restart(topics...) })
 }
 
 // alone calls do while nothing else cleans the log. what describes it, for its error.
@@ -507,7 +488,7 @@ func (l *Log) alone(what string, do func() error) error {
 // an error it reports a wait and backs off.
 func (l *Log) keepClean(every time.Duration, err error) {
 	wait := reporter{report: l.waiting, what: "clean the log"}
-	for interval := every; ; err = l.clean(l.ctx) {
+	for interval := every; ; err = l.clean() {
 		if err != nil {
 			interval = min(2*interval, max(every, maxCleanInterval))
 			wait.failed(time.Now().Add(-minWaitInterval), err) // to report it at once

@@ -698,7 +698,7 @@ func TestCleanWhileInUse(t *testing.T) {
 		default:
 		}
 		before := l.broker.cluster
-		assert.NoError(t, l.clean(ctx))
+		assert.NoError(t, l.clean())
 		if l.broker.cluster != before {
 			restarts++
 		}
@@ -762,7 +762,7 @@ func TestBrokerDoesNotStartAgain(t *testing.T) {
 	obstacle := filepath.Join(dir, "log", "groups.log")
 	assert.NoError(t, os.RemoveAll(obstacle))
 	assert.NoError(t, os.Mkdir(obstacle, 0o755))
-	assert.Fails(t, l.clean(ctx), "groups.log")
+	assert.Fails(t, l.clean(), "groups.log")
 	assert.MustFail(l.Append(ctx, "t", 0, numbered(1, 10)))(t, "groups.log")
 	assert.NoError(t, l.Close())
 	assert.NoError(t, os.Remove(obstacle))
@@ -773,15 +773,14 @@ func TestBrokerDoesNotStartAgain(t *testing.T) {
 func TestCleanWithADamagedFile(t *testing.T) {
 	l, dir := openUncleaned(t, 10, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "damaged", Partitions: 1, Compact: true},
 		Topic{Name: "large", Partitions: 1, Config: map[string]string{"retention.bytes": "1", "segment.bytes": "1"}})
-	ctx := testContext(t)
 	obstacle := filepath.Join(dir, "log", "partitions", "damaged-0", "5.dat")
 	assert.NoError(t, os.Mkdir(obstacle, 0o755))
 	running := l.broker.cluster
-	assert.Fails(t, l.clean(ctx), "damaged[0]")
+	assert.Fails(t, l.clean(), "damaged[0]")
 	assert.True(t, l.broker.cluster == running, "the broker is restarted")
 	assert.Equal(t, bounds(t, l, "large", 0), Bounds{9, 10}, "bounds of the topic with expired segments")
 	assert.NoError(t, os.Remove(obstacle))
-	assert.NoError(t, l.clean(ctx))
+	assert.NoError(t, l.clean())
 	assert.Equal(t, texts(all(t, l)), numbers(9, 10), "what is left")
 }
 
@@ -807,7 +806,7 @@ func TestDamageBeforeCleaning(t *testing.T) {
 	l, dir := openUncleaned(t, 10, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "u", Partitions: 1})
 	segment := filepath.Join(dir, "log", "partitions", "u-0", "0.dat")
 	damage(t, segment, 1500, 1)
-	assert.Fails(t, l.clean(testContext(t)), new(*DamagedError), segment, "`stagewise repair -c FILE`")
+	assert.Fails(t, l.clean(), new(*DamagedError), segment, "`stagewise repair -c FILE`")
 	assert.NoError(t, l.Close())
 	assert.Must(Repair(t.Context(), dir))(t)
 	l = openDir(t, dir)
