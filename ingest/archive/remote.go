@@ -14,7 +14,6 @@ import (
 	"iter"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -453,8 +452,7 @@ func splitBucket(path string) (bucket, key string) {
 
 // isSecure reports whether credentials and examples may be sent to a URL.
 func isSecure(u *url.URL) bool {
-	address, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && address.IsLoopback())
+	return u.Scheme == "https" || u.Scheme == "http" && secure.IsLoopback(u.Hostname())
 }
 
 // escape escapes all characters except unreserved ones, as in canonical requests.

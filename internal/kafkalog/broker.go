@@ -18,6 +18,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
 // broker is the embedded broker. kfake speaks the Kafka protocol with clients of the listener, without authentication, and
@@ -275,16 +277,13 @@ func listen(address string) (*listener, error) {
 	return l, nil
 }
 
-// IsLoopback reports whether an address is host:port, on the loopback interface: localhost, ::1, or an address from 127.0.0.0/8.
+// IsLoopback reports whether an address is host:port, on the loopback interface.
 func IsLoopback(address string) bool {
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return false
-	}
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
+	return err == nil && secure.IsLoopback(host)
 }
 
 // address returns the address of the port, or a placeholder for the pipe, which clients need but must not dial.
@@ -379,8 +378,9 @@ func lockDir(ctx context.Context, dir, listen string, locked func(since time.Tim
 	}
 }
 
-// lockNow locks a data directory, and writes the process id and the address at which its broker is to listen into the lock file. The operating system releases the lock when
-// a process dies, so a leftover lock file is harmless. made are the directories that it created, each before its parent.
+// lockNow locks a data directory, and writes the process id and the address at which its broker is to listen into the lock file. The
+// operating system releases the lock when a process dies, so a leftover lock file is harmless. made are the directories that it created,
+// each before its parent.
 func lockNow(dir, listen string) (lock *os.File, made []string, err error) {
 	for path := filepath.Clean(dir); ; path = filepath.Dir(path) {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -26,7 +26,7 @@ const (
 	// heartbeatTime is the heartbeat interval, and the maximum delay with which a member learns of a rebalance. Kafka
 	// recommends at most a third of the session timeout.
 	heartbeatTime = time.Second
-	watchTime     = 30 * time.Second // the interval at which the leader checks for added partitions
+	watchTime     = 30 * time.Second // the interval at which members check for added partitions
 	// leaveTime limits the time that a leaving member waits for a rebalance in progress, or for an unavailable coordinator.
 	leaveTime = 3 * time.Second
 	// answerTime is the time that the coordinator may take to respond, in addition to the time that it waits for other members.
@@ -49,16 +49,13 @@ type Member struct {
 	expiry       *time.Timer    // fires when the session may have expired
 	coordinator  atomic.Int32   // a node ID, or anyBroker if it is not known
 
-	divided int // number of partitions that this member assigned as leader of the latest generation, or notLeader
-
 	mu         sync.Mutex
 	assigned   []int     // partitions of the latest generation
 	generation int32     // the latest generation
 	id         string    // of this member in it
 	heard      time.Time // send time of the last successful heartbeat; zero: the coordinator does not know this member
 	announced  []int     // Owned at the last signal on changed
-	leaving    bool
-	ended      bool
+	ended      bool      // it has left, is about to leave, or err ended it
 	err        error
 }
 
@@ -67,9 +64,6 @@ const (
 	protocolType = "consumer"
 	protocolName = "stagewise-sticky"
 )
-
-// notLeader is the value of Member.divided for members other than the leader.
-const notLeader = -1
 
 // Join joins a consumer group for the partitions of one topic, and returns without waiting. The membership lasts until
 // Leave, or until Err returns an error; transient errors are retried. All members of a group must specify the same topic.
@@ -91,7 +85,7 @@ func (l *Log) JoinGroups(group, topic string, size func(partitions int) int) *Me
 	}()
 	m.leave = sync.OnceValue(func() error {
 		m.mu.Lock()
-		m.leaving = true
+		m.ended = true
 		m.mu.Unlock()
 		m.commits.Wait()
 		leave()
@@ -134,7 +128,7 @@ func (m *Member) Err() error {
 func (m *Member) Commit(offsets map[int]int64, done func(error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.leaving || m.ended {
+	if m.ended {
 		return
 	}
 	request := kmsg.NewPtrOffsetCommitRequest()
@@ -259,13 +253,14 @@ func (m *Member) run(ctx context.Context) error {
 // belong joins one generation after another, until ctx ends or a permanent error occurs.
 func (m *Member) belong(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if _, err := m.log.Partitions(ctx, m.topic); err != nil { // it waits for a topic that was just created
+		n, err := m.log.Partitions(ctx, m.topic) // it waits for a topic that was just created
+		if err != nil {
 			return err
 		}
 		if err := m.log.attempt(ctx, "", "join group "+m.group, m.join); err != nil {
 			return err
 		}
-		if err := m.stay(ctx); err != nil {
+		if err := m.stay(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -299,7 +294,6 @@ func (m *Member) join(ctx context.Context) error {
 	request := kmsg.NewPtrSyncGroupRequest()
 	request.Group, request.Generation, request.MemberID = m.group, joined.Generation, m.id
 	request.ProtocolType, request.Protocol = kmsg.StringPtr(protocolType), kmsg.StringPtr(protocolName)
-	m.divided = notLeader
 	if joined.LeaderID == m.id {
 		if request.GroupAssignment, err = m.divide(ctx, joined.Members); err != nil {
 			return err
@@ -328,7 +322,6 @@ func (m *Member) divide(ctx context.Context, members []kmsg.JoinGroupResponseMem
 	if err != nil {
 		return nil, err
 	}
-	m.divided = n
 	claims := make(map[string]claim, len(members))
 	for _, member := range members {
 		claims[member.MemberID] = decodeClaim(member.ProtocolMetadata)
@@ -364,8 +357,9 @@ func decodeAssignment(encoded []byte) (partitions []int, err error) {
 	return partitions, nil
 }
 
-// stay sends heartbeats until the group rebalances, or must rebalance, or until ctx ends.
-func (m *Member) stay(ctx context.Context) error {
+// stay sends heartbeats until the group rebalances, or must because the topic no longer has the given number of partitions, or until ctx
+// ends.
+func (m *Member) stay(ctx context.Context, partitions int) error {
 	tick := time.NewTicker(m.log.heartbeat)
 	defer tick.Stop()
 	for watched := time.Now(); ; {
@@ -377,12 +371,12 @@ func (m *Member) stay(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		if !again && m.divided != notLeader && time.Since(watched) >= m.log.watch {
+		if !again && time.Since(watched) >= m.log.watch {
 			watched = time.Now()
 			asking, cancel := context.WithTimeout(ctx, m.log.session/3)
 			t, err := m.log.topic(asking, m.topic)
 			cancel()
-			again = (err == nil || unknown(err)) && len(t.Partitions) != m.divided // partitions were added, or the topic is gone
+			again = (err == nil || unknown(err)) && len(t.Partitions) != partitions // partitions were added, or the topic is gone
 		}
 		if again {
 			return nil

@@ -92,16 +92,10 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 		}
 		return nil
 	})
-	if err != nil {
-		if denied != nil && errors.Is(err, ErrUnknownTopic) {
-			return fmt.Errorf("create topics: %w", l.identity.Explain(denied))
-		}
-		return err
+	if denied != nil && errors.Is(err, ErrUnknownTopic) {
+		return fmt.Errorf("create topics: %w", l.identity.Explain(denied))
 	}
-	for _, t := range topics {
-		l.found.Store(t.Name, true)
-	}
-	return nil
+	return err
 }
 
 // withMessage adds a broker's explanation to its error.

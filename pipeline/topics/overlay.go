@@ -97,11 +97,19 @@ func (l *overlay) Range(ctx context.Context, topic string, partition int, from, 
 	if topic != l.topic {
 		return l.Log.Range(ctx, topic, partition, from, to)
 	}
+	return resumed(from, func(next int64, yield func(protocol.Message, error) bool) (int64, bool, error) {
+		return l.merge(ctx, partition, next, to, yield)
+	})
+}
+
+// resumed yields what read yields from an offset on, and then its error. read returns the offset after the last message, and whether it is
+// to be called again from there on.
+func resumed(next int64, read func(next int64, yield func(protocol.Message, error) bool) (int64, bool, error)) iter.Seq2[protocol.Message,
+	error] {
 	return func(yield func(protocol.Message, error) bool) {
-		for next, again := from, true; again; {
+		for at, again := next, true; again; {
 			var err error
-			next, again, err = l.merge(ctx, partition, next, to, yield)
-			if err != nil {
+			if at, again, err = read(at, yield); err != nil {
 				yield(protocol.Message{}, err)
 			}
 		}
@@ -245,15 +253,9 @@ func (l *archived) reach(ctx context.Context, partition int, first, end int64) (
 }
 
 func (l *archived) rows(ctx context.Context, partition int, from, to, first int64) iter.Seq2[protocol.Message, error] {
-	return func(yield func(protocol.Message, error) bool) {
-		for next, again := from, true; again; {
-			var err error
-			next, again, err = l.readFiles(ctx, partition, next, to, first, yield)
-			if err != nil {
-				yield(protocol.Message{}, err)
-			}
-		}
-	}
+	return resumed(from, func(next int64, yield func(protocol.Message, error) bool) (int64, bool, error) {
+		return l.readFiles(ctx, partition, next, to, first, yield)
+	})
 }
 
 // readFiles yields the messages of the archive in its current listing. It returns the offset of the first missing one; again means that

@@ -166,24 +166,21 @@ func (s *Settings) compare(cluster admin, want, has kafkalog.Topic, config map[s
 // Apply changes the settings of topics to those of the configuration for the given differences. It returns the applied
 // ones.
 func Apply(ctx context.Context, cluster admin, differences []Difference) (applied []Difference, err error) {
-	byTopic := map[string]map[string]string{}
+	byTopic := map[string][]Difference{}
 	for _, d := range differences {
 		if d.Applies() {
-			if byTopic[d.Topic] == nil {
-				byTopic[d.Topic] = map[string]string{}
-			}
-			byTopic[d.Topic][d.Name] = d.Configured
+			byTopic[d.Topic] = append(byTopic[d.Topic], d)
 		}
 	}
 	for _, topic := range slices.Sorted(maps.Keys(byTopic)) {
-		if err := cluster.Configure(ctx, topic, byTopic[topic]); err != nil {
+		settings := map[string]string{}
+		for _, d := range byTopic[topic] {
+			settings[d.Name] = d.Configured
+		}
+		if err := cluster.Configure(ctx, topic, settings); err != nil {
 			return applied, err
 		}
-		for _, d := range differences {
-			if d.Topic == topic && d.Applies() {
-				applied = append(applied, d)
-			}
-		}
+		applied = append(applied, byTopic[topic]...)
 	}
 	return applied, nil
 }

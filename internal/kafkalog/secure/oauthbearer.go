@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os/exec"
 	"regexp"
@@ -144,7 +144,7 @@ func (o SASL) grants(wrong func(key string, value any, want string)) *renewed {
 		wrong("token_url", o.TokenURL, "the URL of a token endpoint, as in https://login.example/oauth2/token")
 	case u.User != nil:
 		wrong("token_url", u.Redacted(), "no user and no password in it: set security.sasl.username and security.sasl.password_file")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
 		wrong("token_url", o.TokenURL, "https, because the secret is sent there; http is for loopback addresses")
 	}
 	parameters := url.Values{}
@@ -178,11 +178,8 @@ type grants struct {
 	http   *http.Client
 }
 
-// isLoopback reports whether a host is this machine.
-func isLoopback(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && address.IsLoopback()
-}
+// IsLoopback reports whether a host is this machine: localhost, ::1, or an address from 127.0.0.0/8.
+func IsLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 // fetch requests a token.
 func (g *grants) fetch(ctx context.Context) (granted, error) {
