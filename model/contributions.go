@@ -43,12 +43,6 @@ func (m *Model) CheckContributions() error {
 	return err
 }
 
-// contributor returns the contributor of the model, which it makes once.
-func (m *Model) contributor() (*contributor, error) {
-	m.contribute.Do(func() { m.contributes, m.contributesNot = m.newContributor() })
-	return m.contributes, m.contributesNot
-}
-
 func (m *Model) newContributor() (*contributor, error) {
 	plan, k := m.Manifest.Plan, len(m.Labels())
 	if plan.Members() > 1 {

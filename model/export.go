@@ -2,6 +2,7 @@ package model
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -14,19 +15,8 @@ import (
 	"github.com/stagewise/stagewise/internal/onnx"
 )
 
-// Names of formats.
-const (
-	exportArrow       = "arrow"
-	exportSafetensors = "safetensors"
-	exportONNX        = "onnx"
-)
-
-// Keys of the metadata of the model in a file of another format, as JSON.
-const (
-	exportedManifest = "manifest" // whose plan has the kinds of features, the links and the seed
-	exportedLabels   = "labels"   // in the order of the probabilities
-	exportedColumns  = "columns"  // of the features; null if unknown
-)
+// Names of a format, and of the columns of the features in the metadata of another format.
+const exportArrow, exportedColumns = "arrow", "columns"
 
 // Export is a format of files that have a whole model.
 type Export struct {
@@ -45,42 +35,23 @@ func Exports() []Export {
 			_, err := m.WriteTo(w)
 			return err
 		}},
-		{exportSafetensors, "named tensors, which many libraries read; predictions need the formulas", writeSafetensors},
-		{exportONNX, "a computation from features to labels, probabilities or numbers for onnxruntime and others", writeONNX},
+		{"safetensors", "named tensors, which many libraries read; predictions need the formulas", writeSafetensors},
+		{"onnx", "a computation from features to labels, probabilities or numbers for onnxruntime and others", writeONNX},
 	}
 }
 
-// ExportNames returns the names of all formats, in the order of the documentation.
-func ExportNames() (names []string) {
-	for _, f := range Exports() {
-		names = append(names, f.Name)
-	}
-	return names
+// ExportTo returns the format with a name, or without one that of the extension of a file, as in model.onnx; that of model files if there
+// is none.
+func ExportTo(file, name string) Export {
+	all, name := Exports(), cmp.Or(name, strings.TrimPrefix(filepath.Ext(file), "."))
+	return all[max(0, slices.IndexFunc(all, func(f Export) bool { return f.Name == name }))]
 }
 
-// ExportOfFile returns the name of the format that is the extension of a file, as in model.onnx; that of model files if there is none.
-func ExportOfFile(file string) string {
-	if format, ok := ExportNamed(strings.TrimPrefix(filepath.Ext(file), ".")); ok {
-		return format.Name
-	}
-	return ExportNames()[0]
-}
-
-// ExportNamed returns the format with that name, and whether it exists.
-func ExportNamed(name string) (Export, bool) {
-	all := Exports()
-	i := slices.IndexFunc(all, func(f Export) bool { return f.Name == name })
-	if i < 0 {
-		return Export{}, false
-	}
-	return all[i], true
-}
-
-// metadata returns the metadata of the model for a file of another format.
+// metadata returns the metadata of the model for a file of another format, as JSON: the plan of the manifest has the kinds of features, the
+// links and the seed. Labels are in the order of the probabilities. Columns are those of the features; null if unknown.
 func (m *Model) metadata() (map[string]string, error) {
 	texts := map[string]string{}
-	for key, value := range map[string]any{exportedManifest: m.Manifest, exportedLabels: m.LabelType().Values(m.Labels()),
-		exportedColumns: m.Columns()} {
+	for key, value := range map[string]any{"manifest": m.Manifest, "labels": m.LabelType().Values(m.Labels()), exportedColumns: m.Columns()} {
 		text, err := json.Marshal(value)
 		if err != nil {
 			return nil, fmt.Errorf("encode %s: %w", key, err)

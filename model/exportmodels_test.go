@@ -353,8 +353,8 @@ func TestFileRoundTrip(t *testing.T) {
 // write returns the file of a model in the format of that name.
 func write(t testing.TB, format string, m *Model) string {
 	t.Helper()
-	f, ok := ExportNamed(format)
-	assert.Need(t, ok, "there is no format %s", format)
+	f := ExportTo("", format)
+	assert.Need(t, f.Name == format, "there is no format %s", format)
 	var b strings.Builder
 	assert.NoError(t, f.Write(&b, m))
 	return b.String()

@@ -36,7 +36,7 @@ func Read(r io.Reader) (*Model, error) {
 // read is Read without the check of the digest, which fuzzing would not get past.
 func read(r io.Reader) (*Model, error) {
 	whole := bufio.NewReader(r)
-	first, _ := whole.Peek(peekBytes) // ReadModel returns the error
+	first, _ := whole.Peek(512) // which determine the format; ReadModel returns the error
 	other := notModel(first)
 	manifest, tensors, err := schemas.ReadModel(whole, memory.DefaultAllocator)
 	if other != "" && errors.Is(err, wire.ErrDamaged) {
@@ -55,15 +55,12 @@ func read(r io.Reader) (*Model, error) {
 	return New(manifest, preparationOf(tensors), weights)
 }
 
-// peekBytes is the number of bytes that determine the format of a file.
-const peekBytes = 512
-
 // notModel describes a file that does not begin like a model file, which is an Arrow stream; "" if it may be a model file.
 func notModel(first []byte) string {
 	switch form, known := signature.Of(first); {
 	case len(first) == 0:
 		return "an empty file"
-	case len(first) >= len(streamMagic) && string(first[:len(streamMagic)]) == streamMagic:
+	case form.Name == "an Arrow stream":
 		return ""
 	case known:
 		return form.Name
@@ -81,8 +78,6 @@ func (e foreignError) Error() string {
 }
 
 func (e foreignError) Unwrap() error { return wire.ErrDamaged }
-
-const streamMagic = "\xff\xff\xff\xff" // of each message of an Arrow stream
 
 // stageOf returns the weights of a stage in a file, as its records on a topic would have them.
 func stageOf(manifest *schemas.Manifest, stage int, tensors wire.Tensors[float32]) (weights []*schemas.Weights) {

@@ -121,7 +121,7 @@ func workedExample(t *testing.T, m *Model) string {
 	var workspace Workspace
 	for s, stage := range m.stages {
 		if s > 0 {
-			link.Convert(score, m.stages[s-1].Link, stage.Link, workspace.Link())
+			link.Convert(score, m.stages[s-1].Link, stage.Link, &workspace.Link)
 			show(fmt.Sprintf("score, in the unit of stage %d", s), score)
 		}
 		var block kernel.Dense
@@ -137,10 +137,10 @@ func workedExample(t *testing.T, m *Model) string {
 		copy(after.Data, score.Data)
 		blas.MulAdd(after, block, stage.fitted.Passes[0].W)
 		show("ỹ of pass 0", after)
-		stage.Shown(blas, &workspace, stage.fitted, after, score, block)
+		stage.fitted.Shown(blas, &workspace.Sink, after, score, block)
 		show("ŷ after pass 0: Π(G(ỹ) C)", after)
 		stage.Link.Predict(after)
-		stage.Link.Probabilities(after, workspace.Link())
+		stage.Link.Probabilities(after, &workspace.Link)
 		show("probabilities", after)
 		assert.True(t, slices.Equal(after.Data, want), "the example has the probabilities %v, the predictor %v", after.Data, want)
 	}

@@ -47,12 +47,11 @@ func (m *Model) addOutputs(g *onnx.Graph, predicted onnx.Value) {
 	case examples.SeveralLabels:
 		g.Output("given", g.Node("GreaterOrEqual", predicted, g.Number(least(m.Threshold()))), onnx.Flag, k)
 	default:
-		label := g.Node("Gather", m.addLabels(g), m.addDecide(g, predicted))
-		of := onnx.Text
+		of, labels := onnx.Text, g.Texts
 		if m.LabelType() == examples.WholeLabels {
-			of = onnx.Integer
+			of, labels = onnx.Integer, func(texts []string) onnx.Value { return g.Integers(examples.WholeNumbers(texts)...) }
 		}
-		g.Output("label", label, of, 0)
+		g.Output("label", g.Node("Gather", labels(m.Labels()), m.addDecide(g, predicted)), of, 0)
 	}
 	g.Output("probabilities", predicted, onnx.Float, k)
 }
@@ -117,12 +116,4 @@ func (s *Stage) addProduct(g *onnx.Graph, inputs onnx.Value, compared *stages.Co
 		predictions = s.Link.AddPredict(g, score, s.Classes)
 	}
 	return sink.ProductOf(g, s.Features.Add(g, inputs, predictions))
-}
-
-// addLabels adds the labels as a constant, of whole numbers or of texts.
-func (m *Model) addLabels(g *onnx.Graph) onnx.Value {
-	if m.LabelType() != examples.WholeLabels {
-		return g.Texts(m.Labels())
-	}
-	return g.Integers(examples.WholeNumbers(m.Labels())...)
 }

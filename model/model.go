@@ -1,3 +1,10 @@
+// Package model turns the weights of a finished version into predictions:
+//
+//	manifest, weights ──New──▶ Model ──Predictor──▶ labels and probabilities
+//	file ──Read──▶ Model ──WriteTo, Exports──▶ file
+//
+// A Model is all that predictions need, without a log. The workers that train
+// the next stage compute their blocks and scores with the same code: see [Stage].
 package model
 
 import (
@@ -25,9 +32,7 @@ type Model struct {
 	stages      []fittedStage
 	predictors  sync.Pool // of *Predictor, for Predict and Probabilities
 
-	contribute     sync.Once
-	contributes    *contributor
-	contributesNot error
+	contributor func() (*contributor, error) // makes it once
 }
 
 type fittedStage struct {
@@ -55,6 +60,7 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 		return nil, fmt.Errorf("%w: the survey's result is for %q, the plan predicts %q", wire.ErrDamaged, prepared.Labels.Text(), plan.Targets)
 	}
 	m := &Model{Manifest: manifest, preparation: preparation, prepared: prepared}
+	m.contributor = sync.OnceValues(m.newContributor)
 	for t := range plan.Stages {
 		stage, err := NewStage(plan, t, prepared)
 		if err != nil {
@@ -84,7 +90,9 @@ func (m *Model) First(stages int) *Model {
 	}
 	manifest, plan := *m.Manifest, *m.Manifest.Plan
 	plan.Stages, manifest.Plan = plan.Stages[:stages], &plan
-	return &Model{Manifest: &manifest, preparation: m.preparation, prepared: m.prepared, stages: m.stages[:stages]}
+	first := &Model{Manifest: &manifest, preparation: m.preparation, prepared: m.prepared, stages: m.stages[:stages]}
+	first.contributor = sync.OnceValues(first.newContributor)
+	return first
 }
 
 // SharesInputs reports whether two versions have the same preparation, and so the same inputs for a row. Then they also

@@ -83,17 +83,12 @@ func (p *Predictor) PredictRows(rows *examples.Rows) (probabilities []float32, n
 	p.scores(rows)
 	p.predict()
 	if p.model.Task() == examples.Numbers {
-		return nil, p.restore()
+		n := len(p.score.Data)
+		p.numbers = slices.Grow(p.numbers[:0], n)[:n]
+		p.model.prepared.Restore(p.numbers, p.score)
+		return nil, p.numbers
 	}
 	return p.score.Data, nil
-}
-
-// restore returns the numbers that the standardised ones in p.score stand for.
-func (p *Predictor) restore() []float64 {
-	n := len(p.score.Data)
-	p.numbers = slices.Grow(p.numbers[:0], n)[:n]
-	p.model.prepared.Restore(p.numbers, p.score)
-	return p.numbers
 }
 
 // Inputs are rows after the preparation of a version, for versions that share it: see [Model.SharesInputs].
@@ -129,13 +124,13 @@ func (p *Predictor) compare(truth link.Truth, loss []float32, predicted []int32)
 		p.before.Reshape(p.score.Rows, p.score.Cols)
 		copy(p.before.Data, p.score.Data)
 	}
-	last.Measure(p.score, truth, loss, predicted, p.workspace.Link())
+	last.Measure(p.score, truth, loss, predicted, &p.workspace.Link)
 	if temperature != 1 {
 		p.score, p.before = p.before, p.score
 		link.Temper(p.score, temperature)
 		last.Predict(p.score)
 	}
-	last.Probabilities(p.score, p.workspace.Link())
+	last.Probabilities(p.score, &p.workspace.Link)
 	return p.score
 }
 
@@ -160,7 +155,7 @@ func (p *Predictor) end(stage int) {
 	last := p.model.stages[stage].Link
 	link.Temper(p.score, p.model.Manifest.Plan.Temperature(stage))
 	last.Predict(p.score)
-	last.Probabilities(p.score, p.workspace.Link())
+	last.Probabilities(p.score, &p.workspace.Link)
 	if p.model.Manifest.Plan.Members() > 1 {
 		sink.Vote(p.votes, p.score)
 	}
@@ -180,7 +175,7 @@ func (p *Predictor) begin(stage, n int) {
 		p.end(stage - 1)
 		clear(p.score.Data)
 	default:
-		link.Convert(p.score, m.stages[stage-1].Link, m.stages[stage].Link, p.workspace.Link())
+		link.Convert(p.score, m.stages[stage-1].Link, m.stages[stage].Link, &p.workspace.Link)
 	}
 	p.before, p.score = p.score, p.before
 	p.score.Reshape(n, k)
@@ -231,7 +226,7 @@ func (p *Predictor) scoresOf(inputs kernel.Dense) {
 			}
 			// predictions of a learnt link go through its calibrations; the score of the next stage does not
 			if p.model.Manifest.Plan.EndsMember(t) {
-				rows = append(rows, s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)...)
+				rows = append(rows, s.fitted.Shown(p.blas, &p.workspace.Sink, score, before, p.block)...)
 			} else {
 				rows = append(rows, s.fitted.Scores(p.blas, score, before, p.block)...)
 			}

@@ -172,16 +172,13 @@ func (s *Stage) checkWhole(f *sink.Fitted) error {
 	return nil
 }
 
-// Workspace is memory that [Stage.Expand] and [Stage.Shown] reuse in every call. The zero value is ready to use. A workspace is
-// not safe for concurrent use.
+// Workspace is memory that [Stage.Expand], weights and links reuse in every call. The zero value is ready to use. A workspace is not safe
+// for concurrent use.
 type Workspace struct {
 	predictions, scratch kernel.Dense
-	sink                 sink.Workspace
-	link                 link.Scratch
+	Sink                 sink.Workspace
+	Link                 link.Scratch
 }
-
-// Link returns memory for the functions of links.
-func (w *Workspace) Link() *link.Scratch { return &w.link }
 
 // Expand writes the block of n rows into block, which it reshapes to n × p. inputs (n × m) are prepared, and score (n × k) is
 // the score before the stage. Inputs or scores of another shape panic. It returns the rows that overflow: see [stages.Map.Expand].
@@ -194,12 +191,6 @@ func (s *Stage) Expand(blas *kernel.BLAS, w *Workspace, block *kernel.Dense, inp
 		before = w.predictions
 	}
 	return s.Features.Expand(blas, block, &w.scratch, inputs, before)
-}
-
-// Shown writes into dst (n × k) the score that the stage's predictions are made of, given the score before it (n × k) and the
-// block (n × p). See [sink.Fitted.Shown].
-func (s *Stage) Shown(blas *kernel.BLAS, w *Workspace, f *sink.Fitted, dst, before, block kernel.Dense) (overflowed []int) {
-	return f.Shown(blas, &w.sink, dst, before, block)
 }
 
 // tileRows is the number of rows for which expansion, scores, losses and the cross moment are computed together. A tile of 1024 columns is

@@ -93,17 +93,14 @@ func (m *Model) Given(classes []int32, probabilities []float32) []int32 {
 	return classes
 }
 
-// minTemperature and maxTemperature exceed the range that any model needs.
-const minTemperature, maxTemperature = 0.01, 100.0
-
 // CheckTemperature returns a problem with the key temperature if the scores of a stage can't be divided by it. A link that is not known is
 // not checked here.
 func CheckTemperature(s schemas.Stage) []option.Problem {
 	want := ""
 	switch t := s.Temperature; {
 	case t == 0 || t == 1:
-	case !(t >= minTemperature && t <= maxTemperature):
-		want = fmt.Sprintf("a number from %g to %g", minTemperature, maxTemperature)
+	case !(t >= 0.01 && t <= 100): // more than any model needs
+		want = "a number from 0.01 to 100"
 	case slices.Contains(link.Names(), string(s.Link)) && !link.Named(s.Link).HasTemperature():
 		want = "1, because scores are predictions with the link " + string(s.Link)
 	}

@@ -94,7 +94,7 @@ func byDescent(m *Model, raw kernel.Dense) kernel.Dense {
 		if plan.BeginsMember(t) {
 			clear(score.Data)
 		} else {
-			link.Convert(score, m.stages[t-1].Link, s.Link, w.Link())
+			link.Convert(score, m.stages[t-1].Link, s.Link, &w.Link)
 		}
 		var block kernel.Dense
 		if leaves := s.Features.Leaves(); leaves > 0 {
@@ -112,14 +112,14 @@ func byDescent(m *Model, raw kernel.Dense) kernel.Dense {
 		}
 		after := kernel.NewDense(raw.Rows, k)
 		if plan.EndsMember(t) {
-			s.Shown(blas, &w, s.fitted, after, score, block)
+			s.fitted.Shown(blas, &w.Sink, after, score, block)
 			if temperature := plan.Stages[t].Temperature; temperature > 0 {
 				for i := range after.Data {
 					after.Data[i] /= float32(temperature)
 				}
 			}
 			s.Link.Predict(after)
-			s.Link.Probabilities(after, w.Link())
+			s.Link.Probabilities(after, &w.Link)
 			sink.Vote(votes, after)
 		} else {
 			s.fitted.Scores(blas, after, score, block)

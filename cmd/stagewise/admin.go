@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -250,15 +249,15 @@ func newWeightsExport() *cobra.Command {
 	var (
 		of             modelFlags
 		output, format string
-		formats        []string // lines of the help text
+		names, formats []string // formats are lines of the help text
 	)
 	for _, f := range model.Exports() {
-		formats = append(formats, fmt.Sprintf("  %-13s%s", f.Name, f.Doc))
+		names, formats = append(names, f.Name), append(formats, fmt.Sprintf("  %-13s%s", f.Name, f.Doc))
 	}
 	cmd := &cobra.Command{
 		Use: "export (-c FILE | --model FILE) -o FILE", Args: cobra.NoArgs, Long: strings.Join(formats, "\n"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			export, _ := model.ExportNamed(cmp.Or(format, model.ExportOfFile(output)))
+			export := model.ExportTo(output, format)
 			return of.use(cmd, func(m *model.Model, _ *topics.Pipeline) error {
 				return failed(screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error { return export.Write(w, m) }))
 			})
@@ -266,8 +265,8 @@ func newWeightsExport() *cobra.Command {
 	}
 	of.add(cmd, "the `version` to export: a version number, a run id, or "+protocol.Latest+", the pinned version or else the newest offered "+
 		"one (default "+protocol.Latest+")", "export the model in a `file`, without connecting to brokers")
-	choose(cmd, &format, "format", "output `format`: "+strings.Join(model.ExportNames(), ", ")+"; default: by the extension of the file, or "+
-		"else "+model.ExportNames()[0], model.ExportNames()...)
+	choose(cmd, &format, "format", "output `format`: "+strings.Join(names, ", ")+"; default: by the extension of the file, or "+
+		"else "+names[0], names...)
 	addOutput(cmd, &output, "output", "o", "write the model to a `file` (-: standard output)")
 	markRequired(cmd, "output")
 	excludes(cmd, "model", "it selects the version, and needs no configuration", "config", "version", "set")

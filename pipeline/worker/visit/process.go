@@ -398,7 +398,7 @@ func addCalibrated(sum *accumulate.Sum, targets kernel.Dense, weights []float32)
 
 // shown computes the scores of some rows from which predictions are made, into dst.
 func (p *Processor) shown(dst, before, block kernel.Dense) {
-	p.visit.Of.Shown(p.BLAS, &p.workspace, p.visit.fitted, dst, before, block)
+	p.visit.fitted.Shown(p.BLAS, &p.workspace.Sink, dst, before, block)
 }
 
 // measure adds the losses and errors of the scores of rows, and turns the scores into predictions.
@@ -411,7 +411,7 @@ func (p *Processor) measure(rows accumulate.Rows) {
 func (p *Processor) predict(rows accumulate.Rows, score kernel.Dense) {
 	n := score.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
-	p.visit.Of.Link.Measure(score, rows.Truth, p.loss, p.predicted, p.workspace.Link())
+	p.visit.Of.Link.Measure(score, rows.Truth, p.loss, p.predicted, &p.workspace.Link)
 }
 
 // countOverflowed adds the number of rows that the first visit to a stage excludes.

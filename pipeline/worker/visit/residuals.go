@@ -338,7 +338,7 @@ func (p *Processor) conclude(rows accumulate.Rows, examples int, score, residual
 		link.Temper(p.score, temperature)
 		stage.Link.Predict(p.score)
 	}
-	stage.Link.Probabilities(p.score, p.workspace.Link())
+	stage.Link.Probabilities(p.score, &p.workspace.Link)
 	p.measureQuality(p.sum, measured, p.score.Slice(0, examples))
 }
 

@@ -261,7 +261,7 @@ func (p *Processor) judgeSparse(b *Batch, i int) {
 	before, score := kernel.NewDense(b.Len(), k), kernel.NewDense(b.Len(), k)
 	for _, of := range p.visit.own {
 		of.fitted.ScoresSparse(score, before, of.stage.Features.ExpandSparse(b.Sparse))
-		link.Convert(score, of.stage.Link, of.link, p.workspace.Link())
+		link.Convert(score, of.stage.Link, of.link, &p.workspace.Link)
 		before, score = score, before
 	}
 	p.occurringScores(score, before, i)

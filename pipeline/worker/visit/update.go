@@ -58,7 +58,7 @@ func (p *Processor) advance(b *Batch) {
 			}
 		}
 		b.Score, b.After = b.After, b.Score
-		link.Convert(b.Score, before.stage.Link, before.link, p.workspace.Link())
+		link.Convert(b.Score, before.stage.Link, before.link, &p.workspace.Link)
 		b.At++
 	}
 }
