@@ -306,7 +306,9 @@ func newRunsShow() *cobra.Command {
 			if err := screen.AddLearnt(c.Context(), &list[0], open, blas, &runs[0]); err != nil {
 				return err
 			}
-			if err := writePage(c, html, screen.AboutRun(list[0], runs[0]), list); err != nil {
+			title := list[0].Title
+			about := page.About{Title: strings.ToUpper(title[:1]) + title[1:], Pipeline: fmt.Sprintf("%s, run %s", runs[0].Pipeline, runs[0].Run)}
+			if err := writePage(c, html, about, list); err != nil {
 				return err
 			}
 		}
@@ -334,7 +336,8 @@ func newRunsCompare() *cobra.Command {
 		}
 		list, order := screen.Compared(runs), page.Order{By: by}
 		if html != "" {
-			if err := writePage(c, html, screen.AboutRuns(runs, by), list); err != nil {
+			about := page.About{Title: "Runs compared", Pipeline: english.WordSeries(screen.Pipelines(runs), "and"), By: order}
+			if err := writePage(c, html, about, list); err != nil {
 				return err
 			}
 		}

@@ -84,8 +84,11 @@ func newTrain() *cobra.Command {
 			if err := screen.WriteJSON(report, c.OutOrStdout(), screen.Report{Report: result, Configuration: configuration}); err != nil {
 				return err
 			}
-			if err := screen.WriteModel(modelFile, c.OutOrStdout(), trained); err != nil {
-				return err
+			if modelFile != "" {
+				err := screen.Write(modelFile, c.OutOrStdout(), func(w io.Writer) error { _, err := trained.WriteTo(w); return err })
+				if err != nil {
+					return err
+				}
 			}
 			if c.show.onScreen() {
 				summary := c.OutOrStdout()

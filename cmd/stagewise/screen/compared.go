@@ -11,8 +11,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
@@ -26,7 +24,7 @@ import (
 
 // Compared converts runs for package page.
 func Compared(runs []dispatch.RunDetails) (list []page.Compared) {
-	several := len(pipelinesOf(runs)) > 1
+	several := len(Pipelines(runs)) > 1
 	for _, r := range runs {
 		title := "run " + r.Run
 		if r.Version > 0 {
@@ -40,19 +38,8 @@ func Compared(runs []dispatch.RunDetails) (list []page.Compared) {
 	return list
 }
 
-// AboutRun returns the head of the page of a run.
-func AboutRun(r page.Compared, of dispatch.RunDetails) page.About {
-	title := strings.ToUpper(r.Title[:1]) + r.Title[1:]
-	return page.About{Title: title, Pipeline: fmt.Sprintf("%s, run %s", of.Pipeline, of.Run)}
-}
-
-// AboutRuns returns the head of the page of several runs, given the measure that sorts them.
-func AboutRuns(runs []dispatch.RunDetails, by string) page.About {
-	return page.About{Title: "Runs compared", Pipeline: english.WordSeries(pipelinesOf(runs), "and"), By: page.Order{By: by}}
-}
-
-// pipelinesOf returns the names of the pipelines of runs.
-func pipelinesOf(runs []dispatch.RunDetails) (names []string) {
+// Pipelines returns the names of the pipelines of runs.
+func Pipelines(runs []dispatch.RunDetails) (names []string) {
 	for _, r := range runs {
 		if !slices.Contains(names, r.Pipeline) {
 			names = append(names, r.Pipeline)

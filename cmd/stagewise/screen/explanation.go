@@ -229,13 +229,6 @@ func mostWrong(r *explain.Report) page.Table {
 	return t
 }
 
-func measured(r *explain.Report) string {
-	if r.Task == explain.Regression {
-		return fmt.Sprintf("squared error %s %% of the variance", percent(r.Measures.Error))
-	}
-	return fmt.Sprintf("error %s %%, log loss %s", percent(r.Measures.Error), number(r.Measures.Loss))
-}
-
 func percent(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
 // number writes a measure with three or four digits.
@@ -266,7 +259,11 @@ func WriteExplanation(stdout io.Writer, r *explain.Report, a Explained) error {
 		return err
 	}
 	list := describe(r, "", a.Top)
-	head := fmt.Sprintf("%s of %s, version %d: %s", english.Plural(r.Rows, "row", ""), a.File, r.Version, measured(r))
+	measures := fmt.Sprintf("error %s %%, log loss %s", percent(r.Measures.Error), number(r.Measures.Loss))
+	if r.Task == explain.Regression {
+		measures = fmt.Sprintf("squared error %s %% of the variance", percent(r.Measures.Error))
+	}
+	head := fmt.Sprintf("%s of %s, version %d: %s", english.Plural(r.Rows, "row", ""), a.File, r.Version, measures)
 	if r.Unlabelled > 0 {
 		head += fmt.Sprintf("\n%s rows without a label are left out", humanize.Comma(r.Unlabelled))
 	}

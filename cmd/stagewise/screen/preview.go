@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -354,4 +355,30 @@ func (p *preview) columns() (columns []int) {
 		columns = append(columns, size)
 	}
 	return columns
+}
+
+// writeStages writes a row for each entry of a configuration's stages.
+func writeStages(w io.Writer, list []config.Stage) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "\nstages: not set; train chooses them by the loss of held-out rows")
+		return
+	}
+	var rows Table
+	fmt.Fprintln(w)
+	rows.Row("stage", "features", "link", "passes", "ridge", "method", "gram rows", "stop")
+	first := 1
+	for _, s := range list {
+		number, stop := strconv.Itoa(first), none
+		if s.Repeat > 1 {
+			number += fmt.Sprintf("-%d", first+s.Repeat-1)
+		}
+		if s.Stop != nil && s.Stop.Stages {
+			stop = "ends the stages by the loss of " + s.Stop.Split + " rows"
+		} else if s.Stop != nil {
+			stop = fmt.Sprintf("%s, patience %d", s.Stop.Split, s.Stop.Patience)
+		}
+		rows.Row(number, features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop)
+		first += s.Repeat
+	}
+	rows.Write(w)
 }

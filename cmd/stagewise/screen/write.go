@@ -23,7 +23,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -96,23 +95,16 @@ func buffered(w io.Writer, content func(io.Writer) error) error {
 }
 
 // CheckWritable returns an error if path is a directory, or no file can be created in its directory. Commands call it before a long run,
-// so that such a mistake does not cost the run. An empty path stands for no file.
+// so that such a mistake does not cost the run.
 func CheckWritable(path string) error {
-	if path == "" || path == StandardOutput {
-		return nil
-	}
-	switch path, info := resolved(path); {
+	path, info := resolved(path)
+	switch {
 	case info != nil && info.IsDir():
 		return errors.New("expected a file, found a directory")
 	case info != nil && !info.Mode().IsRegular(): // is written to directly
 		return nil
-	default:
-		return checkFolder(filepath.Dir(path))
 	}
-}
-
-// checkFolder returns an error unless files can be created in a folder.
-func checkFolder(folder string) error {
+	folder := filepath.Dir(path)
 	if info, err := os.Stat(folder); err != nil {
 		return err
 	} else if !info.IsDir() {
@@ -122,17 +114,6 @@ func checkFolder(folder string) error {
 		return fmt.Errorf("no file can be made in %s: %w", folder, err)
 	}
 	return nil
-}
-
-// WriteModel writes a model file. An empty path stands for no file.
-func WriteModel(path string, stdout io.Writer, m *model.Model) error {
-	if path == "" {
-		return nil
-	}
-	return Write(path, stdout, func(w io.Writer) error {
-		_, err := m.WriteTo(w)
-		return err
-	})
 }
 
 // Report is what --report writes. schemas/report.schema.json describes it.
