@@ -20,7 +20,7 @@ type (
 		Files []string
 		Split examples.Split
 		Rows  int64
-		Done  bool // the source is sealed
+		Done  bool `log:"-"` // the source is sealed
 		Known bool // its rows were already on the topic
 	}
 	// Joined reports the numbers of rows and outcomes joined so far.
@@ -37,7 +37,7 @@ type (
 	// Answers reports the version that predicts from now on, for requests or for messages.
 	Answers struct {
 		Version int   // 0: none, so that requests are rejected, and messages wait
-		Why     error // reason why there is none
+		Why     error `log:"because"` // reason why there is none
 	}
 	// Scored reports that messages of a partition have predictions.
 	Scored struct {
@@ -66,7 +66,7 @@ type (
 		Behind       []string // earlier runs
 		Stage, Visit int      // of the due visit
 		Staff        Staff
-		Quiet        time.Duration // time since the last progress of the run; 0 at the start of following
+		Quiet        time.Duration `log:"waited_seconds"` // time since the last progress of the run; 0 at the start of following
 	}
 	// StoodAside reports that this process waits for an earlier run that it can't execute, or, with Over, that the wait has ended.
 	StoodAside struct {
@@ -104,7 +104,7 @@ type (
 		Stage, Visit int
 		Partitions   []int
 		Rows         int64
-		Elapsed      time.Duration
+		Elapsed      time.Duration `log:"seconds"`
 	}
 	// Sealed reports that a worker has published and sealed the residuals of partitions after a stage.
 	Sealed struct {
@@ -112,14 +112,14 @@ type (
 		Stage      int
 		Partitions []int
 		Rows       int64
-		Elapsed    time.Duration
+		Elapsed    time.Duration `log:"seconds"`
 	}
 	// Solved reports that the solver has published the weights for a visit.
 	Solved struct {
 		Run          string
 		Stage, Visit int
-		Waited       time.Duration // for the statistics from which the weights are computed
-		Elapsed      time.Duration // since the statistics were complete
+		Waited       time.Duration `log:"waited_seconds"` // for the statistics from which the weights are computed
+		Elapsed      time.Duration `log:"seconds"`        // since the statistics were complete
 	}
 	// Advanced reports accepted weights of a run of other processes, and the next visit. Stage is the number of
 	// stages when no visit is left.
@@ -134,10 +134,10 @@ type (
 		Inputs   int // after preparation
 		Sparse   bool
 		Classes  int
-		Task     examples.Task // prediction task of the run
+		Task     examples.Task `log:"-"` // prediction task of the run
 		// PassedOver counts the messages that the run excludes.
 		PassedOver coverage.PassedOver
-		Elapsed    time.Duration // since this process started the run; 0 if another process solves it
+		Elapsed    time.Duration `log:"seconds"` // since this process started the run; 0 if another process solves it
 	}
 	// Passed reports that the solver has reduced a visit with a gradient.
 	Passed struct {
@@ -167,19 +167,22 @@ type (
 	// Expecting reports what a chain waits for. An update is due when Of rows have arrived, or the first of them has waited for After.
 	Expecting struct {
 		Rows, Of int64
-		After    time.Duration // since the first row; 0: only the number of rows counts
+		After    time.Duration `log:"after_seconds"` // since the first row; 0: only the number of rows counts
 		Until    time.Time     // end of that time; zero: there is no row yet
-		Again    bool          // an earlier event has reported that the chain waits
+		Again    bool          `log:"-"` // an earlier event has reported that the chain waits
 	}
 	// StoodBy reports that this process waits for its turn, because another one of the role may be active.
-	StoodBy struct{ Role, Why string }
+	StoodBy struct {
+		Role string
+		Why  string `log:"because"`
+	}
 	// Replaced reports that a partition of the examples no longer has the messages that a chain has read: it was truncated, or
 	// the topic was recreated.
 	Replaced struct {
 		Topic     string
 		Partition int
-		Looked    int64 // offset up to which the chain had processed messages
-		Proven    int64 // offset up to which they still exist
+		Looked    int64 `log:"learnt_before"` // offset up to which the chain had processed messages
+		Proven    int64 `log:"proven_before"` // offset up to which they still exist
 		Rows      int64 // number of rows that leave the window
 	}
 	// Lost reports offsets of a source topic whose messages were not read: they were deleted before, or are missing in an archive.
@@ -199,7 +202,7 @@ type (
 	// Incomplete reports that a version is skipped because a part of it is not on the versions topic.
 	Incomplete struct {
 		Version int
-		Why     error
+		Why     error `log:"because"`
 	}
 	// Ended reports the end of the run.
 	Ended struct {
