@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -58,7 +57,7 @@ func trained(versions int, do func(ctx context.Context, dir string) error) {
 			Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16, Memory: 1 << 28,
 		}
 		for range versions {
-			if _, _, err := pipeline.Train(ctx, log, blas, job, dispatch.TrainOptions{}, event.Ignore{}); err != nil {
+			if _, _, err := pipeline.Train(ctx, log, blas, job, dispatch.TrainOptions{}, nil); err != nil {
 				return errors.Join(err, log.Close())
 			}
 		}

@@ -27,7 +27,6 @@ import (
 	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -262,7 +261,7 @@ func TestPageFollowsARun(t *testing.T) {
 	url, ctx := serving(t, reading(t, log, "digits")), tab(t)
 	do(t, ctx, chromedp.Navigate(url),
 		chromedp.Poll[chromedp.Void](`document.getElementById("needs").textContent.includes("has no topics yet")`))
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, nil)
 	assert.NoError(t, err)
 	awaitVersion(t, ctx, 1)
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent === "All is well."`),

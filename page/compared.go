@@ -358,16 +358,13 @@ func (o Order) split(runs []Compared) string {
 }
 
 // Ranks returns the indices of runs, the best first, and the number of runs that have the measure: the others are last. Runs with the same
-// measure are sorted by the log loss, or else by the error.
+// measure are sorted by the log loss, and then by the error.
 func (o Order) Ranks(runs []Compared) (ranks []int, ranked int) {
-	split, also := o.split(runs), 1
-	if o.at() == also {
-		also = 0
-	}
-	keys := make([][2]float64, len(runs))
+	split := o.split(runs)
+	keys := make([][3]float64, len(runs))
 	for i, r := range runs {
 		ranks = append(ranks, i)
-		for k, at := range []int{o.at(), also} {
+		for k, at := range []int{o.at(), 1, 0} {
 			keys[i][k] = math.Inf(1)
 			if v := valueOf(at, r.Report, split); v != nil {
 				keys[i][k] = orders[at].sign * *v

@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -245,7 +244,7 @@ func TestSourceTopicIsShown(t *testing.T) {
 	log := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
 	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
 	produce(t, log, 60, 4)
-	assert.NoError(t, source.Follow(t.Context(), log, clicks(), true, event.Ignore{}))
+	assert.NoError(t, source.Follow(t.Context(), log, clicks(), true, nil))
 	board := readingOptions(t, cluster.ListenAddrs(), Options{Name: "clicks", Source: "events"})
 	s := await(t, board, "a topic that is ingested", func(s *State) bool { return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) > 0 })
 	assert.True(t, s.Topics[0].Name == "events" && s.Topics[0].Partitions == 3, "the flow begins with %+v", s.Topics[0])
@@ -261,7 +260,7 @@ func TestSourceTopicIsShown(t *testing.T) {
 	ended := make(chan error, 1)
 	running := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
 	go func() {
-		_, err := pipeline.Retrain(ctx, running, openBLAS(t), clicks(), false, event.Ignore{})
+		_, err := pipeline.Retrain(ctx, running, openBLAS(t), clicks(), false, nil)
 		ended <- err
 	}()
 	server := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
@@ -336,7 +335,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 	admin := as("admin")
 	assert.NoError(t, admin.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
 	produce(t, admin, 60, 0)
-	assert.NoError(t, source.Follow(t.Context(), admin, clicks(), true, event.Ignore{}))
+	assert.NoError(t, source.Follow(t.Context(), admin, clicks(), true, nil))
 	for user, want := range map[string][]string{
 		"no-events":   {"Part of this page is empty: the right Describe on the topic events is missing: check the ACLs of User:no-events"},
 		"no-examples": {"Part of this page is empty: the right Read on the topic clicks.examples is missing: check the ACLs of User:no-examples"},

@@ -117,7 +117,7 @@ func TestRunIsShown(t *testing.T) {
 	log := openLog(t)
 	before := reading(t, log, "digits")
 	await(t, before, "a notice that there are no topics", func(s *State) bool { return need(s, "has no topics yet") })
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, nil)
 	assert.NoError(t, err)
 	for when, board := range map[string]*Board{"before": before, "after": reading(t, log, "digits")} {
 		s := await(t, board, "a finished run, and an embedded broker", func(s *State) bool {
@@ -148,7 +148,7 @@ func TestRunIsShown(t *testing.T) {
 func TestPassesAreShown(t *testing.T) {
 	log, job := openLog(t), digits()
 	job.Examples.BatchRows = 64 // so that each partition has some
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, nil)
 	assert.NoError(t, err)
 	client := protocol.NewClient(log, "digits", nil)
 	f := newFollowed(assert.Must(client.ReadLedger(t.Context()))(t).Plan(report.Run), client)
@@ -186,7 +186,7 @@ func TestChainIsShown(t *testing.T) {
 	job.Examples.Test, job.Examples.BatchRows, job.Retrain = nil, 64, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full.Growth, job.Keep = 256, 2, 0, 20
 	board := reading(t, log, "digits")
-	result := assert.Must(pipeline.Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	result := assert.Must(pipeline.Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 	n := len(result.Updates)
 	s := await(t, board, "all versions", func(s *State) bool {
 		return len(s.Versions) == n && s.Quality != nil && s.Quality.Version == n && *s.Topics[0].Lag == 0 && s.Run != nil && s.Run.Version == n
@@ -215,7 +215,7 @@ func TestNeedsAreShown(t *testing.T) {
 	log, job := openLog(t), digits()
 	board := reading(t, log, "digits")
 	other := openOn(t, kafkalog.Options{Brokers: log.Addr()})
-	submitted := assert.Must(pipeline.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
+	submitted := assert.Must(pipeline.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, nil))(t)
 	bad := schemas.Quarantined{Topic: "digits.examples", Partition: 2, Offset: 7, Reason: "no label", Bytes: 12}
 	assert.Must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()))(t)
 	s := await(t, board, "a run that waits, and a bad message", func(s *State) bool {
@@ -345,7 +345,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	job, blas := digits(), openBLAS(t)
 	job.Name = name
 	board := readingAt(t, brokers, name)
-	id, err := pipeline.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, dispatch.TrainOptions{}, event.Ignore{})
+	id, err := pipeline.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, dispatch.TrainOptions{}, nil)
 	assert.NoError(t, err)
 	s := await(t, board, "a run that nobody works on", func(s *State) bool {
 		return need(s, "no process runs stagewise work") && need(s, "no process runs stagewise solve")
@@ -357,7 +357,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	for _, role := range []func(context.Context, *kafkalog.Log, *kernel.BLAS, topics.Job, event.Recorder) error{dispatch.Work,
 		dispatch.Solve} {
 		log := openOn(t, kafkalog.Options{Brokers: brokers})
-		go func() { ended <- role(ctx, log, blas, job, event.Ignore{}) }()
+		go func() { ended <- role(ctx, log, blas, job, nil) }()
 	}
 	t.Cleanup(func() {
 		stop()
@@ -406,7 +406,7 @@ func TestRunnerIsMissed(t *testing.T) {
 // What each process waits for follows from which parts of the visit are published.
 func TestWhatProcessesWaitFor(t *testing.T) {
 	log := openLog(t)
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, nil)
 	assert.NoError(t, err)
 	r := newReader(log, Options{Name: "digits"})
 	f := newFollowed(assert.Must(r.client.ReadLedger(t.Context()))(t).Plan(report.Run), r.client)

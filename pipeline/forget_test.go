@@ -118,7 +118,7 @@ func TestChainForgets(t *testing.T) {
 		return partition == 1 && offset == 10 && row < 9
 	})
 	retrain := func(log *kafkalog.Log) (*Retraining, []string) {
-		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		return report, digests(t, log, job.Name)
 	}
 	_, before := retrain(log)
@@ -148,7 +148,7 @@ func TestChainForgets(t *testing.T) {
 		len(again) == 6, "%+v, %v; expected an update", report, again)
 	countsLearnt(t, log, job, report, []int64{9, 100})
 	same := assert.Must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest",
-		event.Ignore{}))(t)
+		nil))(t)
 	assert.Equal(t, len(same), 2, "versions that are the same")
 }
 
@@ -398,7 +398,7 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 						report, _ := train(t, log, job)
 						return report
 					}
-					assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+					assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 					versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 					newest := versions[len(versions)-1]
 					return &schemas.Report{Labels: newest.Labels}
@@ -426,7 +426,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	dir := t.TempDir()
 	log, job := openAt(t, dir), standingJob(t, 1)
 	fill(t, log, job, 0, 10)
-	assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 	var values [][]byte
 	for _, topic := range []string{"test.versions", "test.state"} {
 		for _, m := range readTopic(t, log, topic) {
@@ -473,7 +473,7 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	assert.True(t, n == 40 && report.Rows == 80, "%d rows forgotten, %d learnt, expected 40 and 80", n, report.Rows)
 	fill(t, log, job, 103, 107)
 	rec := &eventRecorder{}
-	report, _ = trainRecorded(t, log, job, rec)
+	report, _ = trainRecorded(t, log, job, rec.Record)
 	assert.Equal(t, report.PassedOver[coverage.ForgottenRow], 40, "rows passed over as forgotten")
 	assert.True(t, said(rec, "[0]@1–2") && said(rec, "[0]@3–4") && !said(rec, "[0]@2"),
 		"notices %q, expected the offsets 1, 3 and 5", eventsOf[event.Noticed](rec))
@@ -698,7 +698,7 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 		}
 	}
 	verify := func(version string) error {
-		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, nil)
 		return err
 	}
 	forgotten := source.SourceRows{Topic: job.Examples.FromTopic, Span: coverage.Span{Partition: 0, From: 3, To: 30}}
@@ -720,7 +720,7 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 	}
 	rec := &eventRecorder{}
 	assert.NoError(t, log.Configure(t.Context(), job.Examples.FromTopic, map[string]string{"cleanup.policy": "compact"}))
-	again, _ := trainRecorded(t, log, job, rec)
+	again, _ := trainRecorded(t, log, job, rec.Record)
 	assert.True(t, again.WeightsDigest == report.WeightsDigest && again.Rows == report.Rows && said(rec, "orders is compacted: examples that "+
 		"expire can't be made again"), "trained again: %+v, expected %+v: %+v", again, report, rec.events)
 	without(func(partition int, offset int64) bool { return partition == 1 && offset < 9 }, false)
@@ -945,13 +945,13 @@ func results(t *testing.T, log *kafkalog.Log, job topics.Job) (digests []wire.Di
 	report, _ := train(t, log, job)
 	digests = append(digests, report.WeightsDigest)
 	job.Name = "chain"
-	chain := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	chain := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 	digests = append(digests, chain.WeightsDigest)
 	assert.True(t, len(chain.Updates) >= 2, "%d versions: expected several", len(chain.Updates))
 	versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 	checkVerified(t, log, job, fmt.Sprint(versions[len(versions)-1].Version), upTo(3, len(chain.Updates)+1)...)
 	job.Name = "search"
-	assert.NoError(t, Search(t.Context(), log, openBLAS(t), []topics.Job{job, job}, 0, &eventRecorder{},
+	assert.NoError(t, Search(t.Context(), log, openBLAS(t), []topics.Job{job, job}, 0, ignore,
 		func(_ int, c *replay.Candidate) error {
 			if c.Err == nil {
 				digests = append(digests, c.Report.WeightsDigest)
@@ -1013,7 +1013,7 @@ func TestArchivesWithGaps(t *testing.T) {
 		}
 		job.Name, job.Examples.Archive.Files = name, folder
 		rec := &eventRecorder{}
-		return rec, source.Follow(t.Context(), log, job, true, rec)
+		return rec, source.Follow(t.Context(), log, job, true, rec.Record)
 	}
 	gap := &archive.GapError{}
 	_, err := follow(15, "stopped", rows[1])
@@ -1029,7 +1029,7 @@ func TestArchivesWithGaps(t *testing.T) {
 	assert.Equal(t, eventsOf[event.Lost](rec), []event.Lost{{Topic: "visits", Partition: 1, From: 15, To: 20}}, "what is lost")
 	assert.Equal(t, len(countedRows(t, log, job)), 85, "rows")
 	job.Name = "trained"
-	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, nil)
 	assert.True(t, err == nil && report.LostMessages == 5, "%v: the report is %+v, expected 5 lost messages", err, report)
 }
 
@@ -1076,7 +1076,7 @@ func TestArchivesWhoseSchemaChanged(t *testing.T) {
 		job.Examples, err = job.Examples.WithArchiveTopic(t.Context())
 		assert.NoError(t, err)
 		for range 2 { // the second finds what the first has read
-			err = source.Follow(t.Context(), log, job, true, event.Ignore{})
+			err = source.Follow(t.Context(), log, job, true, nil)
 			assert.Fails(t, err, test.want)
 			assert.True(t, err == nil || strings.Contains(err.Error(), "visits+0+2.bin"), "%s: %v, expected %q", name, err, test.want)
 		}
@@ -1103,7 +1103,7 @@ func TestSearchReadsTheArchiveOnce(t *testing.T) {
 		job.Examples, err = job.Examples.WithArchiveTopic(t.Context())
 		assert.NoError(t, err)
 		before := requests.Load()
-		err = Search(t.Context(), openEmbedded(t), openBLAS(t), slices.Repeat([]topics.Job{job}, candidates), 0, event.Ignore{},
+		err = Search(t.Context(), openEmbedded(t), openBLAS(t), slices.Repeat([]topics.Job{job}, candidates), 0, nil,
 			func(_ int, c *replay.Candidate) error { return c.Err })
 		assert.NoError(t, err)
 		read = append(read, requests.Load()-before)

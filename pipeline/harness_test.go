@@ -182,6 +182,9 @@ func rffStage(l schemas.Link, size, passes int) schemas.Stage {
 	return s
 }
 
+// ignore is a recorder for which notices are formatted, unlike nil.
+func ignore(event.Event) {}
+
 // eventRecorder keeps all events, and calls on, if it is set, with each.
 type eventRecorder struct {
 	mutex  sync.Mutex
@@ -214,7 +217,7 @@ func eventsOf[E event.Event](r *eventRecorder) (found []E) {
 // train runs a job to its end.
 func train(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *model.Model) {
 	t.Helper()
-	return trainRecorded(t, log, job, &eventRecorder{})
+	return trainRecorded(t, log, job, ignore)
 }
 
 // trainRecorded runs a job to its end, and records its events.
@@ -228,7 +231,7 @@ func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Re
 // trainError runs a job that must fail, and returns its error.
 func trainError(t *testing.T, log *kafkalog.Log, job topics.Job) error {
 	t.Helper()
-	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, &eventRecorder{})
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, ignore)
 	assert.Need(t, err != nil, "the run is done with report %+v, expected an error", report)
 	return err
 }
@@ -239,11 +242,11 @@ func trainUntil(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(event
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	_, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)},
-		&eventRecorder{on: func(e event.Event) {
+		func(e event.Event) {
 			if stop(e) {
 				cancel()
 			}
-		}})
+		})
 	assert.Fails(t, err, context.Canceled)
 }
 

@@ -65,7 +65,7 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	job.Name = name
 	trainUntil(t, log, job, func(e event.Event) bool { s, ok := e.(event.StageEnded); return ok && s.Stage == 1 })
 	recorder := &eventRecorder{}
-	first, _ := trainRecorded(t, log, job, recorder)
+	first, _ := trainRecorded(t, log, job, recorder.Record)
 	began := eventsOf[event.Began](recorder)
 	assert.True(t, len(began) == 1 && began[0].Resumed, "got events %+v, expected one run that is resumed", began)
 	second, model := train(t, log, job)
@@ -353,13 +353,13 @@ func TestKafkaACLs(t *testing.T) {
 	acls := documentedACLs(t, job.Name)
 	submitter := cluster.open(t, "train")
 
-	err := source.Ingest(t.Context(), submitter, job, &eventRecorder{})
+	err := source.Ingest(t.Context(), submitter, job, ignore)
 	assert.Need(t, isDenied(err), "ingest without permission: got error %v, expected that it is denied", err)
 	needed := slices.DeleteFunc(slices.Clone(acls),
 		func(acl kafka.ACLEntry) bool { return acl.Operation == kafka.ACLOperationTypeDescribeConfigs })
 	cluster.allow(t, aclsOf(needed, "train", "train"))
-	assert.NoError(t, source.Ingest(t.Context(), submitter, job, &eventRecorder{}))
-	_, _, err = Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, &eventRecorder{})
+	assert.NoError(t, source.Ingest(t.Context(), submitter, job, ignore))
+	_, _, err = Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, ignore)
 	assert.Fails(t, err, "check the ACLs of User:train") // as it also works and solves
 
 	cluster.allow(t, aclsOf(needed, "train", "work", "solve"))
@@ -368,7 +368,7 @@ func TestKafkaACLs(t *testing.T) {
 			cluster.allow(t, aclsOf(acls, "train", "train"))
 		}
 		recorder := &eventRecorder{}
-		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, recorder)
+		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: assert.Allocator(t)}, recorder.Record)
 		assert.NoError(t, err)
 		assert.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest, and on the embedded broker")
 		assert.Equal(t, report.Rows, want.Rows, "rows")
@@ -380,7 +380,7 @@ func TestKafkaACLs(t *testing.T) {
 	chain.Examples.Train = []string{rings(1500, 3, 3, 3).writeCSV(t, t.TempDir(), "later.csv")} // as wide as the rows before
 	chain.Stages = chain.Stages[:1]
 	cluster.allow(t, aclsOf(acls, "train", "run"))
-	retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{})
+	retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, nil)
 	assert.Need(t, err == nil && len(retrained.Updates) >= 2, "a chain: got %+v, error %v, expected several updates", retrained, err)
 
 	cluster.allow(t, aclsOf(acls, "solve", "forget"))
@@ -388,7 +388,7 @@ func TestKafkaACLs(t *testing.T) {
 		source.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")})
 	assert.Need(t, err == nil && len(done.Learnt) > 0 && len(done.Stays) == 5,
 		"forget a row: got %+v, error %v, expected that versions have learnt from it", done, err)
-	retrained, err = Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{})
+	retrained, err = Retrain(t.Context(), submitter, openBLAS(t), chain, true, nil)
 	assert.Need(t, err == nil && len(retrained.Updates) == 1, "a chain after that: got %+v, error %v, expected a full run", retrained, err)
 
 	cluster.allow(t, aclsOf(acls, "subscribe", "subscribe"))
@@ -412,14 +412,14 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		cluster.allow(t, aclsOf(acls, user, user))
 	}
 	submitter := cluster.open(t, "train")
-	id := assert.Must(Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
+	id := assert.Must(Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, nil))(t)
 	work, solve := cluster.open(t, "work"), cluster.open(t, "solve")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	for _, s := range []*service{startWorker(t, work, job), startWorker(t, cluster.open(t, "work"), job), startSolver(t, solve, job)} {
 		s.onEnd(cancel)
 	}
-	report, _, err := dispatch.Attach(ctx, topics.Open(submitter, job.Name, nil), id, event.Ignore{})
+	report, _, err := dispatch.Attach(ctx, topics.Open(submitter, job.Name, nil), id, nil)
 	if err != nil && context.Cause(ctx) != nil {
 		err = context.Cause(ctx)
 	}
@@ -447,7 +447,7 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
 	topicNames, admin := protocol.TopicsOf(job.Name), cluster.open(t, "admin")
 	deleteAfter(t, admin, append(topics.Topics(job), kafkalog.Topic{Name: topicNames.Predictions})...)
-	report, _, err := Train(t.Context(), admin, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	report, _, err := Train(t.Context(), admin, openBLAS(t), job, dispatch.TrainOptions{}, nil)
 	assert.NoError(t, err)
 	cluster.allow(t, aclsOf(documentedACLs(t, job.Name), "score", "score"))
 	log := cluster.open(t, "score")
@@ -460,7 +460,7 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 	m := assert.Must(client.Model(t.Context(), protocol.Latest))(t)
 	group := log.Join(topicNames.Predictions, topicNames.Examples)
 	err = score.Run(t.Context(), client, score.Options{From: topicNames.Examples, To: topicNames.Predictions, UntilEnd: true},
-		score.Fixed(m), group, event.Ignore{})
+		score.Fixed(m), group, nil)
 	assert.NoError(t, errors.Join(err, group.Leave()))
 	rows := int64(0)
 	for n := range partitions {
@@ -488,7 +488,7 @@ func TestKafkaFollowOfAUser(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	told := ""
-	err := source.Follow(ctx, cluster.open(t, "train"), job, false, &eventRecorder{on: func(e event.Event) {
+	err := source.Follow(ctx, cluster.open(t, "train"), job, false, func(e event.Event) {
 		switch e := e.(type) {
 		case event.Noticed:
 			told += e.Text + "\n"
@@ -497,7 +497,7 @@ func TestKafkaFollowOfAUser(t *testing.T) {
 				stop()
 			}
 		}
-	}})
+	})
 	assert.True(t, errors.Is(err, context.Canceled) && strings.Contains(told, "ingesting it anyway"),
 		"got error %v and the notices %q, expected an interruption, and that it does not know of others", err, told)
 }
@@ -520,7 +520,7 @@ func startRole(t *testing.T, role func(ctx context.Context, rec event.Recorder) 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, end := context.WithCancelCause(context.Background())
 	s := &service{eventRecorder: &eventRecorder{}, ended: ended}
-	go func() { end(role(ctx, s)) }()
+	go func() { end(role(ctx, s.Record)) }()
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		<-ended.Done()

@@ -54,7 +54,7 @@ func TestMNISTErrors(t *testing.T) {
 			job.Seed = seed
 			jobs = append(jobs, job)
 		}
-		assert.NoError(t, Search(t.Context(), log, blas, jobs, 0, &eventRecorder{}, func(i int, trained *replay.Candidate) error {
+		assert.NoError(t, Search(t.Context(), log, blas, jobs, 0, ignore, func(i int, trained *replay.Candidate) error {
 			if trained.Err != nil {
 				return trained.Err
 			}
@@ -86,7 +86,7 @@ func TestMNISTPixels(t *testing.T) {
 		s.Method, s.Passes = method, passes
 		job := mnistJob(t, s)
 		job.Prepare.PCA = 0
-		report, _, err := Train(t.Context(), log, blas, job, dispatch.TrainOptions{}, &eventRecorder{})
+		report, _, err := Train(t.Context(), log, blas, job, dispatch.TrainOptions{}, ignore)
 		assert.NoError(t, err)
 		t.Logf("%s: test error %.2f %%, %d passes, %.1f s", method, *report.TestError, report.Stages[0].Passes, report.Seconds)
 		return *report.TestError

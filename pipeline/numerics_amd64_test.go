@@ -88,7 +88,7 @@ func TestNumericsRevision(t *testing.T) {
 			job = newJob(t, rings(1200, 5, 3, 1), table{}, test.stages...)
 		}
 		job.Prepare = test.prepare
-		report, _, err := Train(t.Context(), openEmbedded(t), kernel.Gonum(), job, dispatch.TrainOptions{}, &eventRecorder{})
+		report, _, err := Train(t.Context(), openEmbedded(t), kernel.Gonum(), job, dispatch.TrainOptions{}, ignore)
 		assert.Need(t, err == nil, "%s: %v", name, err)
 		assert.Equal(t, report.WeightsDigest, test.want, "%s: digest", name)
 	}

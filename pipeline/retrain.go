@@ -44,8 +44,8 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		return nil, problems[0]
 	}
 	job.Stages = model.Chained(job.Stages)
-	lost := &losses{Recorder: rec}
-	rec = event.Serialised(lost)
+	lost := &losses{to: rec}
+	rec = event.Serialised(lost.record)
 	p := topics.OpenFor(log, job, nil)
 	if err := source.CheckSource(ctx, p, job); err != nil {
 		return nil, err

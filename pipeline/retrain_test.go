@@ -67,11 +67,6 @@ func digests(t *testing.T, log *kafkalog.Log, name string) (list []string) {
 	return list
 }
 
-// recorderFunc is a recorder that is a function.
-type recorderFunc func(event.Event)
-
-func (f recorderFunc) Record(e event.Event) { f(e) }
-
 // newestWindow reads the window after the newest version of a chain.
 func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Window {
 	t.Helper()
@@ -89,14 +84,14 @@ func TestChainMemoryIsBounded(t *testing.T) {
 	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 40, 1, 4, topics.FullOptions{}
 	heap := map[int]uint64{}
-	assert.Must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, recorderFunc(func(e event.Event) {
+	assert.Must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, func(e event.Event) {
 		if r, ok := e.(event.Retrained); ok && r.Version%60 == 0 {
 			var now runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&now)
 			heap[r.Version] = now.HeapAlloc
 		}
-	})))(t)
+	}))(t)
 	assert.True(t, heap[120] != 0 && heap[180] != 0 && heap[180] <= heap[120]+10<<20, "the heap by version is %v", heap)
 }
 
@@ -122,7 +117,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 	}{{topics.NewClassFull, 3, 2}, {topics.NewClassQuarantine, 2, 1}} {
 		log := openEmbedded(t)
 		job.Retrain.OnNewClass, job.Retrain.NewClassRows = test.do, 100
-		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		full := 0
 		for _, u := range report.Updates {
 			if u.Kind == schemas.RunFull {
@@ -135,7 +130,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 		assert.True(t, len(readTopic(t, log, job.Name+".quarantine")) != 0, "%s: nothing is in quarantine", test.do)
 	}
 	job.Retrain.OnNewClass = topics.NewClassStop
-	_, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{})
+	_, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, nil)
 	assert.True(t, errors.Is(err, errNewClass), "%v", err)
 }
 
@@ -172,7 +167,7 @@ func TestGateJudgesTheVersion(t *testing.T) {
 			}
 			produce(t, log, job, 0, exampleMessage(t, batch))
 		}
-		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		models := map[int]*model.Model{}
 		versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		for _, v := range versions {
@@ -242,7 +237,7 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Train = []string{rings(rows, 4, 3, 1).writeCSV(t, t.TempDir(), "train.csv")}
 		job.Retrain.Full, job.Keep = topics.FullOptions{}, 3
-		assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		count := map[string]int{}
 		for _, topic := range []string{"statistics", "weights", "state"} {
 			count[topic] = len(live(t, log, job.Name+"."+topic))
@@ -260,7 +255,7 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 // confusion matrix have the rows and the errors of all updates.
 func TestReportOfAChain(t *testing.T) {
 	log, job := openEmbedded(t), chainJob(t, "softmax")
-	r, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	r, err := Retrain(t.Context(), log, openBLAS(t), job, true, nil)
 	assert.NoError(t, err)
 	var spans coverage.Spans
 	rows, wrong := int64(0), 0.0
@@ -343,7 +338,7 @@ func TestServedErrors(t *testing.T) {
 				produce(t, log, job, 0, exampleMessage(t, rows))
 			}
 			versions := 0
-			_, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorderFunc(func(e event.Event) {
+			_, err := Retrain(t.Context(), log, openBLAS(t), job, true, func(e event.Event) {
 				r, ok := e.(event.Retrained)
 				if !ok {
 					return
@@ -357,7 +352,7 @@ func TestServedErrors(t *testing.T) {
 					reports = nil
 				}
 				assert.Equal(t, r.Served, reports, "what version %d says of its answers", r.Version)
-			}))
+			})
 			assert.Need(t, err == nil && versions == len(want), "%d versions, %v", versions, err)
 		})
 	}
@@ -419,7 +414,7 @@ func retraining(t *testing.T, brokers []string) (expected <-chan event.Expecting
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
+		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder.Record)
 		ended <- err
 	}()
 	t.Cleanup(func() {
@@ -630,7 +625,7 @@ func TestDecayedWindowsEnd(t *testing.T) {
 			for n := range updates {
 				produce(t, log, job, 0, exampleMessage(t, rings(rows, 4, 3, uint64(n)).exampleRows()))
 			}
-			retrainWithin(t, log, job, test.bytes, recorderFunc(func(event.Event) {}))
+			retrainWithin(t, log, job, test.bytes, func(event.Event) {})
 			w := newestWindow(t, log, job)
 			assert.Equal(t, len(w.Increments), test.want, "increments of the window after %d updates", updates)
 			assert.Equal(t, w.Rows(), int64(test.want)*rows, "rows of the window after %d updates", updates)
@@ -649,13 +644,13 @@ func TestWindowKeepsRowsUntilOthersCome(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		made := 0
-		report := assert.Must(Retrain(ctx, log, openBLAS(t), job, true, &eventRecorder{on: func(e event.Event) {
+		report := assert.Must(Retrain(ctx, log, openBLAS(t), job, true, func(e event.Event) {
 			if _, ok := e.(event.Retrained); ok {
 				if made++; made > 1 {
 					cancel()
 				}
 			}
-		}}))(t)
+		}))(t)
 		return report.Updates
 	}
 	for i, weights := range [][]float32{nil, make([]float32, 100), nil} {
@@ -776,7 +771,7 @@ func retrainToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) (*Retraining,
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	rec := &eventRecorder{}
-	report := assert.Must(Retrain(ctx, log, openBLAS(t), job, true, rec))(t)
+	report := assert.Must(Retrain(ctx, log, openBLAS(t), job, true, rec.Record))(t)
 	behind := eventsOf[event.Behind](rec)
 	assert.True(t, len(behind) == 0 || behind[len(behind)-1].Messages == 0, "messages are behind at the end: %+v", behind)
 	return report, rec
@@ -966,7 +961,7 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 	retrainToEnd(t, log, job)
 	p := topics.Open(log, job.Name, nil)
 	fails := true
-	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, nil)
 	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
 		if fails = !fails; fails {
 			return nil, &dispatch.RunError{Run: plan.Run(), State: schemas.Failed, Reason: "a test"}
@@ -1011,7 +1006,7 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 4)
 	p, rec := topics.Open(log, job.Name, nil), &eventRecorder{}
-	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec)
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec.Record)
 	var worked *schemas.Plan
 	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
 		worked = plan
@@ -1071,7 +1066,7 @@ func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
 	}
 	join := func(context.Context) (execution, func(), error) { return work, func() {}, nil }
 	rec, pauses := &eventRecorder{}, 0
-	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, join, rec)
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, join, rec.Record)
 	r.pause = func(context.Context, time.Duration) error {
 		if pauses++; pauses == 3 {
 			return context.Canceled
@@ -1107,7 +1102,7 @@ func secondClass(t *testing.T, log *kafkalog.Log, job topics.Job, says string, m
 	p := topics.Open(log, job.Name, nil)
 	before := readLedger(t, p).Chained()
 	for range 2 { // whenever it is started
-		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, nil)
 		assert.Fails(t, err, new(*solve.LabelsError), `all examples have the label "ring0"`)
 	}
 	waits, ended, retrained := make(chan struct{}), make(chan error, 1), make(chan event.Retrained, 10)
@@ -1123,7 +1118,7 @@ func secondClass(t *testing.T, log *kafkalog.Log, job topics.Job, says string, m
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
+		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder.Record)
 		ended <- err
 	}()
 	select {
@@ -1157,7 +1152,7 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 	t.Run("after rows are forgotten", func(t *testing.T) {
 		log := openEmbedded(t)
 		produce(t, log, job, 0, sorted(t, 4, 7)[1:]...) // without the row that overflows
-		assert.Equal(t, len(assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t).Updates), 2, "versions")
+		assert.Equal(t, len(assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t).Updates), 2, "versions")
 		forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
 		// The first of two messages is of the same class.
 		made := secondClass(t, log, job, "without forgotten rows, all examples", sorted(t, 2, 2)[1], sorted(t, 0, 9)[8])
@@ -1198,7 +1193,7 @@ func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
 				}
 				job.Examples.Classes = classes
 				recorder := &eventRecorder{}
-				report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
+				report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder.Record))(t)
 				for i, u := range report.Updates {
 					full := fullFirst && i == 0
 					assert.True(t, full == (u.Kind == schemas.RunFull), "with classes %q version %d is by %s", classes, u.Version, u.Kind)
@@ -1240,7 +1235,7 @@ func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
 		for i := range messages {
 			produce(t, log, job, 0, exampleMessage(t, noisyRings(0, 100, 0, uint64(i))))
 		}
-		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		for _, u := range report.Updates {
 			kinds = append(kinds, u.Kind)
 			assert.True(t, u.Kind != schemas.RunFull || u.Gate == nil || u.Gate.Revisited <= 0, "version %d revisits: %+v", u.Version, u.Gate)
@@ -1288,7 +1283,7 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 				}
 				produce(t, log, job, 0, exampleMessage(t, data.exampleRows()))
 			}
-			report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+			report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 			m := assert.Must(topics.Open(log, job.Name, nil).Model(t.Context(), "latest"))(t)
 			assert.True(t, slices.Contains(m.Labels(), "late"),
 				"subscribers get version %d of %d, which knows %q", m.Manifest.Version, len(report.Updates), m.Labels())

@@ -19,7 +19,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -129,7 +128,7 @@ func (s *simulation) startRunner(i int) *actor {
 		if i > 0 {
 			job.Examples.Format = "csv" // its plans have other ids, and change no bits
 		}
-		r := newRunner(p, job, m, simArithmetic, join, event.Ignore{})
+		r := newRunner(p, job, m, simArithmetic, join, nil)
 		r.pause = func(ctx context.Context, wait time.Duration) error {
 			subscription := p.Log.Subscribe(ctx, nil) // to nothing: others go on until it is late
 			defer subscription.Close()
@@ -142,10 +141,10 @@ func (s *simulation) startRunner(i int) *actor {
 		if s.chooses {
 			r.choose = func(ctx context.Context, plan *schemas.Plan, rows int64) (topics.Job, error) {
 				s.log.happen(choosing, "%s chooses stages", a.name)
-				return replay.ResolvePlanned(ctx, p, s.process(a), job, plan, rows, event.Ignore{})
+				return replay.ResolvePlanned(ctx, p, s.process(a), job, plan, rows, nil)
 			}
 		}
-		files, err := source.IngestFiles(context.Background(), p, job, event.Ignore{})
+		files, err := source.IngestFiles(context.Background(), p, job, nil)
 		if err == nil {
 			r.retention = files.Retention
 			err = r.run(context.Background(), !s.serves)
@@ -167,7 +166,7 @@ func (s *simulation) startRunner(i int) *actor {
 func (s *simulation) execution(a *actor, p *topics.Pipeline, i int) (execute execution, leave func()) {
 	if !s.executes {
 		return func(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
-			return dispatch.Follow(ctx, p, plan, l, false, event.Ignore{})
+			return dispatch.Follow(ctx, p, plan, l, false, nil)
 		}, func() {}
 	}
 	members := s.members(a, p, i)
@@ -177,7 +176,7 @@ func (s *simulation) execution(a *actor, p *topics.Pipeline, i int) (execute exe
 // members returns the memberships of a process that executes its runs itself.
 func (s *simulation) members(a *actor, p *topics.Pipeline, i int) *dispatch.Members {
 	s.workers[i].away, s.solvers[i].away = true, true // of a process that was killed, as the groups find
-	m := &dispatch.Members{Pipeline: p, Process: s.process(a), Cache: visit.NewCache(s.job.Memory), Recorder: event.Ignore{}}
+	m := &dispatch.Members{Pipeline: p, Process: s.process(a), Cache: visit.NewCache(s.job.Memory), Recorder: nil}
 	var works dispatch.Member
 	m.JoinWorkers = func() {
 		works = s.join(a, s.workers, i)
@@ -881,7 +880,7 @@ func (s *simulation) startFollower(i int) {
 		if err := topics.Create(context.Background(), p, &job); err != nil {
 			return err
 		}
-		f := source.NewFollow(p, job, s.ended, event.Ignore{})
+		f := source.NewFollow(p, job, s.ended, nil)
 		f.Together = func(ctx context.Context, feeds []*source.Feed) error {
 			var parts []func() error
 			for _, feed := range feeds {
@@ -1118,7 +1117,7 @@ func (s *simulation) ingestTopic() {
 		p.last().Time = time.UnixMilli(int64(i))
 	}
 	s.log.calm = true
-	f := source.NewFollow(s.pipeline(unattended()), s.sourceJob(), true, event.Ignore{})
+	f := source.NewFollow(s.pipeline(unattended()), s.sourceJob(), true, nil)
 	f.Together = func(ctx context.Context, feeds []*source.Feed) error {
 		for _, feed := range feeds {
 			if err := feed.Run(ctx); err != nil {

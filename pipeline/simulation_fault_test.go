@@ -15,7 +15,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -196,7 +195,7 @@ func (s *simulation) startIngester(i int) {
 		log := &handedLog{Log: p.Log, calls: make(chan handedCall)}
 		p.Log = log
 		return log.serve(func() error {
-			_, err := source.IngestFiles(context.Background(), p, job, event.Ignore{})
+			_, err := source.IngestFiles(context.Background(), p, job, nil)
 			return err
 		})
 	})
@@ -384,14 +383,14 @@ func (s *simulation) countWaiting(ctx context.Context, p *topics.Pipeline) error
 }
 
 func (s *simulation) attachTo(ctx context.Context, p *topics.Pipeline) error {
-	_, _, err := dispatch.Attach(ctx, p, s.drawRun(), event.Ignore{})
+	_, _, err := dispatch.Attach(ctx, p, s.drawRun(), nil)
 	return err
 }
 
 func (s *simulation) checkTopics(ctx context.Context, p *topics.Pipeline) error {
 	job := s.job
 	job.Name, job.Examples.Partitions = simName, simPartitions
-	if err := topics.CreateTopics(ctx, p, job, event.Ignore{}); err != nil {
+	if err := topics.CreateTopics(ctx, p, job, nil); err != nil {
 		return err
 	}
 	settings, err := topics.ReadSettings(ctx, p, job)
@@ -408,7 +407,7 @@ func (s *simulation) submitOne(ctx context.Context, p *topics.Pipeline) error {
 	}
 	s.changes("a run is submitted")
 	_, err := dispatch.SubmitJob(ctx, p, s.blas, s.job, &source.Ingested{}, dispatch.TrainOptions{Trigger: s.random.IntN(2) == 0},
-		event.Ignore{})
+		nil)
 	return err
 }
 
@@ -669,7 +668,7 @@ func (s *simulation) verifyOne(ctx context.Context, p *topics.Pipeline) error {
 func (s *simulation) verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, version string) error {
 	job := s.job
 	job.Name, job.Memory = simName, max(job.Memory, 1)
-	same, err := replay.Verify(ctx, p, by, job, version, event.Ignore{})
+	same, err := replay.Verify(ctx, p, by, job, version, nil)
 	if err == nil {
 		s.log.happen(verification, "version %s is made again: %+v", version, same)
 	}
@@ -764,7 +763,7 @@ func (s *simulation) searchSome(ctx context.Context, p *topics.Pipeline) error {
 		}
 		return nil
 	}
-	return replay.SearchIngested(ctx, p, s.process(a), jobs, &source.Ingested{}, folds, event.Ignore{}, check)
+	return replay.SearchIngested(ctx, p, s.process(a), jobs, &source.Ingested{}, folds, nil, check)
 }
 
 // choosing makes of a scenario one whose stages are chosen, of a chain by its first version, or one whose runs choose how sparse rows are
@@ -1009,7 +1008,7 @@ func (s *simulation) checkEnd() {
 		if end, chain := history.End(id), history.Plan(id).Chain; chain != nil && end.Attempt == "" && chain.Number < history.Chained().Number {
 			continue // it is too old too: its end was removed with its version, and a copy of its plan came late, which counts as cancelled
 		}
-		report, err := dispatch.Follow(ctx, p, history.Plan(id), history, false, event.Ignore{})
+		report, err := dispatch.Follow(ctx, p, history.Plan(id), history, false, nil)
 		if (s.removed[id] || s.leaving[id]) && errors.As(err, new(*dispatch.ReportGoneError)) {
 			continue // the report went with the version
 		}
@@ -1052,7 +1051,7 @@ func (s *simulation) checkLedger() {
 		return
 	}
 	damaged := &eventRecorder{}
-	l.Report(damaged)
+	l.Report(damaged.Record)
 	s.check(len(damaged.events) == 0, "plans has damaged messages: %v", damaged.events)
 	unfinished := slices.Collect(maps.Keys(maps.Collect(l.Unfinished())))
 	for _, id := range s.runs {

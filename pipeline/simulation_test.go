@@ -29,7 +29,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/solver"
@@ -752,10 +751,10 @@ func (s *simulation) startRoles(workers, solvers int) {
 func (s *simulation) startWorker(i int) {
 	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
 		p, cache := s.pipeline(a), visit.NewCache(s.job.Memory)
-		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
+		return dispatch.Serve(context.Background(), p, simArithmetic, nil, func() dispatch.Member {
 			return s.join(a, s.workers, i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
-			return worker.New(p.Client, s.blas, plan, o, worker.Options{Cache: cache, Executor: sequential{}}, event.Ignore{}).Work(ctx)
+			return worker.New(p.Client, s.blas, plan, o, worker.Options{Cache: cache, Executor: sequential{}}, nil).Work(ctx)
 		})
 	})
 }
@@ -766,11 +765,11 @@ func (s *simulation) startSolver(i int) {
 		if s.stores {
 			p.Sums = &solver.Store{}
 		}
-		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
+		return dispatch.Serve(context.Background(), p, simArithmetic, nil, func() dispatch.Member {
 			return s.join(a, s.solvers, i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan) error {
 			local := worker.Options{Cache: cache, Executor: sequential{}}
-			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, event.Ignore{}); err != nil || s.random == nil {
+			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, nil); err != nil || s.random == nil {
 				return err
 			}
 			return s.prune(ctx, p)
@@ -838,7 +837,7 @@ func (s *simulation) submitAndExecute(p *topics.Pipeline, execute execution, see
 	}
 	if s.chooses {
 		s.log.happen(choosing, "it is chosen how sparse rows are prepared")
-		if job, err = replay.Resolve(ctx, p, s.process(actorOf(p)), job, &source.Ingested{}, event.Ignore{}); err != nil {
+		if job, err = replay.Resolve(ctx, p, s.process(actorOf(p)), job, &source.Ingested{}, nil); err != nil {
 			return nil, "", err
 		}
 	}
@@ -851,7 +850,7 @@ func (s *simulation) submitAndExecute(p *topics.Pipeline, execute execution, see
 	if _, known := s.begun[plan.Run()]; !known {
 		s.begun[plan.Run()] = began
 	}
-	if plan, l, err = dispatch.Enqueue(ctx, p, plan, l, supersede, event.Ignore{}); err != nil {
+	if plan, l, err = dispatch.Enqueue(ctx, p, plan, l, supersede, nil); err != nil {
 		return nil, "", err
 	}
 	id := plan.Run()

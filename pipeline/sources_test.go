@@ -124,7 +124,7 @@ func TestContentCountsOnce(t *testing.T) {
 	again.Examples.Train = []string{data.writeCSV(t, t.TempDir(), "renamed.csv")}
 	again.Examples.BatchRows, again.Examples.Partitions, again.Examples.Classes = 50, 7, []string{"ring0", "ring1"}
 	recorder := &eventRecorder{}
-	report, _ := trainRecorded(t, log, again, recorder)
+	report, _ := trainRecorded(t, log, again, recorder.Record)
 	assert.Equal(t, report.Rows, 300, "rows")
 	for _, e := range eventsOf[event.Ingested](recorder) {
 		assert.True(t, e.Known, "ingested again: %+v", e)
@@ -166,10 +166,10 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	long(t)
 	owner, topic := newSourcesJob(t, 640)
 	log := openEmbedded(t)
-	assert.NoError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
+	assert.NoError(t, source.Ingest(t.Context(), log, owner, nil))
 	other := owner
 	other.Examples.Train = []string{rings(128, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
-	assert.NoError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
+	assert.NoError(t, source.Ingest(t.Context(), log, other, nil))
 	reader := readerOf(topic, "reader")
 	same := func(rows int64, passedOver coverage.PassedOver) {
 		t.Helper()
@@ -188,10 +188,11 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	versions, err := topics.Open(log, reader.Name, nil).Versions(t.Context())
 	assert.True(t, err == nil && len(versions) == 1,
 		"%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
-	assert.Must(replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}))(t)
+	by := dispatch.NewProcess(openBLAS(t))
+	assert.Must(replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), by, reader, protocol.Latest, nil))(t)
 	own := reader
 	own.Examples.Topic = ""
-	assert.MustFail(replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}))(t,
+	assert.MustFail(replay.Verify(t.Context(), topics.OpenFor(log, own, nil), by, own, protocol.Latest, nil))(t,
 		"reads the examples of")
 	own.Examples.Topic = "pictures"
 	assert.Fails(t, trainError(t, log, own), "topic pictures does not exist")
@@ -204,7 +205,7 @@ func TestBoundsByOffsets(t *testing.T) {
 	owner, topic := newSourcesJob(t, 640) // five messages in each of two partitions
 	log, shorter := openEmbedded(t), openEmbedded(t)
 	for _, l := range []*kafkalog.Log{log, shorter} {
-		assert.NoError(t, source.Ingest(t.Context(), l, owner, event.Ignore{}))
+		assert.NoError(t, source.Ingest(t.Context(), l, owner, nil))
 	}
 	deleteRecords(t, shorter, protocol.TopicsOf(owner.Name).Examples, 0, 3)
 	deleteRecords(t, shorter, protocol.TopicsOf(owner.Name).Examples, 1, 1)
@@ -278,17 +279,17 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	topic.Keep, topic.Retrain = 1000, topics.DefaultRetrain()
 	topic.Retrain.Rows, topic.Retrain.After, topic.Retrain.Full = 200, 0, topics.FullOptions{}
 	log := openEmbedded(t)
-	assert.NoError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
+	assert.NoError(t, source.Ingest(t.Context(), log, owner, nil))
 	reader := readerOf(topic, "reader")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	made, ended := make(chan event.Retrained, 9), make(chan error, 1)
 	go func() {
-		_, err := Retrain(ctx, connect(t, log), openBLAS(t), reader, false, &eventRecorder{on: func(e event.Event) {
+		_, err := Retrain(ctx, connect(t, log), openBLAS(t), reader, false, func(e event.Event) {
 			if e, ok := e.(event.Retrained); ok {
 				made <- e
 			}
-		}})
+		})
 		ended <- err
 	}()
 	next := func(rows ...int64) {
@@ -304,7 +305,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	next(512)
 	other := owner
 	other.Examples.Train = []string{rings(192, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
-	assert.NoError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
+	assert.NoError(t, source.Ingest(t.Context(), log, other, nil))
 	next(640, 768) // without the messages of the source, if an update was made of them before the seal was there
 	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
 	next(639, 767) // without the forgotten one
@@ -313,7 +314,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	chains := map[string][]string{}
 	settings, before := topicsOf(t, log, owner.Name+".")
 	for _, job := range []topics.Job{readerOf(topic, "second"), topic} {
-		assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		if chains[job.Name] = digests(t, log, job.Name); job.Name == "second" {
 			settingsAfter, after := topicsOf(t, log, owner.Name+".")
 			assert.True(t, len(after) == len(before) && maps.EqualFunc(settings, settingsAfter, maps.Equal),
@@ -324,7 +325,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	assert.Equal(t, len(chains["second"]), 4, "versions")
 	moved := topic
 	moved.Name = "second"
-	assert.MustFail(Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}))(t, "reads the examples of")
+	assert.MustFail(Retrain(t.Context(), log, openBLAS(t), moved, true, nil))(t, "reads the examples of")
 }
 
 // Messages that were deleted before a version learnt them are lost, which is said also if no message follows.
@@ -404,7 +405,7 @@ func eachCounted(t *testing.T, log *kafkalog.Log, job topics.Job, do func(row in
 func followToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) *eventRecorder {
 	t.Helper()
 	recorder := &eventRecorder{}
-	assert.NoError(t, source.Follow(t.Context(), log, job, true, recorder))
+	assert.NoError(t, source.Follow(t.Context(), log, job, true, recorder.Record))
 	return recorder
 }
 
@@ -421,7 +422,7 @@ func TestFollowQuarantines(t *testing.T) {
 	clickOn(t, log, "clicks", 30, 60)
 	strict := job
 	strict.OnBadMessage = schemas.StopOnBadMessage
-	err := source.Follow(t.Context(), log, strict, true, &eventRecorder{})
+	err := source.Follow(t.Context(), log, strict, true, ignore)
 	assert.True(t, strings.HasPrefix(fmt.Sprint(err), "clicks[3]@"), "%v", err)
 	assert.Fails(t, err, `: column 2: … is not a number: `)
 	recorder := followToEnd(t, log, job)
@@ -495,7 +496,7 @@ func TestFollowTopicThatHasChanged(t *testing.T) {
 				followToEnd(t, log, job)
 				assert.Equal(t, countedRows(t, log, job), upTo(0, 100), "the rows that count")
 				clicksAt(t, log, test.before, test.from, test.to)
-				err := source.Follow(t.Context(), log, job, true, event.Ignore{})
+				err := source.Follow(t.Context(), log, job, true, nil)
 				changed, ok := errors.AsType[*source.ChangedTopicError](err)
 				assert.Need(t, ok == (test.why != "") && (err == nil || ok), "got error %v, expected one because of %q", err, test.why)
 				assert.True(t, !ok || changed.Why == test.why && changed.Last == 99 &&
@@ -600,18 +601,18 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			changed := job
 			test.change(&changed)
 			learn := func(l *kafkalog.Log) {
-				assert.Must(Retrain(t.Context(), l, openBLAS(t), job, true, event.Ignore{}))(t)
+				assert.Must(Retrain(t.Context(), l, openBLAS(t), job, true, nil))(t)
 			}
 			write(0, 150)
 			followToEnd(t, log, job)
 			write(150, 200)
 			if test.format == "json" { // only versions know the numbers of columns
-				assert.Fails(t, source.Follow(t.Context(), log, changed, true, event.Ignore{}), test.want)
+				assert.Fails(t, source.Follow(t.Context(), log, changed, true, nil), test.want)
 			}
 			learn(log)
 			write(200, 360)
-			assert.Fails(t, source.Follow(t.Context(), log, changed, true, event.Ignore{}), test.want)
-			_, err := Retrain(t.Context(), log, openBLAS(t), changed, true, event.Ignore{})
+			assert.Fails(t, source.Follow(t.Context(), log, changed, true, nil), test.want)
+			_, err := Retrain(t.Context(), log, openBLAS(t), changed, true, nil)
 			assert.Fails(t, err, test.want)
 			learn(log)
 			writeTwin(0, 150)
@@ -648,7 +649,7 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 	p := topics.Open(log, job.Name, nil)
 	assert.NoError(t, topics.Create(t.Context(), p, &job))
 	recorder := &eventRecorder{}
-	f := source.NewFollow(p, job, true, event.Serialised(recorder))
+	f := source.NewFollow(p, job, true, event.Serialised(recorder.Record))
 	var mutex sync.Mutex
 	var waited time.Duration
 	f.Pause = func(_ context.Context, d time.Duration) error {
@@ -673,14 +674,14 @@ func TestFollowWithCategories(t *testing.T) {
 	log, mem := openEmbedded(t), assert.Allocator(t)
 	job := clicks(t, log, 0)
 	job.Examples.Categorical = []string{"1"}
-	follow := func() error { return source.Follow(t.Context(), log, job, true, &eventRecorder{}) }
+	follow := func() error { return source.Follow(t.Context(), log, job, true, ignore) }
 	assert.Fails(t, follow(), "no message has a word in the column 1 of examples.categorical yet")
 	named := job
 	named.Examples.Format, named.Examples.Label, named.Examples.Categorical = "json", "cliked", []string{"colour"}
 	assert.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}))
 	send(t, log, timed{topic: "misspelt", value: `{"clicked": "a", "colour": "red"}`})
 	named.Examples.FromTopic = "misspelt"
-	assert.Fails(t, source.Follow(t.Context(), log, named, true, &eventRecorder{}), `no column "cliked"`)
+	assert.Fails(t, source.Follow(t.Context(), log, named, true, ignore), `no column "cliked"`)
 	for _, values := range [][]string{{"a,red,1", "b,blue,2\na,red,3"}, {"b,green,4"}} {
 		for partition, value := range values {
 			assert.Must(log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}))(t)
@@ -771,7 +772,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			lost, bad, drifts, lacking := map[string]int64{}, map[string]bool{}, 0, 0
 			retrain := func() {
 				t.Helper()
-				report = assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, rec))(t)
+				report = assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, rec.Record))(t)
 				for column, rows := range report.LostColumns {
 					lost[column] += rows
 				}
@@ -890,7 +891,7 @@ func TestOutcomesThatCannotBeUsed(t *testing.T) {
 	log := openEmbedded(t)
 	job := viewJob(t, log, "", 1, 1)
 	send(t, log, view(0, "a", 1, 1000), timed{buys, 0, "", `{"kind": "book"}`, 1500})
-	err := source.Follow(t.Context(), log, job, true, event.Ignore{})
+	err := source.Follow(t.Context(), log, job, true, nil)
 	nothing, ok := errors.AsType[*source.NothingUsableError](err)
 	assert.True(t, ok && nothing.Topic == buys && nothing.Messages == 1, "no outcome can be used: got error %v", err)
 	send(t, log, buy(0, "b", "book", 2000), timed{buys, 0, "", `{"kind": "film"}`, 2500})
@@ -1073,7 +1074,7 @@ func TestBadMessages(t *testing.T) {
 	produce(t, log, job, 1, whole)
 	for range 2 {
 		recorder := &eventRecorder{}
-		report, _ := trainRecorded(t, log, job, recorder)
+		report, _ := trainRecorded(t, log, job, recorder.Record)
 		events := len(eventsOf[event.Quarantined](recorder))
 		assert.Equal(t, report.Rows, 600, "rows")
 		assert.Equal(t, report.Quarantined, int64(len(bad)), "messages reported in quarantine")
@@ -1236,7 +1237,7 @@ func TestMostlyBadMessages(t *testing.T) {
 		produce(t, log, job, 0, test.first...)
 		produce(t, log, job, 1, test.second...)
 		recorder := &eventRecorder{}
-		r := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
+		r := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder.Record))(t)
 		assert.Need(t, len(r.Updates) == 1 && len(eventsOf[event.Retrained](recorder)) == 1, "%+v, expected one version", r.Updates)
 		got := r.Updates[0].MostlyBad
 		if got != nil {
@@ -1253,7 +1254,7 @@ func TestHostileRecords(t *testing.T) {
 	job := newMultiStageJob(t)
 	want, _ := train(t, openEmbedded(t), job)
 	log := openEmbedded(t)
-	p, plan := submitJob(t, log, job, event.Ignore{}, false)
+	p, plan := submitJob(t, log, job, nil, false)
 	partitions := assert.Must(log.Partitions(t.Context(), p.Topics.Statistics))(t)
 	write := func(topic string, partition int, m wire.Message) {
 		t.Helper()
@@ -1299,7 +1300,7 @@ func TestHostileRecords(t *testing.T) {
 			{Key: "run", Value: fmt.Sprint(i)}}, Value: []byte(`{"plan":` + content + `}`)})
 	}
 	recorder := &eventRecorder{}
-	report, _ := trainRecorded(t, log, job, recorder)
+	report, _ := trainRecorded(t, log, job, recorder.Record)
 	assert.Equal(t, report.WeightsDigest, want.WeightsDigest, "the digest with damaged records, and without")
 	topicNames := map[string]bool{}
 	for _, n := range eventsOf[event.Noticed](recorder) {
@@ -1422,7 +1423,7 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 				log, recorder := openEmbedded(t), &eventRecorder{}
 				writeAll(t, log, job, messages)
 				for range 2 { // the second run finds the row in quarantine
-					report, m := trainRecorded(t, log, job, recorder)
+					report, m := trainRecorded(t, log, job, recorder.Record)
 					got := report.PassedOver[coverage.Overflowing]
 					assert.True(t, got == want && report.Quarantined == want, "%d overflow, %d in quarantine; expected %d", got, report.Quarantined, want)
 					rows := report.Splits["train"].Rows + report.Splits["holdout"].Rows
@@ -1472,7 +1473,7 @@ func TestRowOfAnySize(t *testing.T) {
 							job := job
 							job.Name = "chain"
 							writeAll(t, log, job, overflowMessages(t, 6, bad, false, setTo(size, "")))
-							report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+							report, err := Retrain(t.Context(), log, openBLAS(t), job, true, nil)
 							assert.True(t, err == nil && len(report.Updates) >= 3, "a row of %g: error %v", size, err)
 						}
 					}
@@ -1502,7 +1503,7 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 	assert.Equal(t, digests[0], digests[1], "digests by memory")
 	log := openEmbedded(t)
 	writeAll(t, log, job, overflowMessages(t, 6, 3, false, large))
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, nil)
 	assert.Need(t, err == nil && len(report.Updates) == 3 && report.Updates[1].Overflow == 1, "report %+v, error %v", report, err)
 	quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)
 	assert.True(t, len(quarantined) == 1 &&
@@ -1556,7 +1557,7 @@ func TestTargetThatOverflows(t *testing.T) {
 			}
 			produce(t, log, job, 0, exampleMessage(t, rows))
 		}
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, nil)
 		assert.Need(t, err == nil && len(report.Updates) == 3 && report.Updates[1].Overflow == 1, "report %+v, error %v", report, err)
 		for i, u := range report.Updates[1:] { // each row is learnt or judged
 			assert.True(t, u.Gate != nil && float64(u.Rows)+u.Gate.Weight-u.Gate.Revisited == float64(79+i), "%+v learns %d rows", u.Gate, u.Rows)
@@ -1758,7 +1759,7 @@ func TestIngestIsNoMember(t *testing.T) {
 			training = max(training, members())
 		}
 	}}
-	trainRecorded(t, connect(t, log), job, recorder)
+	trainRecorded(t, connect(t, log), job, recorder.Record)
 	assert.True(t, asked >= 100 && ingesting == 0 && training == 1,
 		"asked %d times, the group of workers has %d members during ingest and %d during the run; expected 0 and 1", asked, ingesting, training)
 }

@@ -45,8 +45,8 @@ import (
 // a version, and a *[dispatch.StandAsideError] if this process can't execute an earlier run.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (*schemas.Report, *model.Model, error) {
-	lost := &losses{Recorder: rec}
-	rec = event.Serialised(lost)
+	lost := &losses{to: rec}
+	rec = event.Serialised(lost.record)
 	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {
@@ -90,13 +90,12 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 
 // losses counts what a source that is followed has lost, for reports.
 type losses struct {
-	event.Recorder
+	to       event.Recorder
 	messages int64            // offsets that can't be ingested
 	columns  map[string]int64 // rows without a column that earlier rows had, by column; nil: none
 }
 
-// Record implements [event.Recorder].
-func (l *losses) Record(e event.Event) {
+func (l *losses) record(e event.Event) {
 	switch lost := e.(type) {
 	case event.Lost:
 		l.messages += lost.To - lost.From
@@ -108,7 +107,7 @@ func (l *losses) Record(e event.Event) {
 			l.columns[lost.Column] += lost.Rows
 		}
 	}
-	l.Recorder.Record(e)
+	l.to.Record(e)
 }
 
 // prepared ingests the examples of a job for [Train] and [Submit], and returns the job with its stages. If these must be chosen,

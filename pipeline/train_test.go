@@ -121,7 +121,7 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 		for _, to := range links {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
 				recorder := &eventRecorder{}
-				trainRecorded(t, openEmbedded(t), newJob(t, rings(600, 2, 3, 1), table{}, rffStage(from, 64, 8), rffStage(to, 8, 2)), recorder)
+				trainRecorded(t, openEmbedded(t), newJob(t, rings(600, 2, 3, 1), table{}, rffStage(from, 64, 8), rffStage(to, 8, 2)), recorder.Record)
 				before := eventsOf[event.StageEnded](recorder)[0].TrainError
 				untrained := 1.0 / 3 // half the squared distance between a label and a third for each class
 				if to == link.Softmax {
@@ -146,7 +146,7 @@ func TestMatricesTakeMemory(t *testing.T) {
 		recorder := &eventRecorder{}
 		job := newJob(t, rings(700, 3, 3, 1), table{}, rffStage(link.Softmax, 33, 4), rffStage(link.Identity, 16, 1))
 		job.Memory = memory
-		trainRecorded(t, openEmbedded(t), job, recorder)
+		trainRecorded(t, openEmbedded(t), job, recorder.Record)
 		texts := eventsOf[event.Noticed](recorder)
 		assert.True(t, len(texts) == noticed && (noticed <= 0 || strings.Contains(texts[0].Text, "no rows stay in memory")),
 			"memory %d: %v, expected %d lines", memory, texts, noticed)
@@ -269,7 +269,7 @@ func TestConstantFeatures(t *testing.T) {
 				for i := range 3 {
 					produce(t, log, job, 0, exampleMessage(t, rings(200, 4, 3, uint64(2+i)).exampleRows()))
 				}
-				report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+				report, err := Retrain(t.Context(), log, openBLAS(t), job, true, nil)
 				assert.True(t, err == nil && report.Updates[len(report.Updates)-1].WindowRows == 800, "report %+v, error %v", report, err)
 			})
 		}
@@ -297,7 +297,7 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			job := newJob(t, training, test, list...)
 			trainAndPredict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
 				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{Allocator: assert.Allocator(t)},
-					&eventRecorder{})
+					ignore)
 				assert.NoError(t, err)
 				return report, predict(blas, model, test)
 			}
@@ -411,7 +411,7 @@ func TestTrainChoosesStages(t *testing.T) {
 				job = named(t, job, test.columns)
 			}
 			told := &eventRecorder{}
-			report, m := trainRecorded(t, openEmbedded(t), job, told)
+			report, m := trainRecorded(t, openEmbedded(t), job, told.Record)
 			plan := m.Manifest.Plan
 			assert.True(t, slices.Contains(test.kinds, plan.Stages[0].Features.Kind) && slices.Contains(test.prepare, plan.Prepare.Scale),
 				"chose %s and scale %s, expected one of %v and %v", plan.Stages[0].Features.Kind, plan.Prepare.Scale, test.kinds, test.prepare)
@@ -550,7 +550,7 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
-			id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+			id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, nil)
 			assert.NoError(t, err)
 			report, m := train(t, log, job)
 			assert.Equal(t, report.Run, id, "the run that is trained, and the one that was submitted")
@@ -558,7 +558,7 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 			if job.Examples.Holdout = 0.25; len(job.Stages) < 2 { // which is what is held out of so few rows
 				_, m = train(t, openEmbedded(t), job)
 			}
-			err = Search(t.Context(), openEmbedded(t), openBLAS(t), []topics.Job{job}, 0, event.Ignore{}, func(_ int, c *replay.Candidate) error {
+			err = Search(t.Context(), openEmbedded(t), openBLAS(t), []topics.Job{job}, 0, nil, func(_ int, c *replay.Candidate) error {
 				assert.Equal(t, c.Plan.Stages, m.Manifest.Plan.Stages, "the stages that a search trains")
 				assert.Equal(t, c.Plan.Prepare, m.Manifest.Plan.Prepare, "the preparation of a search")
 				return c.Err
@@ -588,7 +588,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 	job.Prepare, job.Untuned = schemas.Prepare{Scale: stages.ScaleAuto}, true
 	job.Retrain.Rows, job.Retrain.Window.Increments, job.Retrain.Full.Every = 400, 0, 2
 	log, told := openEmbedded(t), &eventRecorder{}
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, told)
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, told.Record)
 	assert.Need(t, err == nil && len(report.Updates) >= 4, "%v, updates %+v", err, report)
 	assert.Equal(t, tried(told), 3, "preparations that were tried")
 	p := topics.Open(log, job.Name, nil)
@@ -598,7 +598,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 		first.Plan.Chain != nil, "the first version has prepare %+v, stage %+v, and holds out %g", first.Plan.Prepare, s, first.Plan.Holdout)
 	later := &eventRecorder{}
 	job.Examples.Train = append(job.Examples.Train, wordCounts(t, 900))
-	report, err = Retrain(t.Context(), log, openBLAS(t), job, true, later)
+	report, err = Retrain(t.Context(), log, openBLAS(t), job, true, later.Record)
 	assert.Need(t, err == nil && len(report.Updates) > 0 && tried(later) <= 0, "%v, updates %+v, %d were tried", err, report, tried(later))
 	last, err := p.Version(t.Context(), protocol.Latest)
 	assert.True(t, err == nil && reflect.DeepEqual(last.Plan.Stages, first.Plan.Stages) && last.Plan.Prepare == first.Plan.Prepare,
@@ -615,7 +615,7 @@ func TestRidgeOfSparseRows(t *testing.T) {
 	for _, holdout := range []float64{0, 0.01} {
 		told := &eventRecorder{}
 		job.Examples.Holdout = holdout
-		report, m := trainRecorded(t, openEmbedded(t), job, told)
+		report, m := trainRecorded(t, openEmbedded(t), job, told.Record)
 		plan := m.Manifest.Plan
 		if chosen := holdout == 0; chosen != (tried(told) > 1) || chosen != (plan.Stages[0].Ridge > 0) || plan.Holdout != holdout || plan.Warm != nil {
 			t.Errorf("holdout %g: %d ridges were tried; the plan has ridge %v, holdout %g", holdout, tried(told), plan.Stages[0].Ridge, plan.Holdout)
@@ -697,7 +697,7 @@ func TestTemperatureInChain(t *testing.T) {
 			}
 			produce(t, log, job, 0, exampleMessage(t, batch))
 		}
-		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		versions := assert.Must(p.Versions(t.Context()))(t)
 		for _, v := range versions {
 			digests = append(digests, v.WeightsDigest)
@@ -736,7 +736,7 @@ func TestWarmStart(t *testing.T) {
 	}
 	job.Warm = protocol.Latest
 	recorder := &eventRecorder{}
-	warm, _ := trainRecorded(t, log, job, recorder)
+	warm, _ := trainRecorded(t, log, job, recorder.Record)
 	first := eventsOf[event.Passed](recorder)[0]
 	assert.Near(t, first.Metrics[examples.Train].Loss, cold.Stages[0].TrainLoss, 1e-4,
 		"the loss of the first pass, and of the end of the earlier version")
@@ -939,7 +939,7 @@ func TestWarmStartOfMembers(t *testing.T) {
 	cold, _ := train(t, log, job)
 	job.Warm, job.Average = protocol.Latest, 3
 	recorder := &eventRecorder{}
-	warm, _ := trainRecorded(t, log, job, recorder)
+	warm, _ := trainRecorded(t, log, job, recorder.Record)
 	for _, p := range eventsOf[event.Passed](recorder) {
 		switch {
 		case p.Pass > 1:
@@ -978,7 +978,8 @@ func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) *eventRecorder {
 	t.Helper()
 	before, rec := ends(t, log), &eventRecorder{}
-	same := assert.Must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, rec))(t)
+	p := topics.OpenFor(log, job, nil)
+	same := assert.Must(replay.Verify(t.Context(), p, dispatch.NewProcess(openBLAS(t)), job, version, rec.Record))(t)
 	var got []int
 	for _, v := range same {
 		got = append(got, v.Version)
@@ -1021,7 +1022,7 @@ func TestVerify(t *testing.T) {
 	t.Run("chain", func(t *testing.T) {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Holdout = 0.2 // there is a gate
-		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		versions := assert.Must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		fulls := 0
 		for i, v := range versions {
@@ -1042,7 +1043,7 @@ func TestVerify(t *testing.T) {
 		log, job := openAlone(t), chainJob(t, "identity")
 		job.Keep, job.Retrain.Full = 2, topics.FullOptions{Every: 1000}
 		job.Retrain.Rows, job.Examples.BatchRows = 30, 10
-		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		report := assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 		last := len(report.Updates)
 		live := map[string]bool{}
 		for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Plans) {
@@ -1062,7 +1063,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	job := newJob(t, rings(640, 2, 2, 1), table{}, rffStage(link.Softmax, 20, 3))
 	job.Examples.Partitions = 2
 	verify := func(log *kafkalog.Log) error {
-		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, event.Ignore{})
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, nil)
 		return err
 	}
 	t.Run("no version", func(t *testing.T) {
@@ -1119,7 +1120,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		there := here
 		there.Vector = "none"
 		runs := []source.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}
-		err := replay.CheckHistory(t.Context(), p, runs, here, event.Ignore{})
+		err := replay.CheckHistory(t.Context(), p, runs, here, nil)
 		assert.Fails(t, err, "version 3 was made with a different arithmetic (vector none, this process has ")
 	})
 }
@@ -1130,11 +1131,11 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	train(t, log, job)
 	before, left := ends(t, log), 12
 	ctx, cancel := context.WithCancel(t.Context())
-	interrupt := recorderFunc(func(event.Event) {
+	interrupt := func(event.Event) {
 		if left--; left == 0 {
 			cancel()
 		}
-	})
+	}
 	assert.MustFail(replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, interrupt))(t,
 		context.Canceled)
 	assert.Equal(t, fmt.Sprint(ends(t, log)), fmt.Sprint(before), "where the topics end")
@@ -1180,7 +1181,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 				jobs[i].Memory = memory
 			}
 			ended := 0
-			err := Search(t.Context(), log, openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
+			err := Search(t.Context(), log, openBLAS(t), jobs, 0, nil, func(i int, c *replay.Candidate) error {
 				assert.True(t, c.Err == nil && c.Report.WeightsDigest == alone[i],
 					"candidate %d: %v, expected digest %s in %+v", i, c.Err, alone[i], c.Report)
 				ended++
@@ -1205,7 +1206,7 @@ func TestSearchWithFolds(t *testing.T) {
 	digests := map[examples.Fold][]wire.Digest{}
 	search := func(jobs ...topics.Job) (made [][]*replay.Candidate) {
 		made = make([][]*replay.Candidate, len(jobs))
-		assert.NoError(t, Search(t.Context(), log, openBLAS(t), jobs, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
+		assert.NoError(t, Search(t.Context(), log, openBLAS(t), jobs, folds, nil, func(i int, c *replay.Candidate) error {
 			if c.Err != nil {
 				return c.Err
 			}
@@ -1323,7 +1324,7 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	var submitted, unfinished []string
 	for i, trigger := range []bool{true, true, false, true, true} {
 		job.Seed = uint64(i)
-		_, plan := submitJob(t, log, job, event.Ignore{}, trigger)
+		_, plan := submitJob(t, log, job, nil, trigger)
 		submitted = append(submitted, plan.Run())
 	}
 	l := readLedger(t, topics.Open(log, job.Name, assert.Allocator(t)))
@@ -1338,7 +1339,7 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 // A process with another arithmetic than the run's leaves its group, so that others get its partitions, and says so.
 func TestAnotherArithmeticStandsAside(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
-	p, plan := submitJob(t, log, job, event.Ignore{}, false)
+	p, plan := submitJob(t, log, job, nil, false)
 	other := plan.Arithmetic
 	other.BLAS = "another"
 	left, over := make(chan struct{}, 1), make(chan struct{})
@@ -1351,7 +1352,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	}}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- dispatch.Serve(ctx, p, other, event.Serialised(recorder), func() dispatch.Member {
+		ended <- dispatch.Serve(ctx, p, other, event.Serialised(recorder.Record), func() dispatch.Member {
 			return &leavingMember{SoleOwner: protocol.NewSoleOwner(4), left: left}
 		}, func(context.Context, protocol.Owner, *schemas.Plan) error {
 			t.Error("a process with another arithmetic takes part in the run")
@@ -1359,7 +1360,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 		})
 	}()
 	<-left
-	assert.Must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)))(t)
+	assert.Must(newSoleMembers(t, p, job, nil).Execute(t.Context(), plan, readLedger(t, p)))(t)
 	<-over
 	cancel()
 	assert.Fails(t, <-ended, context.Canceled)
@@ -1372,7 +1373,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 func TestAnyArithmetic(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
 	job.Arithmetic = topics.ArithmeticAny
-	p, plan := submitJob(t, log, job, event.Ignore{}, false)
+	p, plan := submitJob(t, log, job, nil, false)
 	halves := make(chan error, 2)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -1381,13 +1382,13 @@ func TestAnyArithmetic(t *testing.T) {
 		here.Processor = []string{"amd64", "arm64"}[i]
 		half := &leavingMember{SoleOwner: protocol.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
 		go func() {
-			halves <- dispatch.Serve(ctx, p, here, event.Ignore{}, func() dispatch.Member { return half }, func(ctx context.Context,
+			halves <- dispatch.Serve(ctx, p, here, nil, func() dispatch.Member { return half }, func(ctx context.Context,
 				o protocol.Owner, plan *schemas.Plan) error {
-				return worker.New(p.Client, blas, plan, o, worker.Options{Cache: visit.NewRunCache(1 << 30)}, event.Ignore{}).Work(ctx)
+				return worker.New(p.Client, blas, plan, o, worker.Options{Cache: visit.NewRunCache(1 << 30)}, nil).Work(ctx)
 			})
 		}()
 	}
-	solving := newSoleMembers(t, p, job, event.Ignore{})
+	solving := newSoleMembers(t, p, job, nil)
 	solving.Works = protocol.NewSoleOwner(0)
 	report, err := solving.Execute(t.Context(), plan, readLedger(t, p))
 	assert.Need(t, err == nil && len(report.Stages) == len(job.Stages), "report %+v, %v", report, err)
@@ -1402,10 +1403,10 @@ func TestAnyArithmetic(t *testing.T) {
 // A process that executes a run executes earlier ones first. Each starts where the one before it ends.
 func TestEarlierRunsGoFirst(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
-	p, first := submitJob(t, log, job, event.Ignore{}, false)
+	p, first := submitJob(t, log, job, nil, false)
 	job.Seed++
-	_, second := submitJob(t, log, job, event.Ignore{}, false)
-	assert.Must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), second, readLedger(t, p)))(t)
+	_, second := submitJob(t, log, job, nil, false)
+	assert.Must(newSoleMembers(t, p, job, nil).Execute(t.Context(), second, readLedger(t, p)))(t)
 	l := readLedger(t, p)
 	assert.Equal(t, l.End(first.Run()).State, schemas.Done, "the end of the run that was submitted first")
 	assert.Equal(t, l.Plan(second.Run()).Since.Weights, l.End(first.Run()).Since.Weights, "the offset at which the second starts")
@@ -1432,7 +1433,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), standingJob(t, 1)
 			if fill(t, log, job, 0, 4); versions > 0 {
-				assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+				assert.Must(Retrain(t.Context(), log, openBLAS(t), job, true, nil))(t)
 				fill(t, log, job, 4, 8)
 			}
 			p, here := topics.OpenFor(log, job, nil), dispatch.Arithmetic(openBLAS(t))
@@ -1444,14 +1445,14 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 				return nil, killed
 			}
 			join := func(context.Context) (execution, func(), error) { return dies, func() {}, nil }
-			assert.Fails(t, newRunner(p, job, protocol.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true), killed)
-			_, err := newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p))
+			assert.Fails(t, newRunner(p, job, protocol.NewSoleOwner(1), other, join, nil).run(t.Context(), true), killed)
+			_, err := newSoleMembers(t, p, job, nil).Execute(t.Context(), plan, readLedger(t, p))
 			if aside, ok := errors.AsType[*dispatch.StandAsideError](err); !ok || aside.Run != plan.Run() || !strings.HasSuffix(err.Error(),
 				"its arithmetic differs: blas another, this process has "+here.BLAS+". Finish the run where it was planned, or cancel it with --supersede") {
 				t.Errorf("the run of another arithmetic is executed: %v", err)
 			}
 			recorder := &eventRecorder{}
-			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
+			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder.Record)
 			assert.Need(t, err == nil && len(report.Updates) != 0, "%d versions, error %v", len(report.Updates), err)
 			end := readLedger(t, p).End(plan.Run())
 			assert.True(t, end != nil && end.State == schemas.Cancelled, "the run of another arithmetic has the end %+v", end)
@@ -1480,7 +1481,7 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 		for partition := range 8 {
 			produce(t, log, job, (partition+round)%(8+min(round, 1)), exampleMessage(t, rings(5, 12, 3, uint64(100*round+partition)).exampleRows()))
 		}
-		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, nil)
 		if err == nil {
 			versions, err = topics.Open(log, job.Name, nil).Versions(t.Context())
 		}

@@ -151,11 +151,6 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 	return all
 }
 
-// listener calls a function with each event.
-type listener func(event.Event)
-
-func (l listener) Record(e event.Event) { l(e) }
-
 func (a *topic) run(ctx context.Context, untilEnd bool, m *model.Model, rec event.Recorder) error {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: untilEnd, Contributions: a.contributions}
 	return Run(ctx, a.client, o, Fixed(m), protocol.NewSoleOwner(a.partitions), rec)
@@ -170,11 +165,11 @@ func TestEachMessageHasPredictions(t *testing.T) {
 		a.contributions = partitions - 1
 		var rows int64
 		var messages, bad int
-		rec := listener(func(e event.Event) {
+		rec := func(e event.Event) {
 			if e, ok := e.(event.Scored); ok {
 				rows, messages, bad = rows+e.Rows, messages+e.Messages, bad+e.Bad
 			}
-		})
+		}
 		for range 2 { // there is nothing to do the second time
 			assert.NoError(t, a.run(t.Context(), true, m, rec))
 		}
@@ -195,20 +190,20 @@ func TestEndedScorers(t *testing.T) {
 				for range 8 {
 					ctx, cancel := context.WithCancel(t.Context())
 					left := 1 + random.IntN(3)
-					err := a.run(ctx, true, models[random.IntN(2)], listener(func(e event.Event) {
+					err := a.run(ctx, true, models[random.IntN(2)], func(e event.Event) {
 						if _, ok := e.(event.Scored); ok {
 							if left--; left == 0 {
 								cancel()
 							}
 						}
-					}))
+					})
 					cancel()
 					assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
 				}
 			})
 		}
 		running.Wait()
-		assert.NoError(t, a.run(t.Context(), true, models[0], event.Ignore{}))
+		assert.NoError(t, a.run(t.Context(), true, models[0], nil))
 		a.counted(t, models...)
 	}
 }
@@ -219,11 +214,11 @@ func TestMessagesThatCome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	scored, ended := make(chan event.Scored, 9), make(chan error, 1)
 	go func() {
-		ended <- a.run(ctx, false, m, listener(func(e event.Event) {
+		ended <- a.run(ctx, false, m, func(e event.Event) {
 			if e, ok := e.(event.Scored); ok {
 				scored <- e
 			}
-		}))
+		})
 	}()
 	for messages := 0; messages < 3; {
 		e := <-scored
@@ -248,11 +243,11 @@ func TestOtherTopics(t *testing.T) {
 		a := newTopic(t, 1, 2, 3)
 		last.Labels = []string{"a"}
 		assert.Must(a.client.Log.Append(t.Context(), "p.predictions", 0, assert.Must(last.Encode(memory.DefaultAllocator))(t)))(t)
-		assert.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), want)
+		assert.Fails(t, a.run(t.Context(), true, m, nil), want)
 	}
 	few := newTopic(t, 2, 1)
 	assert.NoError(t, few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}))
-	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), protocol.NewSoleOwner(2), event.Ignore{})
+	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), protocol.NewSoleOwner(2), nil)
 	assert.Fails(t, err, "few has 1 partitions, p.examples has 2: add partitions")
 }
 
@@ -262,7 +257,7 @@ func TestForgottenRowsHaveNoPredictions(t *testing.T) {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: true, Forgotten: func(context.Context) (coverage.Forgotten, error) {
 		return coverage.Forgotten{{Partition: 0, From: 1, To: 2}, {Partition: 0, From: 3, To: 4, First: 2, End: 3}}, nil
 	}}
-	assert.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), event.Ignore{}))
+	assert.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), nil))
 	a.rows[[2]int64{0, 1}], a.rows[[2]int64{0, 3}] = nil, nil
 	for _, p := range a.counted(t, m) {
 		forgotten := p.Offset%2 == 1
@@ -326,12 +321,12 @@ func TestPartitionsThatMove(t *testing.T) {
 		var running sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, owner := range members {
-			rec := listener(func(e event.Event) {
+			rec := func(e event.Event) {
 				switch e.(type) {
 				case event.Scored, event.ScoringLag: // the second comes also while nobody owns anything
 					move()
 				}
-			})
+			}
 			running.Go(func() {
 				err := Run(ctx, a.client, Options{From: "p.examples", To: "p.predictions", UntilEnd: true}, Fixed(m), owner, rec)
 				assert.Fails(t, err, nil)
@@ -363,7 +358,7 @@ func TestPartitionsThatAreAdded(t *testing.T) {
 	for _, untilEnd := range []bool{false, true} {
 		a, m := newTopic(t, 2, 1, 2), newModel(t, 1, 3)
 		a.client.Log = &growing{Log: a.client.Log}
-		err := a.run(t.Context(), untilEnd, m, event.Ignore{})
+		err := a.run(t.Context(), untilEnd, m, nil)
 		if untilEnd {
 			assert.Fails(t, err, nil)
 			a.counted(t, m)
@@ -387,11 +382,11 @@ func TestLagOfWhoCannotWrite(t *testing.T) {
 	a.client.Log = unwritable{a.client.Log}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_ = a.run(ctx, false, m, listener(func(e event.Event) { // it ends with the context
+	_ = a.run(ctx, false, m, func(e event.Event) { // it ends with the context
 		if e, ok := e.(event.ScoringLag); ok && e.Offsets[0] == 3 {
 			cancel()
 		}
-	}))
+	})
 }
 
 // removed has a model until the version is removed.
@@ -430,7 +425,7 @@ func TestMessagesWaitForVersion(t *testing.T) {
 	ended, watched, scored := make(chan error, 1), make(chan bool, 9), make(chan event.Scored, len(sizes))
 	go func() {
 		o := Options{From: "p.examples", To: "p.predictions"}
-		ended <- Run(ctx, a.client, o, versions, protocol.NewSoleOwner(a.partitions), listener(func(e event.Event) {
+		ended <- Run(ctx, a.client, o, versions, protocol.NewSoleOwner(a.partitions), func(e event.Event) {
 			switch e := e.(type) {
 			case event.ScoringLag:
 				select {
@@ -440,7 +435,7 @@ func TestMessagesWaitForVersion(t *testing.T) {
 			case event.Scored:
 				scored <- e
 			}
-		}))
+		})
 	}()
 	<-watched
 	versions.put(m)
@@ -650,12 +645,12 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 			log := shorten(t, a)
 			other := log.messages[0]
 			other.Value = []byte("no examples")
-			assert.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+			assert.NoError(t, a.run(t.Context(), true, m, nil))
 			for i, kept := range test.kept {
 				log.replace(kept, slices.Repeat([]protocol.Message{other}, test.others[i])...)
 				other.Time = other.Time.Add(time.Minute)
 				for range 2 { // there is nothing to do the second time
-					assert.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+					assert.NoError(t, a.run(t.Context(), true, m, nil))
 				}
 				log.checkPredictions(t, slices.Min(test.kept))
 			}
@@ -667,9 +662,9 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 func TestNothingIsProved(t *testing.T) {
 	a, m := newTopic(t, 1, 1, 2, 3), newModel(t, 1, 3)
 	log := shorten(t, a)
-	assert.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+	assert.NoError(t, a.run(t.Context(), true, m, nil))
 	log.replace(0, log.messages...)
-	assert.Fails(t, a.run(t.Context(), true, m, event.Ignore{}), "does not have predictions of")
+	assert.Fails(t, a.run(t.Context(), true, m, nil), "does not have predictions of")
 }
 
 // A service goes on by itself.
@@ -679,7 +674,7 @@ func TestServiceGoesOnBehindLostExamples(t *testing.T) {
 	other := log.messages[0]
 	ctx, cancel := context.WithCancel(t.Context())
 	messages := 0
-	err := a.run(ctx, false, m, listener(func(e event.Event) {
+	err := a.run(ctx, false, m, func(e event.Event) {
 		scored, ok := e.(event.Scored)
 		if !ok {
 			return
@@ -692,7 +687,7 @@ func TestServiceGoesOnBehindLostExamples(t *testing.T) {
 		case 11:
 			cancel()
 		}
-	}))
+	})
 	assert.Fails(t, err, context.Canceled)
 	log.checkPredictions(t, 5)
 }

@@ -275,18 +275,18 @@ func (f *displayFlags) recorder(c *config.Config, stderr io.Writer) (recorder ev
 	options := &slog.HandlerOptions{Level: levelOf(f.level)}
 	switch {
 	case f.quiet:
-		return event.Ignore{}, func() {}
+		return nil, func() {}
 	case f.log == logJSON:
 		recorder, finish = telemetry.NewLogs(slog.NewJSONHandler(stderr, options), c.Name), func() {}
 	case f.log == logText:
 		recorder, finish = telemetry.NewLogs(slog.NewTextHandler(stderr, options), c.Name), func() {}
 	default:
 		p := screen.NewProgress(stderr, time.Now)
-		recorder, finish = p, p.Finish
+		recorder, finish = p.Record, p.Finish
 	}
 	gathered := event.NewGathered(recorder, time.Now)
 	end := finish
-	return event.Serialised(reasons{gathered, c.Logs.Values}), func() {
+	return event.Serialised(reasons(gathered.Record, c.Logs.Values)), func() {
 		gathered.Finish()
 		end()
 	}
@@ -358,24 +358,21 @@ func (c *call) session(of session, do func() error) (err error) {
 	return failed(err)
 }
 
-// reasons forwards events. Unless values is set, it removes the values of rows from the reasons of quarantined messages.
-type reasons struct {
-	to     event.Recorder
-	values bool
-}
-
-// Record implements [event.Recorder].
-func (r reasons) Record(e event.Event) {
-	if q, ok := e.(event.Quarantined); ok && !r.values {
-		q.Reason = schemas.WithoutValues(q.Reason)
-		e = q
+// reasons returns a recorder that forwards events. Unless values is set, it removes the values of rows from the reasons of quarantined
+// messages.
+func reasons(to event.Recorder, values bool) event.Recorder {
+	return func(e event.Event) {
+		if q, ok := e.(event.Quarantined); ok && !values {
+			q.Reason = schemas.WithoutValues(q.Reason)
+			e = q
+		}
+		to.Record(e)
 	}
-	r.to.Record(e)
 }
 
 // waitRecorder returns the recorder of a short command, which only shows the operations that wait for brokers.
 func waitRecorder(cmd *cobra.Command) event.Recorder {
-	return event.Serialised(screen.NewProgress(cmd.ErrOrStderr(), time.Now))
+	return event.Serialised(screen.NewProgress(cmd.ErrOrStderr(), time.Now).Record)
 }
 
 // printLines writes a text to stderr line by line, as log records if the command logs JSON, so that readers of the logs

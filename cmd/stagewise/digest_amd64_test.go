@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/event"
 )
 
 // The weights of examples/digits.yaml, computed in Go without a BLAS and without vector instructions, are the same in each
@@ -31,7 +30,7 @@ func TestDigitsDigest(t *testing.T) {
 	c := assert.Must(config.Load("examples/digits.yaml", nil))(t)
 	log := assert.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
 	defer log.Close()
-	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), dispatch.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), dispatch.TrainOptions{}, nil)
 	assert.NoError(t, err)
 	assert.Equal(t, report.WeightsDigest, want, "weights with digest")
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
@@ -112,7 +111,7 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 	var found *topics.Settings
 	var covered, differing []string
 	var run string
-	err := withLog(ctx, c, event.Ignore{}, func(log *kafkalog.Log) (err error) {
+	err := withLog(ctx, c, nil, func(log *kafkalog.Log) (err error) {
 		p := topics.OpenFor(log, c.Job(), nil)
 		if found, err = topics.ReadSettings(ctx, p, c.Job()); err == nil && p.Remade != nil {
 			covered, err = coveredBy(ctx, p)

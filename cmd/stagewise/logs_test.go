@@ -82,14 +82,10 @@ func TestValuesInLogs(t *testing.T) {
 	quarantined := event.Quarantined{Topic: "t", Reason: `column "card": "4111" is not a number`}
 	for values, want := range map[bool]string{false: `column "card": … is not a number`, true: quarantined.Reason} {
 		var got string
-		reasons{recorderFunc(func(e event.Event) { got = e.(event.Quarantined).Reason }), values}.Record(quarantined)
+		reasons(func(e event.Event) { got = e.(event.Quarantined).Reason }, values)(quarantined)
 		assert.Equal(t, got, want, "log.values %v", values)
 	}
 }
-
-type recorderFunc func(event.Event)
-
-func (f recorderFunc) Record(e event.Event) { f(e) }
 
 // A shell that completes --set offers the keys that begin with what was typed, and a completed key is one that can be set.
 func TestSettingsAreCompleted(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stagewise/stagewise/client"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
-	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/ingest"
@@ -308,17 +307,16 @@ func newScore() *cobra.Command {
 		if _, err := openBLAS(); err != nil { // each predictor opens the BLAS itself
 			return err
 		}
-		counts := &screen.ScoreCounts{}
-		err := c.session(session{role: protocol.RoleScore, ends: o.UntilEnd, with: withLog}, func() error {
+		return c.session(session{role: protocol.RoleScore, ends: o.UntilEnd, with: withLog}, func() error {
 			if !o.UntilEnd {
 				c.recorder.Record(event.Following{Topic: o.From})
 			}
-			return scoreTopic(c.Context(), c.log, c.config, o, version, telemetry.Tee{c.recorder, counts})
+			err := scoreTopic(c.Context(), c.log, c.config, o, version, c.recorder)
+			if err == nil {
+				c.recorder.Record(event.Predicted{From: o.From, To: o.To})
+			}
+			return err
 		})
-		if err == nil && o.UntilEnd && c.show.onScreen() {
-			counts.Conclude(c.ErrOrStderr(), o)
-		}
-		return err
 	})
 	cmd.Flags().StringVar(&topic, "topic", "", "predict the messages of this `topic` (default: the examples topic that runs read)")
 	cmd.Flags().StringVar(&to, "to", "", "write to this `topic`, which is created (default NAME.predictions)")

@@ -137,7 +137,7 @@ func (m *Members) execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	var first sync.Once // error of the first role to fail, which stops the others
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	rec := event.Serialised(&once{next: m.Recorder, recorded: map[any]bool{}})
+	rec := event.Serialised(once(m.Recorder))
 	part := func(do func() error) func() {
 		return func() {
 			if ended := do(); ended != nil {
@@ -208,25 +208,22 @@ func UnlessStopped(working context.Context, err error) error {
 	return err
 }
 
-// once is a recorder that drops repeated events of the survey and of each stage. Both the solver of this process and the
+// once returns a recorder that drops repeated events of the survey and of each stage. Both the solver of this process and the
 // follower record them, because another process may solve the run.
-type once struct {
-	next     event.Recorder
-	recorded map[any]bool // by stage; "survey" for the survey
-}
-
-// Record records an event unless it repeats.
-func (o *once) Record(e event.Event) {
-	var what any
-	switch e := e.(type) {
-	case event.Surveyed:
-		what = "survey"
-	case event.StageEnded:
-		what = e.Stage
-	}
-	if !o.recorded[what] {
-		o.next.Record(e)
-		o.recorded[what] = what != nil
+func once(to event.Recorder) event.Recorder {
+	recorded := map[any]bool{} // by stage; "survey" for the survey
+	return func(e event.Event) {
+		var what any
+		switch e := e.(type) {
+		case event.Surveyed:
+			what = "survey"
+		case event.StageEnded:
+			what = e.Stage
+		}
+		if !recorded[what] {
+			to.Record(e)
+			recorded[what] = what != nil
+		}
 	}
 }
 

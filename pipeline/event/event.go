@@ -46,6 +46,8 @@ type (
 		Bad                 int // number of unusable messages
 		Version             int // version of the last predictions
 	}
+	// Predicted reports that the messages of a topic have predictions, up to the end that the topic had.
+	Predicted struct{ From, To string }
 	// ScoringLag reports, for each partition that this process scores, the number of offsets after the last one with predictions.
 	ScoringLag struct{ Offsets map[int]int64 }
 	// PageServed reports the URL of the pipeline's page.

@@ -10,16 +10,11 @@ import (
 	"github.com/stagewise/stagewise/internal/assert"
 )
 
-// counter counts events without any care for concurrency.
-type counter int
-
-func (c *counter) Record(Event) { *c++ }
-
 // A serialised recorder loses no event, however many goroutines record.
 func TestSerialised(t *testing.T) {
 	const goroutines, each = 8, 1000
-	c := counter(0)
-	rec := Serialised(&c)
+	c := 0
+	rec := Serialised(func(Event) { c++ }) // without any care for concurrency
 	var recording sync.WaitGroup
 	for range goroutines {
 		recording.Go(func() {
@@ -40,18 +35,15 @@ func (s stringer) String() string {
 	return ""
 }
 
-// A notice, or a skipped message, is recorded as one text. Ignore does not make the text.
+// A notice, or a skipped message, is recorded as one text. No recorder does not make the text.
 func TestNotice(t *testing.T) {
-	rec := &texts{}
+	var texts []string
+	rec := Recorder(func(e Event) { texts = append(texts, e.(Noticed).Text) })
 	Notice(rec, "%d of %d", 1, 2)
 	Skip(rec, "weights", errors.New("damaged"))
-	assert.True(t, len(*rec) == 2 && (*rec)[0] == "1 of 2" && (*rec)[1] == "skipping a message of the weights topic: damaged", "%q", *rec)
-	Notice(Ignore{}, "%v", stringer{t})
+	assert.Equal(t, texts, []string{"1 of 2", "skipping a message of the weights topic: damaged"}, "texts")
+	Notice(nil, "%v", stringer{t})
 }
-
-type texts []string
-
-func (r *texts) Record(e Event) { *r = append(*r, e.(Noticed).Text) }
 
 type recorded []string
 
@@ -67,7 +59,7 @@ func (r *recorded) Record(e Event) {
 func TestGathered(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var got recorded
-	g := NewGathered(&got, func() time.Time { return now })
+	g := NewGathered((&got).Record, func() time.Time { return now })
 	for i := range 100 {
 		g.Record(Quarantined{Topic: "a", Partition: i % 2, Offset: int64(i)})
 	}

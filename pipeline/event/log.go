@@ -134,7 +134,7 @@ func Log(e Event, log Logger) {
 		log(slog.LevelWarn, e.Text)
 	case Behind, Progressed:
 		record(slog.LevelDebug, strings.ToLower(reflect.TypeOf(e).Name()))
-	case Advanced, Answering, Scored, Sealed, Solved, Visited:
+	case Advanced, Answering, Predicted, Scored, Sealed, Solved, Visited:
 		record(slog.LevelInfo, strings.ToLower(reflect.TypeOf(e).Name()))
 	}
 }

@@ -14,23 +14,22 @@ import (
 	"time"
 )
 
-// Recorder receives events as they happen. The progress bar, the logs, the metrics and the tests are recorders.
-type Recorder interface {
-	// Record is called from one goroutine at a time and must not block.
-	Record(Event)
+// Recorder receives events as they happen, from one goroutine at a time, and must not block. The progress bar, the logs, the metrics and
+// the tests are recorders. A nil recorder ignores everything.
+type Recorder func(Event)
+
+// Record passes an event to the recorder.
+func (r Recorder) Record(e Event) {
+	if r != nil {
+		r(e)
+	}
 }
 
-// Ignore is a recorder that ignores everything.
-type Ignore struct{}
-
-// Record does nothing.
-func (Ignore) Record(Event) {}
-
-// Notice records a message for the operator. It does not format the text for [Ignore]: reading a chain skips many
+// Notice records a message for the operator. It does not format the text for a nil recorder: reading a chain skips many
 // messages, for which formatting would be too expensive.
 func Notice(rec Recorder, format string, values ...any) {
-	if rec != (Ignore{}) {
-		rec.Record(Noticed{fmt.Sprintf(format, values...)})
+	if rec != nil {
+		rec(Noticed{fmt.Sprintf(format, values...)})
 	}
 }
 
@@ -40,17 +39,16 @@ func Skip(rec Recorder, topic string, err error) {
 }
 
 // Serialised returns a recorder that is safe for concurrent use.
-func Serialised(to Recorder) Recorder { return &serialised{to: to} }
-
-type serialised struct {
-	mutex sync.Mutex
-	to    Recorder
-}
-
-func (s *serialised) Record(e Event) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.to.Record(e)
+func Serialised(to Recorder) Recorder {
+	if to == nil {
+		return nil
+	}
+	var mutex sync.Mutex
+	return func(e Event) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		to(e)
+	}
 }
 
 // Gathered is a recorder that passes events on, but limits those of unusable messages to one per minute and partition: the first at once,

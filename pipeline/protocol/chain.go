@@ -66,7 +66,7 @@ func NewChain(plan *schemas.Plan, mem memory.Allocator, rec event.Recorder) *Cha
 
 // NewOutline returns a chain that keeps no weights, for observers of the run.
 func NewOutline(plan *schemas.Plan, mem memory.Allocator) *Chain {
-	c := NewChain(plan, mem, event.Ignore{})
+	c := NewChain(plan, mem, nil)
 	c.outline = true
 	return c
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/internal/assert"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -27,7 +26,7 @@ import (
 func TestDue(t *testing.T) {
 	plan := testPlan(1)
 	records := newTestRun(plan).all()
-	c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
+	c := NewChain(plan, memory.DefaultAllocator, nil)
 	type due struct{ stage, visit, seal int }
 	want := []due{{wire.Survey, 0, NoStage}, {0, 0, NoStage}, {0, 1, NoStage}, {1, 0, 0}, {1, 1, NoStage}, {2, 0, 1}}
 	for i := 0; ; i++ {
@@ -66,7 +65,7 @@ func TestChainDependsOnNoOrder(t *testing.T) {
 			all = append(all, messages(t, chunk, r)...)
 		}
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
+		c := NewChain(plan, memory.DefaultAllocator, nil)
 		for _, m := range all {
 			assert.Must(c.Add(m))(t)
 		}
@@ -91,7 +90,7 @@ func TestChainSkips(t *testing.T) {
 	secondSurvey := r.survey()
 
 	told := notices{}
-	c := NewChain(plan, memory.DefaultAllocator, &told)
+	c := NewChain(plan, memory.DefaultAllocator, (&told).Record)
 	damage := func(r *wire.Record[float32]) wire.Message {
 		m := messages(t, 0, r)[0]
 		m.Value = append([]byte(nil), m.Value[:len(m.Value)/2]...)
@@ -117,7 +116,7 @@ func TestChainSkips(t *testing.T) {
 func TestSurveyOfAnotherPlan(t *testing.T) {
 	plan := testPlan(1)
 	plan.Prepare.PCA = 2
-	c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
+	c := NewChain(plan, memory.DefaultAllocator, nil)
 	for _, m := range messages(t, 0, newTestRun(plan).survey()) {
 		assert.MustFail(c.Add(m))(t, new(*wire.ShapeError))
 	}
@@ -133,7 +132,7 @@ func TestChainRead(t *testing.T) {
 	}
 	for since, accepted := range map[int64]bool{0: true, 1: true, 2: false, 100: true} {
 		plan.Since.Weights = since // no part of the plan's digest
-		c := NewChain(plan, client.Memory, event.Ignore{})
+		c := NewChain(plan, client.Memory, nil)
 		next, err := c.Read(t.Context(), client)
 		assert.Need(t, err == nil && next == int64(len(records)+1), "since %d: next is %d, %v", since, next, err)
 		assert.Equal(t, c.Head() == records[len(records)-1].
@@ -150,7 +149,7 @@ func TestDiffers(t *testing.T) {
 	r.parent = root
 	other := r.survey()
 	other.Tensors = append(other.Tensors, wire.Vector("other", []float32{1}))
-	c := NewChain(plan, client.Memory, event.Ignore{})
+	c := NewChain(plan, client.Memory, nil)
 	for _, step := range []struct {
 		topic   []*wire.Record[float32]
 		differs bool
@@ -199,7 +198,7 @@ func (l expiring) Before(_ context.Context, topic string, _ time.Duration) ([]in
 func TestExpiredWeights(t *testing.T) {
 	plan, client := testPlan(1), newTestClient()
 	records := newTestRun(plan).all()
-	c := NewChain(plan, client.Memory, event.Ignore{})
+	c := NewChain(plan, client.Memory, nil)
 	for _, r := range records {
 		assert.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		add(t, c, r)
@@ -207,17 +206,17 @@ func TestExpiredWeights(t *testing.T) {
 	head := c.Head()
 	for first := range len(records) + 1 {
 		client.Log = expiring{client.Log.(memoryLog), int64(first)}
-		_, err := NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client)
+		_, err := NewChain(plan, client.Memory, nil).Read(t.Context(), client)
 		expired := func(err error, wanted bool) bool {
 			return errors.As(err, new(*ExpiredError)) == wanted && (wanted || err == nil)
 		}
 		assert.True(t, expired(err, first > 0), "the first %d records are gone: %v", first, err)
 		differs, err := c.Renew(t.Context(), client)
 		assert.True(t, !differs && err == nil && c.Head() == head, "the first %d records are gone: for who has read them, the topic differs: %v", first, err)
-		_, err = NewChain(plan, client.Memory, event.Ignore{}).Renew(t.Context(), client)
+		_, err = NewChain(plan, client.Memory, nil).Renew(t.Context(), client)
 		assert.True(t, expired(err, first > 0), "the first %d records are gone before who waits for them has read any: %v", first, err)
 		for read := range len(records) + 1 { // the others may have arrived unread, including the last expired one
-			c := NewChain(plan, client.Memory, event.Ignore{})
+			c := NewChain(plan, client.Memory, nil)
 			for i, m := range client.Log.(expiring).memoryLog[client.Topics.Weights][:read] {
 				assert.Must(c.Follow(Message{Message: m, Offset: int64(i)}))(t)
 			}
@@ -229,7 +228,7 @@ func TestExpiredWeights(t *testing.T) {
 	}
 	plan.Since.Weights = int64(len(records)) // only earlier runs have expired
 	client.Log = expiring{client.Log.(memoryLog), int64(len(records))}
-	assert.Must(NewChain(plan, client.Memory, event.Ignore{}).Read(t.Context(), client))(t)
+	assert.Must(NewChain(plan, client.Memory, nil).Read(t.Context(), client))(t)
 }
 
 // The weights of a run that exceeds the topic's retention are written again in time, each once, so that a process that
@@ -239,7 +238,7 @@ func TestPreserve(t *testing.T) {
 	records := newTestRun(plan).all()
 	client.Chunk = 1 // several messages for some records
 	topic := client.Topics.Weights
-	c := NewChain(plan, client.Memory, event.Ignore{})
+	c := NewChain(plan, client.Memory, nil)
 	write := func(r *wire.Record[float32]) {
 		t.Helper()
 		assert.Must(WriteRecord(t.Context(), client, topic, 0, r))(t)
@@ -261,7 +260,7 @@ func TestPreserve(t *testing.T) {
 		}
 		assert.True(t, len(written) != 0, "after %d records nothing is written again", i+1)
 		client.Log = expiring{log, before - 1} // all except the last have expired
-		taken := NewChain(plan, client.Memory, event.Ignore{})
+		taken := NewChain(plan, client.Memory, nil)
 		assert.Must(taken.Read(t.Context(), client))(t)
 		assert.Equal(t, taken.Head(), c.Head(), "after %d records: the head of who takes up the run", i+1)
 		client.Log = log
@@ -272,8 +271,8 @@ func TestPreserve(t *testing.T) {
 // Forgetting the others affects neither the due visits nor the end of the run.
 func TestForget(t *testing.T) {
 	plan := testPlan(1)
-	whole := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
-	c := NewChain(plan, memory.DefaultAllocator, event.Ignore{})
+	whole := NewChain(plan, memory.DefaultAllocator, nil)
+	c := NewChain(plan, memory.DefaultAllocator, nil)
 	for i, r := range newTestRun(plan).all() {
 		add(t, whole, r)
 		add(t, c, r)
@@ -308,7 +307,7 @@ func TestForget(t *testing.T) {
 // Weights with changes require the weights that they change, which are the last full ones.
 func TestChanges(t *testing.T) {
 	plan := testPlan(1)
-	r, c := newTestRun(plan), NewChain(plan, memory.DefaultAllocator, event.Ignore{})
+	r, c := newTestRun(plan), NewChain(plan, memory.DefaultAllocator, nil)
 	change := func(visit int) *wire.Record[float32] {
 		w := schemas.Weights{
 			Identity: wire.Identity{Kind: schemas.KindWeights, Run: r.run, Visit: visit, Parent: r.parent},
@@ -359,7 +358,7 @@ func documents(t *testing.T, messages func() ([]wire.Message, error)) []wire.Mes
 func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *schemas.Manifest {
 	t.Helper()
 	assert.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, documents(t, plan.Messages)...))(t)
-	c := NewChain(plan, client.Memory, event.Ignore{})
+	c := NewChain(plan, client.Memory, nil)
 	for _, r := range newTestRun(plan).all() {
 		assert.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		add(t, c, r)
@@ -467,7 +466,7 @@ func TestWarmStart(t *testing.T) {
 	plan := testPlan(1)
 	plan.Submission = "another"
 	plan.Warm = &schemas.Warm{Run: manifest.Run, Manifest: wire.DigestJSON(manifest)}
-	c := NewChain(plan, client.Memory, event.Ignore{})
+	c := NewChain(plan, client.Memory, nil)
 	earlier, err := c.Warm(t.Context(), client)
 	assert.Need(t, err == nil && earlier.Digest() == manifest.WeightsDigest, "%v, %v", earlier, err)
 	for stage, want := range []float32{2, 4} {
@@ -480,8 +479,8 @@ func TestWarmStart(t *testing.T) {
 	assert.True(t, again == s && err == nil, "the stage is drawn twice")
 	assert.Equal(t, assert.Must(c.Fitted(s, 1))(t).W.Data[0], 4, "stage 1 before its first weights")
 	plan.Warm.Manifest = "other"
-	assert.MustFail(NewChain(plan, client.Memory, event.Ignore{}).Warm(t.Context(), client))(t, "names other")
-	earlier, err = NewChain(testPlan(1), client.Memory, event.Ignore{}).Warm(t.Context(), client)
+	assert.MustFail(NewChain(plan, client.Memory, nil).Warm(t.Context(), client))(t, "names other")
+	earlier, err = NewChain(testPlan(1), client.Memory, nil).Warm(t.Context(), client)
 	assert.True(t, earlier == nil && err == nil, "no warm start: %v, %v", earlier, err)
 }
 

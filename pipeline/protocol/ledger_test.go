@@ -38,7 +38,7 @@ func TestLedger(t *testing.T) {
 	}
 	l, err := client.ReadLedger(t.Context())
 	assert.Need(t, err == nil && l.Next == 10, "next is %d, %v", l.Next, err)
-	l.Report(&told)
+	l.Report((&told).Record)
 	assert.True(t, len(told) == 2 && strings.Contains(told[0], "test.plans[0]@0: damaged") && strings.Contains(told[1], "passes"), "%q", told)
 	assert.Equal(t, unfinished(l), []string{first.Run(), second.Run()}, "unfinished runs")
 	got := slices.Collect(l.Sources())

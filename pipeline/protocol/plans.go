@@ -30,7 +30,7 @@ func (c *Client) FollowPlans(ctx context.Context, rec event.Recorder, wake <-cha
 		return nil, err
 	}
 	if rec == nil {
-		rec = event.Ignore{}
+		rec = nil
 	}
 	l.Report(rec)
 	p := &Plans{client: c, rec: rec, wake: wake, positions: append([]Position{{Topic: l.topic, Compacted: true}}, others...)}

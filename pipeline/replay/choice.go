@@ -56,7 +56,7 @@ type chooser struct {
 }
 
 func newChooser(p *topics.Pipeline, by dispatch.Process, job topics.Job, plans planner, rows int64, rec event.Recorder) *chooser {
-	return &chooser{trials: trials{pipeline: p, process: by, job: job, word: "search", recorder: &notices{to: rec}}, plans: plans, rows: rows}
+	return &chooser{trials: trials{pipeline: p, process: by, job: job, word: "search", recorder: notices(rec)}, plans: plans, rows: rows}
 }
 
 // Resolve returns the job with the stages that have the lowest holdout loss of the last link: a candidate, up to one of
@@ -282,21 +282,19 @@ func (f *found) enlarge(rows int64) {
 	f.end = len(f.stages)
 }
 
-// notices forwards only the progress and the notices of a search, since the user did not start its runs. It forwards equal notices
-// once.
-type notices struct {
-	to   event.Recorder
-	said sync.Map // of event.Noticed
-}
-
-func (n *notices) Record(e event.Event) {
-	switch e := e.(type) {
-	case event.Noticed:
-		if _, said := n.said.LoadOrStore(e, true); !said {
-			n.to.Record(e)
+// notices returns a recorder that forwards only the progress and the notices of a search, since the user did not start its runs. It
+// forwards equal notices once.
+func notices(to event.Recorder) event.Recorder {
+	var said sync.Map // of event.Noticed
+	return func(e event.Event) {
+		switch e := e.(type) {
+		case event.Noticed:
+			if _, again := said.LoadOrStore(e, true); !again {
+				to.Record(e)
+			}
+		case event.Progressed:
+			to.Record(event.Trying{Progressed: e})
 		}
-	case event.Progressed:
-		n.to.Record(event.Trying{Progressed: e})
 	}
 }
 

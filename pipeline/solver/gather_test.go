@@ -52,7 +52,7 @@ func newTrial(t *testing.T, partitions int, alone bool, change func(*schemas.Pla
 	}
 	r := &trial{t: t, script: &scripted{}, topics: map[string][]wire.Message{}}
 	client := &protocol.Client{Memory: memory.DefaultAllocator, Topics: protocol.TopicsOf("test"), Log: &topicsLog{topics: r.topics, script: r.script}}
-	r.Solver = New(client, nil, plan, owner, Options{}, &r.said)
+	r.Solver = New(client, nil, plan, owner, Options{}, (&r.said).Record)
 	r.topics[r.Topics.Plans] = assert.Must(plan.Messages())(t)
 	r.plans = assert.Must(client.FollowPlans(t.Context(), nil, nil))(t)
 	r.inbox.Begin(wire.Survey)

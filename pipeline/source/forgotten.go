@@ -605,7 +605,7 @@ func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForg
 	if err := topics.Require(ctx, p, &job, p.Topics.Forget); err != nil {
 		return nil, err
 	}
-	if err := topics.CheckPolicies(ctx, p, event.Ignore{}, p.Topics.Forget); err != nil {
+	if err := topics.CheckPolicies(ctx, p, nil, p.Topics.Forget); err != nil {
 		return nil, err
 	}
 	var messages []wire.Message
@@ -624,7 +624,7 @@ func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForg
 		return done, err
 	}
 	if what.Now {
-		if done.Removed, learnt, err = RemoveLearnt(ctx, p, learnt, event.Ignore{}); err != nil {
+		if done.Removed, learnt, err = RemoveLearnt(ctx, p, learnt, nil); err != nil {
 			return done, err
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
@@ -189,7 +188,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 // newTestWorker returns a worker that has read the weights of its run and owns all partitions.
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
 	t.Helper()
-	w := New(client, kernel.Gonum(), plan, protocol.NewSoleOwner(testPartitions), Options{Cache: visit.NewRunCache(bytes)}, event.Ignore{})
+	w := New(client, kernel.Gonum(), plan, protocol.NewSoleOwner(testPartitions), Options{Cache: visit.NewRunCache(bytes)}, nil)
 	assert.Must(w.chain.Read(t.Context(), client))(t)
 	assert.NoError(t, w.adopt(t.Context()))
 	return w

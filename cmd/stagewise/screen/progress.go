@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -18,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/score"
 )
 
 // Progress is the recorder that shows a run on the screen: lines and a table with a row for each stage on w, and below them a
@@ -35,8 +33,7 @@ type Progress struct {
 	fraction float64         // the largest fraction of the run that was drawn
 	joined   *event.Joined   // the last counts of a join, until they are written
 	chained  bool            // the run is of a chain, which has a row for each version
-	scored   int64           // rows that score has predicted
-	scoredBy int             // the version that has predicted the last of them
+	scored   event.Scored    // the messages and rows that score has predicted
 	lag      int64           // offsets without predictions, of the partitions that this process predicts for
 }
 
@@ -60,8 +57,16 @@ func (p *Progress) Record(e event.Event) {
 			p.line("messages wait for a version: %v", e.Why)
 		}
 	case event.Scored:
-		p.scored, p.scoredBy = p.scored+e.Rows, e.Version
+		p.scored.Messages, p.scored.Rows, p.scored.Bad = p.scored.Messages+e.Messages, p.scored.Rows+e.Rows, p.scored.Bad+e.Bad
+		p.scored.Version = e.Version
 		p.score()
+	case event.Predicted:
+		text := fmt.Sprintf("predictions for %s rows of %s of %s are on %s", humanize.Comma(p.scored.Rows),
+			english.Plural(p.scored.Messages, "message", ""), e.From, e.To)
+		if bad := p.scored.Bad; bad > 0 {
+			text += fmt.Sprintf("; %s can't be used: see the reasons in their predictions", english.Plural(bad, "message", ""))
+		}
+		p.line("%s", text)
 	case event.ScoringLag:
 		p.lag = 0
 		for _, offsets := range e.Offsets {
@@ -312,9 +317,9 @@ func (p *Progress) ingest(e event.Ingested) {
 
 // score draws the progress of predictions for a topic.
 func (p *Progress) score() {
-	note := humanize.Comma(p.scored) + " rows"
-	if p.scoredBy > 0 {
-		note += fmt.Sprintf(", version %d", p.scoredBy)
+	note := humanize.Comma(p.scored.Rows) + " rows"
+	if p.scored.Version > 0 {
+		note += fmt.Sprintf(", version %d", p.scored.Version)
 	}
 	p.bar.draw("score", -1, fmt.Sprintf("%s, %s left", note, english.Plural(int(p.lag), "message", "")))
 }
@@ -395,28 +400,6 @@ func (p *Progress) row(e event.StageEnded) {
 	}
 	fmt.Fprint(p.w, stageRows(&e.StageReport, e.Stages))
 	p.lastPass = ""
-}
-
-// ScoreCounts counts the predictions of this process.
-type ScoreCounts struct{ messages, rows, bad atomic.Int64 }
-
-// Record counts predictions.
-func (s *ScoreCounts) Record(e event.Event) {
-	if e, ok := e.(event.Scored); ok {
-		s.messages.Add(int64(e.Messages))
-		s.rows.Add(e.Rows)
-		s.bad.Add(int64(e.Bad))
-	}
-}
-
-// Conclude writes a summary of the predictions.
-func (s *ScoreCounts) Conclude(w io.Writer, o score.Options) {
-	fmt.Fprintf(w, "predictions for %s rows of %s of %s are on %s", humanize.Comma(s.rows.Load()),
-		english.Plural(int(s.messages.Load()), "message", ""), o.From, o.To)
-	if bad := s.bad.Load(); bad > 0 {
-		fmt.Fprintf(w, "; %s can't be used: see the reasons in their predictions", english.Plural(int(bad), "message", ""))
-	}
-	fmt.Fprintln(w)
 }
 
 // bar is a progress bar on the last line of a terminal. If w is not a terminal, it draws nothing.

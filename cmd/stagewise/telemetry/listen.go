@@ -114,7 +114,7 @@ func Serve(ctx context.Context, c *config.Config, role string, recorder event.Re
 	if stop, err = ServeRegistry(ctx, c, m.registry, m.trouble, recorder); err != nil {
 		return nil, nil, err
 	}
-	return Tee{event.Serialised(m), recorder}, stop, nil // metrics first: they include every logged event
+	return tee(event.Serialised(m.Record), recorder), stop, nil // metrics first: they include every logged event
 }
 
 // ServeRegistry serves metrics and health of a process until stop is called, unless the configuration disables them, or
@@ -140,13 +140,11 @@ func ServeRegistry(ctx context.Context, c *config.Config, registry prometheus.Ga
 	return stop, nil
 }
 
-// Tee passes each event to two recorders.
-type Tee [2]event.Recorder
-
-// Record passes an event on.
-func (t Tee) Record(e event.Event) {
-	for _, r := range t {
-		r.Record(e)
+// tee returns a recorder that passes each event to two recorders.
+func tee(first, second event.Recorder) event.Recorder {
+	return func(e event.Event) {
+		first.Record(e)
+		second.Record(e)
 	}
 }
 
@@ -182,28 +180,20 @@ func Build() (version, revision string) {
 	return info.Main.Version, revision
 }
 
-// logs is the recorder that writes logs. Each record has the name of the pipeline, and from the beginning of a run to its end the id of
-// the run.
-type logs struct {
-	*slog.Logger
-	plain *slog.Logger // without the id of a run
-}
-
-// NewLogs returns a recorder that logs what happens in a pipeline to a handler.
+// NewLogs returns a recorder that logs what happens in a pipeline to a handler. Each record has the name of the pipeline, and from the
+// beginning of a run to its end the id of the run.
 func NewLogs(handler slog.Handler, pipeline string) event.Recorder {
-	logger := slog.New(handler).With("pipeline", pipeline)
-	return &logs{logger, logger}
-}
-
-// Record logs an event.
-func (l *logs) Record(e event.Event) {
-	if began, ok := e.(event.Began); ok {
-		l.Logger = l.plain.With("run", began.Run)
-	}
-	event.Log(e, func(level slog.Level, message string, attributes ...any) {
-		l.Logger.Log(context.Background(), level, message, attributes...)
-	})
-	if _, ok := e.(event.Ended); ok {
-		l.Logger = l.plain
+	plain := slog.New(handler).With("pipeline", pipeline)
+	logger := plain
+	return func(e event.Event) {
+		if began, ok := e.(event.Began); ok {
+			logger = plain.With("run", began.Run)
+		}
+		event.Log(e, func(level slog.Level, message string, attributes ...any) {
+			logger.Log(context.Background(), level, message, attributes...)
+		})
+		if _, ok := e.(event.Ended); ok {
+			logger = plain
+		}
 	}
 }

@@ -326,7 +326,7 @@ func (m *metrics) trouble() string {
 // ForServer returns a registry for the metrics of a server, and a recorder that counts events in it and passes them on.
 func ForServer(pipeline string, to event.Recorder) (*prometheus.Registry, event.Recorder) {
 	m := newMetrics(pipeline, protocol.RoleServe, time.Now)
-	return m.registry, Tee{event.Serialised(m), to}
+	return m.registry, tee(event.Serialised(m.Record), to)
 }
 
 // metric is a row of the table of metrics. A name that ends with _total is a counter, any other a gauge.

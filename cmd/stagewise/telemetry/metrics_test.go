@@ -38,7 +38,7 @@ func listened(t *testing.T, m *metrics) (get func(path string) (int, string)) {
 	t.Helper()
 	listener, _, err := listenOn("127.0.0.1:0")
 	assert.NoError(t, err)
-	serveRole(t, listener, m, event.Ignore{})
+	serveRole(t, listener, m, nil)
 	return func(path string) (int, string) {
 		t.Helper()
 		response := assert.Must(http.Get("http://" + listener.Addr().String() + path))(t)
@@ -310,7 +310,7 @@ func serveRole(t *testing.T, listener net.Listener, m *metrics, recorder event.R
 func TestMetricsOfThisMachine(t *testing.T) {
 	listener, _, err := listenOn("127.0.0.1:0")
 	assert.NoError(t, err)
-	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
+	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), nil)
 	for host, want := range map[string]int{"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "evil.example:9464": http.StatusMisdirectedRequest} {
 		r := assert.Must(http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil))(t)
 		r.Host = host
@@ -345,7 +345,7 @@ func TestErrorsOfTheMetricsServer(t *testing.T) {
 	listener, _, err := listenOn("127.0.0.1:0")
 	assert.NoError(t, err)
 	notices := make(recorded, 1)
-	serveRole(t, listener, m, notices)
+	serveRole(t, listener, m, notices.Record)
 	response := assert.Must(http.Get("http://" + listener.Addr().String() + "/metrics"))(t)
 	response.Body.Close()
 	text := <-notices
