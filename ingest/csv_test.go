@@ -334,7 +334,7 @@ func TestOffsets(t *testing.T) {
 		var b tabular.Block
 		b.Reset(1)
 		for i := range 4000 {
-			b.Columns[0].Numbers, b.Rows = append(b.Columns[0].Numbers, test.value(i)), b.Rows+1
+			b.Cells, b.Rows = append(b.Cells, []tabular.Cell{tabular.Float(test.value(i))}), b.Rows+1
 		}
 		found := layout.Spreads{}
 		l.Examine(&b, found)

@@ -39,20 +39,12 @@ type Values struct {
 	batch layout.Batch
 	keys  []string // message keys, for each row of the batch
 
-	archive archivedBlock
-	seen    int            // number of rows, of the first layout.OffsetRows
-	spreads layout.Spreads // of the columns without an offset in these rows
-	present []bool         // by column: whether one of these rows has a value
+	archived int            // maximum number of rows of an archive that AddRows reads at a time, which is small after invalid ones
+	seen     int            // number of rows, of the first layout.OffsetRows
+	spreads  layout.Spreads // of the columns without an offset in these rows
+	present  []bool         // by column: whether one of these rows has a value
 
 	presences map[string]*layout.Presence // by column
-}
-
-// archivedBlock is rows of an archive that AddRows reads at once.
-type archivedBlock struct {
-	all    *stream.Values
-	block  tabular.Block // of all
-	usable bool          // all values are numbers or texts
-	most   int           // maximum number of rows at a time, which is small after invalid ones
 }
 
 // NewValues returns empty Values, for options that pass Check and have a FromTopic. It returns an error if an option is
@@ -68,7 +60,7 @@ func NewValues(o Options) (*Values, error) {
 		return nil, err
 	}
 	v := &Values{opened: r, says: says, spreads: layout.Spreads{}, presences: map[string]*layout.Presence{},
-		archive: archivedBlock{most: layout.OffsetRows}}
+		archived: layout.OffsetRows}
 	if r.format.Width == nil {
 		v.names = format.Columns(o.Options)
 	}
@@ -278,12 +270,9 @@ func (v *Values) AddRows(partition int, offset int64, rows any) (added int) {
 	if !is || !v.laid || v.IsSparse() || v.format.Width != nil || v.whole.rowsPath() != "" {
 		return 0
 	}
-	t := &v.archive
 	all, from := of.All()
-	if all != t.all {
-		t.all, t.usable = all, all != nil && arrow.Fill(&t.block, all, v.names)
-	}
-	if !t.usable {
+	var block tabular.Block
+	if all == nil || !arrow.Fill(&block, all, v.names) {
 		return 0
 	}
 	before, origin := v.batch.Len(), v.batch.Examples.Origins.Bytes(partition, offset, 1)
@@ -293,19 +282,19 @@ func (v *Values) AddRows(partition int, offset int64, rows any) (added int) {
 		}
 		return sourceKeyOverhead + len(of.Key(row)) + origin
 	}
-	for n := min(of.Len(), t.most, v.whole.BatchRows-before, v.MostRows()); n > 0; n = added {
-		rows, troubles := t.block.Part(from, from+n), []layout.Trouble(nil)
+	for n := min(of.Len(), v.archived, v.whole.BatchRows-before, v.MostRows()); n > 0; n = added {
+		rows, troubles := block.Part(from, from+n), []layout.Trouble(nil)
 		if added, troubles = v.Append(&v.batch, &rows, beside); troubles == nil {
-			t.most = min(2*t.most, layout.OffsetRows)
+			v.archived = min(2*v.archived, layout.OffsetRows)
 			break
 		}
 		added = troubles[0].Row
-		t.most = max(added, 1)
+		v.archived = max(added, 1)
 	}
 	if added == 0 {
 		return 0
 	}
-	v.block = t.block.Part(from, from+added)
+	v.block = block.Part(from, from+added)
 	v.see()
 	for i := range added {
 		v.note(partition, offset+int64(i), 1, of.Key(i))

@@ -433,7 +433,6 @@ func (r *jsonRows) lacks(has []bool) error {
 
 // fill calls tile with the features of the rows in the block.
 func (r *jsonRows) fill(tile func(*examples.Rows) error) error {
-	r.block.Rows = len(r.tile)
 	r.filled.Reset()
 	if troubles := r.layout.Fill(&r.block, &r.filled); troubles != nil {
 		t := troubles[0]
@@ -476,27 +475,13 @@ func (r *jsonRows) row(row value.Cell) error {
 
 // begin adds a row without values to the block.
 func (r *jsonRows) begin() {
-	b, k := &r.block, len(r.has)
+	k := len(r.has)
 	if !r.layout.IsList() {
-		if n := len(b.Cells); n == cap(b.Cells) {
-			b.Cells = append(b.Cells, nil)
-		} else {
-			b.Cells = b.Cells[:n+1]
-		}
-		last := &b.Cells[len(b.Cells)-1]
-		*last = slices.Grow((*last)[:0], k)[:k]
-		r.cells = *last
-		clear(r.cells)
+		r.cells = r.block.Add(k)
 		return
 	}
-	c := &b.Columns[0]
-	n := len(c.Numbers)
-	c.Numbers = slices.Grow(c.Numbers, k)[:n+k]
-	r.numbers = c.Numbers[n:]
-	for i := range r.numbers {
-		r.numbers[i] = math.NaN()
-	}
-	c.Ends = append(c.Ends, n+k)
+	r.numbers = slices.Repeat([]float64{math.NaN()}, k)
+	r.block.Add(1)[0] = tabular.Numbers(nil, r.numbers)
 }
 
 // set sets the value of a column in the current row.
@@ -585,8 +570,7 @@ func (r *jsonRows) note() {
 
 // entries reads a sparse row: an object of two lists, or a list of all values, of which it keeps the nonzero ones.
 func (r *jsonRows) entries(row value.Cell) error {
-	c := &r.block.Columns[0]
-	n, all := len(c.Numbers), row[0] == '['
+	all := row[0] == '['
 	indices, values := value.Cell(nil), row
 	if !all {
 		var err error
@@ -594,13 +578,13 @@ func (r *jsonRows) entries(row value.Cell) error {
 			return err
 		}
 	}
-	c.Indices, c.Numbers = slices.Grow(c.Indices, lengthOf(row)), slices.Grow(c.Numbers, lengthOf(row))
+	at, numbers := make([]int64, 0, lengthOf(row)), make([]float64, 0, lengthOf(row))
 	for cell := range indices.All() {
 		index, err := strconv.ParseInt(string(cell), 10, 64)
 		if err != nil {
 			return fmt.Errorf("index %.40s: expected a whole number from 0 to %d", cell, examples.MaxColumns-1)
 		}
-		c.Indices = append(c.Indices, index)
+		at = append(at, index)
 	}
 	i := int64(0)
 	for cell := range values.All() {
@@ -610,16 +594,16 @@ func (r *jsonRows) entries(row value.Cell) error {
 			return fmt.Errorf("value %d: %w", i, err)
 		}
 		if !all {
-			c.Numbers = append(c.Numbers, v)
+			numbers = append(numbers, v)
 		} else if v != 0 {
-			c.Indices, c.Numbers = append(c.Indices, i), append(c.Numbers, v)
+			at, numbers = append(at, i), append(numbers, v)
 		}
 		i++
 	}
-	if len(c.Indices) != len(c.Numbers) {
-		return fmt.Errorf(`%d "indices" and %d "values", expected as many of both`, len(c.Indices)-n, len(c.Numbers)-n)
+	if len(at) != len(numbers) {
+		return fmt.Errorf(`%d "indices" and %d "values", expected as many of both`, len(at), len(numbers))
 	}
-	c.Ends = append(c.Ends, len(c.Numbers))
+	r.block.Add(1)[0] = tabular.Numbers(at, numbers)
 	return nil
 }
 

@@ -105,7 +105,7 @@ type RowReader struct {
 	path    *tabular.Paths // to the rows; nil: the value itself
 	most    int            // maximum number of rows of a message: those that fit a message of examples
 	last    tabular.Cell   // the last value, or a blank one
-	rows    [][]tabular.Cell
+	rows    tabular.Block
 	shared  []tabular.Cell
 }
 
@@ -141,7 +141,7 @@ func has(value tabular.Cell, member string) bool {
 // Read returns the rows of a value, with a cell for each of Columns, or for each column if they have no names. They are valid until the
 // next call. Except for a *RegistryError and the context's error, an error means that the value is invalid.
 func (r *RowReader) Read(ctx context.Context, p Payload) ([][]tabular.Cell, error) {
-	r.rows = r.rows[:0]
+	r.rows.Reset(0)
 	v, err := r.decoder.Decode(ctx, p)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (r *RowReader) Read(ctx context.Context, p Payload) ([][]tabular.Cell, erro
 	if err = r.add(v); err != nil && !known {
 		r.wanted = 0
 	}
-	return r.rows, err
+	return r.rows.Cells, err
 }
 
 // Forget makes the next row determine the number of columns of rows without column names.
@@ -162,8 +162,10 @@ func (r *RowReader) ReadRow(row tabular.Cell) ([][]tabular.Cell, error) {
 	if r.decoder.Adapt != nil {
 		row = r.decoder.Adapt(row)
 	}
-	r.last, r.rows = row, r.rows[:0]
-	return r.rows, r.add(row)
+	r.last = row
+	r.rows.Reset(0)
+	err := r.add(row)
+	return r.rows.Cells, err
 }
 
 // add adds the rows of a value.
@@ -223,12 +225,12 @@ func (r *RowReader) addRow(v tabular.Cell) error {
 	switch {
 	case !numbered && !v.IsObject():
 		return fmt.Errorf("%s: expected %s", v.String(), Meaning)
-	case len(r.rows) >= r.most:
+	case r.rows.Rows >= r.most:
 		return fmt.Errorf("more than %d rows, which do not fit a message of examples: send fewer in a value", r.most)
 	case numbered:
 		return r.addList(v.List())
 	}
-	row := r.next()
+	row := r.rows.Add(len(r.names))
 	copy(row, r.shared)
 	if err := r.columns.Read(v, row); err != nil {
 		return err
@@ -253,22 +255,8 @@ func (r *RowReader) addList(row []tabular.Cell) (err error) {
 	case n < r.wanted:
 		return fmt.Errorf("%d columns, expected at least %d", n, r.wanted)
 	}
-	r.rows = append(r.rows, row[:r.wanted])
+	copy(r.rows.Add(r.wanted), row)
 	return nil
-}
-
-// next appends a row of nulls, in the memory of an earlier row if possible.
-func (r *RowReader) next() []tabular.Cell {
-	n := len(r.names)
-	if at := len(r.rows); at < cap(r.rows) {
-		if r.rows = r.rows[:at+1]; len(r.rows[at]) == n {
-			clear(r.rows[at])
-			return r.rows[at]
-		}
-		r.rows = r.rows[:at]
-	}
-	r.rows = append(r.rows, make([]tabular.Cell, n))
-	return r.rows[len(r.rows)-1]
 }
 
 // needsLabel reports whether each row must have the label column.

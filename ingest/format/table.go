@@ -296,16 +296,13 @@ func (r *tableReader) addPath(fields []tabular.Field) []tabular.Field {
 // repeatPath appends the columns of the path to the block.
 func (r *tableReader) repeatPath() {
 	for _, v := range r.path {
-		var c tabular.Column
-		for range r.block.Rows {
-			switch {
-			case v.Null:
-				c.AppendNull(!v.IsWhole)
-			case v.IsWhole:
-				c.AppendWhole(v.Whole, false)
-			default:
-				c.AppendText(v.Text)
-			}
+		var c tabular.Same
+		switch {
+		case v.Null:
+		case v.IsWhole:
+			c.Value = tabular.Integer(v.Whole)
+		default:
+			c.Value = tabular.Word(v.Text)
 		}
 		r.block.Columns = append(r.block.Columns, c)
 	}

@@ -54,7 +54,7 @@ type filling struct {
 	to     *examples.Rows
 	before int          // number of rows before those of the block
 	floats []float32    // the dense features of the block's rows
-	items  []float64    // of a list
+	items  []float64    // of a list, or of a column
 	cell   tabular.Cell // the value of the column in the row that is read
 }
 
@@ -162,7 +162,8 @@ func (f *filling) texts(at int, put func(row int, text string) error) (row int, 
 // numbers reads a column with a number in each row.
 func (f *filling) numbers(at int, c Cell) (row int, err error) {
 	out, stride := f.floats[min(c.At, len(f.floats)):], f.Features
-	if numbers := f.b.Numbers(at); len(numbers) > 0 && !f.missing.HasNumbers() { // without a call for each
+	numbers, ok := f.b.AppendNumbers(f.items[:0], at)
+	if f.items = numbers; ok && !f.missing.HasNumbers() { // without a call for each
 		for row, v := range numbers {
 			if single := float32(v); single-single != 0 { // 0 only for finite numbers
 				if err := f.checkNumber(v); err != nil {
@@ -249,7 +250,11 @@ func (f *filling) counts(at int) (row int, err error) {
 
 // entries reads a column of sparse rows. Zeros are omitted.
 func (f *filling) entries(at int) (row int, err error) {
-	to, n := f.to.Sparse, len(f.b.Columns[at].Indices)
+	to, n := f.to.Sparse, 0
+	for row := range f.b.Rows { // room for all at once, because growing takes twice the memory
+		cell := f.b.Cell(row, at)
+		n += cell.Len()
+	}
 	to.Indices, to.Values = slices.Grow(to.Indices, n), slices.Grow(to.Values, n)
 	return f.each(at, func(row int) error {
 		last := int64(-1)

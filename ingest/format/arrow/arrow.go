@@ -3,9 +3,7 @@ package arrow
 
 import (
 	"bytes"
-	"fmt"
 	"io"
-	"math"
 	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -75,7 +73,6 @@ type source struct {
 	batch arrow.Record
 	rows  *stream.Values // of the batch
 	from  int            // the first row of the batch that is not in a block yet
-	read  int64          // number of rows before the batch
 }
 
 // open opens a file or a stream.
@@ -235,7 +232,6 @@ func (s *source) Fields() []tabular.Field { return s.fields }
 func (s *source) load(n int, wanted []bool) (ok bool, err error) {
 	for s.batch == nil || s.from == int(s.batch.NumRows()) {
 		if s.batch != nil {
-			s.read += s.batch.NumRows()
 			s.batch.Release()
 			s.batch = nil
 		}
@@ -286,7 +282,7 @@ func at(rows *stream.Values, path string, valid bool) *stream.Values {
 // cells returns the values of the nested columns in a row of the batch, after the columns of the file.
 func (s *source) cells(row int) ([]tabular.Cell, error) {
 	cells := make([]tabular.Cell, len(s.fields))
-	return cells, s.paths.Read(Nested{s.rows, row}.Cell(), cells[s.own:])
+	return cells, s.paths.Read(Nested{s.rows, row, true}.Cell(), cells[s.own:])
 }
 
 // Read implements tabular.Source.
@@ -304,8 +300,11 @@ func (s *source) Read(n int, wanted []bool, b *tabular.Block) error {
 		if cells = cells || of == nil; of == nil || !wanted[i] {
 			continue
 		}
-		if err := s.fill(&b.Columns[i], s.fields[i].Kind, of, from, s.from); err != nil {
-			return &tabular.ColumnError{Column: i, Err: err}
+		b.Columns[i] = column{of, from}
+		if s.reserve != nil {
+			if err := s.reserve(unpacked(s.fields[i].Kind, of, from, s.from)); err != nil {
+				return &tabular.ColumnError{Column: i, Err: err}
+			}
 		}
 	}
 	for row := from; cells && row < s.from; row++ {
@@ -318,57 +317,40 @@ func (s *source) Read(n int, wanted []bool, b *tabular.Block) error {
 	return nil
 }
 
-// fill sets the values of a column to those of some rows.
-func (s *source) fill(c *tabular.Column, kind tabular.Kind, of *stream.Values, from, to int) error {
-	switch kind {
-	case tabular.List, tabular.TextList, tabular.Pairs:
-		first, _ := of.Range(from)
-		for row := from; row < to; row++ {
-			_, end := of.Range(row)
-			c.Ends, c.NoLists = append(c.Ends, end-first), append(c.NoLists, of.Null(row))
-		}
-		if kind == tabular.Pairs {
-			return s.fillPairs(c, of, from, to)
-		}
-		_, last := of.Range(to - 1)
-		of, from, to = of.Items(), first, last
-	}
-	texts := fillValues(c, of, from, to)
-	if s.reserve != nil && texts > 0 {
-		return s.reserve(Unpacked{Texts: texts})
-	}
-	return nil
+// column has the values of a column in the rows of a record, from a row on.
+type column struct {
+	of   *stream.Values
+	from int
 }
 
-// fillValues sets the values of a column without lists, or the items of its lists. It returns the number of bytes of its texts.
-func fillValues(c *tabular.Column, of *stream.Values, from, to int) (texts int) {
-	switch of.Type {
-	case stream.Number, stream.Null:
-		c.Numbers, c.Halves = of.AppendNumbers(c.Numbers, from, to), of.Half()
-		return 0
-	case stream.Boolean, stream.Whole:
-		c.Truths = of.Type == stream.Boolean
-		for i := from; i < to; i++ {
-			if of.Null(i) {
-				c.AppendNull(false)
-			} else {
-				v, _ := of.Whole(i)
-				c.AppendWhole(v, of.Unsigned())
-			}
-		}
-		return 0
+// Cell implements tabular.Column.
+func (c column) Cell(row int) tabular.Cell { return Nested{c.of, c.from + row, true}.Cell() }
+
+// AppendNumbers appends the numbers of some rows.
+func (c column) AppendNumbers(to []float64, from, end int) ([]float64, bool) {
+	switch c.of.Type {
+	case stream.Number, stream.Null, stream.Boolean, stream.Whole:
+		return c.of.AppendNumbers(to, c.from+from, c.from+end), true
 	}
-	for i := from; i < to; i++ {
-		if of.Null(i) {
-			c.AppendNull(true)
-			continue
+	return to, false
+}
+
+// unpacked returns the size of a column in some rows.
+func unpacked(kind tabular.Kind, of *stream.Values, from, to int) (u Unpacked) {
+	if of.Type == stream.List {
+		first, _ := of.Range(from)
+		_, last := of.Range(to - 1)
+		if kind == tabular.Pairs {
+			return Unpacked{Values: last - first}
 		}
-		text := of.Text(i)
-		if c.AppendText(text); of.Type == stream.Text {
-			texts += len(text)
+		of, from, to = of.Items(), first, last
+	}
+	for i := from; of.Type == stream.Text && i < to; i++ {
+		if !of.Null(i) {
+			u.Texts += len(of.Text(i))
 		}
 	}
-	return texts
+	return u
 }
 
 // Fill sets a block to the values at some paths in rows. A member of a null struct is null, as in Parquet. ok is false if a path has no
@@ -381,36 +363,7 @@ func Fill(b *tabular.Block, rows *stream.Values, paths []string) (ok bool) {
 		if of == nil || !slices.Contains([]stream.Type{stream.Boolean, stream.Whole, stream.Number, stream.Text}, of.Type) {
 			return false
 		}
-		fillValues(&b.Columns[i], of, 0, b.Rows)
+		b.Columns[i] = column{of, 0}
 	}
 	return true
-}
-
-// fillPairs sets the entries of sparse rows.
-func (s *source) fillPairs(c *tabular.Column, of *stream.Values, from, to int) error {
-	first, _ := of.Range(from)
-	_, last := of.Range(to - 1)
-	if s.reserve != nil {
-		if err := s.reserve(Unpacked{Values: last - first}); err != nil {
-			return err
-		}
-	}
-	c.Indices, c.Numbers = slices.Grow(c.Indices, last-first), slices.Grow(c.Numbers, last-first)
-	pairs := of.Items()
-	indexAt, valueAt, _ := pairOf(of.Column.DataType())
-	index, number := pairs.At(indexAt), pairs.At(valueAt)
-	for row := from; row < to; row++ {
-		begin, end := of.Range(row)
-		for i := begin; i < end; i++ {
-			if pairs.Null(i) || index.Null(i) || number.Null(i) {
-				return fmt.Errorf("row %d, counted from 0: entry %d is null: expected an index and a value", s.read+int64(row), i-begin)
-			}
-			n, ok := index.Whole(i)
-			if !ok {
-				n = math.MaxInt64 // beyond the last column in any case
-			}
-			c.Indices, c.Numbers = append(c.Indices, n), append(c.Numbers, number.Number(i))
-		}
-	}
-	return nil
 }

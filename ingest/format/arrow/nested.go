@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,9 @@ import (
 
 // Nested is a row of a record, or a value in one.
 type Nested struct {
-	Of  *stream.Values
-	Row int
+	Of      *stream.Values
+	Row     int
+	inBlock bool // texts share the memory of the record, and times are texts
 }
 
 // RowsOf returns the rows of a batch as structs.
@@ -29,6 +31,9 @@ func RowsOf(batch arrow.Record) *stream.Values {
 
 // maxItems limits the number of items without bytes in a list column of a batch.
 const maxItems = 1 << 18
+
+// at returns a part of the value.
+func (n Nested) at(of *stream.Values, i int) Nested { return Nested{of, i, n.inBlock} }
 
 func (n Nested) isMap() bool { return n.Of.Column.DataType().ID() == arrow.MAP }
 
@@ -41,7 +46,7 @@ func (n Nested) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.
 		from, to := n.Of.Range(n.Row)
 		return tabular.Parts(at, func(next *tabular.Step) (part tabular.Cell, ok bool) {
 			if ok = next.Index >= 0 && next.Index < to-from; ok {
-				part = Nested{n.Of.Items(), from + next.Index}.Cell()
+				part = n.at(n.Of.Items(), from+next.Index).Cell()
 			}
 			return part, ok
 		}, put)
@@ -54,7 +59,7 @@ func (n Nested) Parts(at *tabular.Step, put func(at *tabular.Step, part tabular.
 		if err := checkItems(of); err != nil {
 			return fmt.Errorf("column %s: %w", strconv.Quote(next.Name), err)
 		}
-		if err := put(next, Nested{of, n.Row}.Cell()); err != nil {
+		if err := put(next, n.at(of, n.Row).Cell()); err != nil {
 			return err
 		}
 	}
@@ -90,7 +95,7 @@ func (n Nested) entries(at *tabular.Step, put func(at *tabular.Step, part tabula
 	from, to := n.Of.Range(n.Row)
 	for i := from; i < to && (keys.Type == stream.Text || keys.Type == stream.Whole); i++ {
 		if next := at.Named([]byte(keys.Text(i))); next != nil {
-			if err := put(next, Nested{values, i}.Cell()); err != nil {
+			if err := put(next, n.at(values, i).Cell()); err != nil {
 				return err
 			}
 		}
@@ -102,7 +107,47 @@ func (n Nested) entries(at *tabular.Step, put func(at *tabular.Step, part tabula
 func (n Nested) Items(put func(item tabular.Cell) error) error {
 	from, to := n.Of.Range(n.Row)
 	for i := from; i < to; i++ {
-		if err := put(Nested{n.Of.Items(), i}.Cell()); err != nil {
+		if err := put(n.at(n.Of.Items(), i).Cell()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Len returns the number of items of a list; 0 for another value.
+func (n Nested) Len() int {
+	if n.Of.Type != stream.List {
+		return 0
+	}
+	from, to := n.Of.Range(n.Row)
+	return to - from
+}
+
+// AppendNumbers appends the numbers of a list. ok is false if it has other values.
+func (n Nested) AppendNumbers(numbers []float64) ([]float64, bool) {
+	from, to := n.Of.Range(n.Row)
+	return column{n.Of.Items(), 0}.AppendNumbers(numbers, from, to)
+}
+
+// Pairs calls put for each index and value of a sparse row, until an error.
+func (n Nested) Pairs(put func(index int64, v float64) error) error {
+	if n.Of.Type != stream.List || !arePairs(n.Of.Column.DataType()) {
+		cell := n.Cell()
+		return fmt.Errorf("%s: expected a list of index and value", cell.String())
+	}
+	pairs := n.Of.Items()
+	indexAt, valueAt, _ := pairOf(n.Of.Column.DataType())
+	index, number := pairs.At(indexAt), pairs.At(valueAt)
+	from, to := n.Of.Range(n.Row)
+	for i := from; i < to; i++ {
+		if pairs.Null(i) || index.Null(i) || number.Null(i) {
+			return fmt.Errorf("entry %d is null: expected an index and a value", i-from)
+		}
+		at, ok := index.Whole(i)
+		if !ok {
+			at = math.MaxInt64 // beyond the last column in any case
+		}
+		if err := put(at, number.Number(i)); err != nil {
 			return err
 		}
 	}
@@ -149,10 +194,14 @@ func (n Nested) Cell() tabular.Cell {
 			return tabular.Half(of.Number(i))
 		}
 		return tabular.Float(of.Number(i))
-	case stream.Text:
+	case stream.Text, stream.Moment:
+		if n.inBlock {
+			return tabular.Word(of.Text(i))
+		}
+		if of.Type == stream.Moment {
+			return tabular.Time(of.Moment(i))
+		}
 		return tabular.Word(strings.Clone(of.Text(i))) // the text is a part of the batch
-	case stream.Moment:
-		return tabular.Time(of.Moment(i))
 	}
 	if binary, ok := of.Column.(*array.Binary); ok {
 		return tabular.Word(string(binary.Value(i)))
@@ -226,7 +275,7 @@ func (r messages) Items(put func(row tabular.Cell) error) (err error) {
 		}
 		rows := RowsOf(batch)
 		for i := range int(batch.NumRows()) {
-			if err := put(Nested{rows, i}.Cell()); err != nil {
+			if err := put(Nested{Of: rows, Row: i}.Cell()); err != nil {
 				return err
 			}
 		}

@@ -152,7 +152,7 @@ func (s *csvSource) Fields() []tabular.Field {
 // Read implements tabular.Source.
 func (s *csvSource) Read(n int, _ []bool, b *tabular.Block) error {
 	b.Reset(s.width)
-	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; b.Rows++ {
+	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; {
 		if err := s.read(); err == io.EOF {
 			return nil
 		} else if err != nil {
@@ -163,8 +163,9 @@ func (s *csvSource) Read(n int, _ []bool, b *tabular.Block) error {
 				return err
 			}
 		}
+		row := b.Add(s.width)
 		for i, field := range s.record {
-			b.Columns[i].Texts = append(b.Columns[i].Texts, field)
+			row[i] = tabular.Word(field)
 			bytes += len(field)
 		}
 		b.Lines = append(b.Lines, s.line)

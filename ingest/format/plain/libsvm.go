@@ -87,7 +87,7 @@ func (s *libsvmSource) Fields() []tabular.Field {
 // Read implements tabular.Source.
 func (s *libsvmSource) Read(n int, wanted []bool, b *tabular.Block) error {
 	b.Reset(2)
-	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; b.Rows++ {
+	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; {
 		if err := s.read(); err == io.EOF {
 			return nil
 		} else if err != nil {
@@ -99,10 +99,12 @@ func (s *libsvmSource) Read(n int, wanted []bool, b *tabular.Block) error {
 				return s.fail(0, err)
 			}
 		}
-		b.Columns[0].Texts, b.Lines = append(b.Columns[0].Texts, string(label)), append(b.Lines, s.Line)
-		if err := s.appendRow(&b.Columns[1], rest, field); err != nil {
+		features, err := s.features(rest, field)
+		if err != nil {
 			return err
 		}
+		row := b.Add(2)
+		row[0], row[1], b.Lines = tabular.Word(string(label)), features, append(b.Lines, s.Line)
 		bytes += len(s.text) + 8*s.dense.Width
 	}
 	return nil
@@ -121,11 +123,12 @@ func (s *libsvmSource) checkLabel(token []byte, there bool) error {
 	return nil
 }
 
-// appendRow appends the features of a line, from a field on.
-func (s *libsvmSource) appendRow(to *tabular.Column, rest []byte, field int) error {
-	first := len(to.Numbers)
-	for range s.dense.Width {
-		to.Numbers = append(to.Numbers, 0)
+// features returns the features of a line, from a field on.
+func (s *libsvmSource) features(rest []byte, field int) (row tabular.Cell, err error) {
+	indices, numbers := []int64(nil), make([]float64, s.dense.Width)
+	if s.dense.Width == 0 {
+		n := bytes.Count(rest, []byte{':'})
+		indices, numbers = make([]int64, 0, n), make([]float64, 0, n)
 	}
 	if bytes.HasPrefix(rest, []byte(queryField)) { // the query id, for ranking
 		_, rest = cutField(rest)
@@ -139,22 +142,21 @@ func (s *libsvmSource) appendRow(to *tabular.Column, rest []byte, field int) err
 			err = examples.CheckIndex(index, last)
 		}
 		if err != nil {
-			return s.fail(field, err)
+			return row, s.fail(field, err)
 		}
 		if last = index; s.dense.Width == 0 {
-			to.Indices, to.Numbers = append(to.Indices, index), append(to.Numbers, number)
+			indices, numbers = append(indices, index), append(numbers, number)
 			continue
 		}
 		at, err := s.dense.Place(index)
 		if err != nil {
-			return s.fail(field, err)
+			return row, s.fail(field, err)
 		}
 		if at >= 0 {
-			to.Numbers[first+at] = number
+			numbers[at] = number
 		}
 	}
-	to.Ends = append(to.Ends, len(to.Numbers))
-	return nil
+	return tabular.Numbers(indices, numbers), nil
 }
 
 // speltNumbers reports whether labels of some lines are numbers not in their shortest form.

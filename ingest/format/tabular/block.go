@@ -4,9 +4,7 @@ package tabular
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -72,34 +70,41 @@ func (e *ColumnError) Unwrap() error { return e.Err }
 // Block has rows of a table. The values of a column are in its Column, or else in Cells.
 type Block struct {
 	Rows    int
-	Columns []Column // one for each field
+	Columns []Column // one for each field; nil: its values are cells
 	Cells   [][]Cell // by row, with a cell for each field; those at the end of a row may be omitted, and are null
 	Lines   []int    // line of each row in its file, from 1; nil: rows are not lines
 	first   int      // the first row, among those that Columns, Cells and Lines have
 }
 
-// Column has the values of a column in the rows of a block, in Numbers or in Texts: one for each row, or, if Ends is set, one for
-// each item of the rows' lists. The zero value has none: its values are cells.
-type Column struct {
-	Numbers []float64 // NaN is a missing number
-	Truths  bool      // Numbers are booleans, as 0 and 1
-	Halves  bool      // Numbers are of type float16
-	Texts   []string  // texts, times as [value.Time] parses them, or numbers
-	Nulls   []bool    // Texts without a value; nil: none
-	Ends    []int     // end of the items of each row
-	NoLists []bool    // rows that have null instead of a list; nil: none
-	Indices []int64   // of sparse rows: the index of each item
+// Column has the values of a column in the rows of a block, in the form in which its format has them.
+type Column interface {
+	// Cell returns the value of a row.
+	Cell(row int) Cell
 }
 
-// Reset removes the rows, and sets the number of columns. It keeps the memory of the columns.
+// Same is the value of all rows.
+type Same struct{ Value Cell }
+
+// Cell implements Column.
+func (s Same) Cell(int) Cell { return s.Value }
+
+// Reset removes the rows, and sets the number of columns.
 func (b *Block) Reset(columns int) {
-	b.Rows, b.Cells, b.Lines, b.first = 0, b.Cells[:0], b.Lines[:0], 0
-	b.Columns = slices.Grow(b.Columns[:0], columns)[:columns]
-	for i := range b.Columns {
-		c := &b.Columns[i]
-		*c = Column{Numbers: c.Numbers[:0], Texts: c.Texts[:0], Nulls: c.Nulls[:0], Ends: c.Ends[:0], NoLists: c.NoLists[:0],
-			Indices: c.Indices[:0]}
+	*b = Block{Columns: slices.Grow(b.Columns[:0], columns)[:columns], Cells: b.Cells[:0], Lines: b.Lines[:0]}
+	clear(b.Columns)
+}
+
+// Add adds a row of n cells that are null, if possible in the memory of an earlier row.
+func (b *Block) Add(n int) []Cell {
+	if b.Rows++; len(b.Cells) == cap(b.Cells) {
+		b.Cells = append(b.Cells, nil)
+	} else {
+		b.Cells = b.Cells[:len(b.Cells)+1]
 	}
+	row := &b.Cells[len(b.Cells)-1]
+	*row = slices.Grow((*row)[:0], n)[:n]
+	clear(*row)
+	return *row
 }
 
 // Part returns the rows [from, to). They share the memory of b.
@@ -109,12 +114,14 @@ func (b *Block) Part(from, to int) Block {
 	return part
 }
 
-// Numbers returns the numbers of a column without lists; nil if it has other values.
-func (b *Block) Numbers(column int) []float64 {
-	if numbers := b.Columns[column].Numbers; len(numbers) > 0 {
-		return numbers[b.first : b.first+b.Rows]
+// AppendNumbers appends the numbers of a column, NaN for a missing one. ok is false if it has other values.
+func (b *Block) AppendNumbers(to []float64, column int) (_ []float64, ok bool) {
+	if of, is := b.Columns[column].(interface {
+		AppendNumbers(to []float64, from, end int) ([]float64, bool)
+	}); is {
+		return of.AppendNumbers(to, b.first, b.first+b.Rows)
 	}
-	return nil
+	return to, false
 }
 
 // Line returns the line of a value in its file; 0: rows are not lines. The texts before it in the row may have several lines.
@@ -124,8 +131,8 @@ func (b *Block) Line(row, column int) int {
 	}
 	line := b.Lines[row]
 	for i := range max(column, 0) {
-		if texts := b.Columns[i].Texts; row < len(texts) {
-			line += strings.Count(texts[row], "\n")
+		if row < len(b.Cells) && i < len(b.Cells[row]) {
+			line += strings.Count(b.Cells[row][i].text, "\n")
 		}
 	}
 	return line
@@ -134,72 +141,14 @@ func (b *Block) Line(row, column int) int {
 // Cell returns the value of a column in a row.
 func (b *Block) Cell(row, column int) Cell {
 	row += b.first
-	switch c := &b.Columns[column]; {
-	case len(c.Numbers)+len(c.Texts)+len(c.Ends) == 0:
-		if row < len(b.Cells) && column < len(b.Cells[row]) {
-			return b.Cells[row][column]
-		}
-		return Cell{}
-	case len(c.Ends) == 0:
-		return c.cell(row)
-	case len(c.NoLists) > 0 && c.NoLists[row]:
-		return Cell{}
-	default:
-		list := slice{Column: c, to: c.Ends[row]}
-		if row > 0 {
-			list.from = c.Ends[row-1]
-		}
-		return ListOf(list)
+	switch c := b.Columns[column]; {
+	case c != nil:
+		return c.Cell(row)
+	case row < len(b.Cells) && column < len(b.Cells[row]):
+		return b.Cells[row][column]
 	}
-}
-
-// cell returns the value of a row or of an item.
-func (c *Column) cell(i int) Cell {
-	switch {
-	case len(c.Numbers) == 0 && len(c.Nulls) > 0 && c.Nulls[i]:
-		return Cell{}
-	case len(c.Numbers) == 0:
-		return Word(c.Texts[i])
-	case c.Truths && c.Numbers[i] == c.Numbers[i]:
-		return Truth(c.Numbers[i] != 0)
-	case c.Halves:
-		return Half(c.Numbers[i])
-	}
-	return Float(c.Numbers[i])
-}
-
-// AppendNull appends a missing value. isText reports whether the values are texts.
-func (c *Column) AppendNull(isText bool) {
-	if isText || len(c.Texts) > 0 {
-		c.Texts, c.Nulls = append(c.Texts, ""), append(c.Nulls, true)
-	} else {
-		c.Numbers = append(c.Numbers, math.NaN())
-	}
-}
-
-// AppendText appends a text.
-func (c *Column) AppendText(text string) {
-	c.Texts, c.Nulls = append(c.Texts, text), append(c.Nulls, false)
+	return Cell{}
 }
 
 // maxExact is the largest integer up to which float64 represents all integers.
 const maxExact = 1 << 53
-
-// AppendWhole appends an integer, or the bits of an unsigned one. If it is too large for a number to be exact, the integers become
-// texts.
-func (c *Column) AppendWhole(v int64, unsigned bool) {
-	if exact := v >= -maxExact && v <= maxExact && !(unsigned && v < 0); exact && len(c.Texts) == 0 {
-		c.Numbers = append(c.Numbers, float64(v))
-		return
-	}
-	for i := range c.Numbers {
-		number := c.cell(i)
-		text, _ := number.Text()
-		c.Texts, c.Nulls = append(c.Texts, text), append(c.Nulls, number.Null())
-	}
-	if c.Numbers = c.Numbers[:0]; unsigned {
-		c.AppendText(strconv.FormatUint(uint64(v), 10))
-	} else {
-		c.AppendText(strconv.FormatInt(v, 10))
-	}
-}

@@ -1,31 +1,48 @@
-package tabular
+package tabular_test
 
 import (
 	"fmt"
 	"math"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
+	. "github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/internal/assert"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 )
+
+// column returns a column of Arrow with values from texts.
+func column(t *testing.T, of arrow.DataType, texts ...string) *stream.Values {
+	b := array.NewBuilder(memory.DefaultAllocator, of)
+	for _, text := range texts {
+		assert.NoError(t, b.AppendValueFromString(text))
+	}
+	field := arrow.Field{Name: "x", Type: of, Nullable: true}
+	return formatarrow.RowsOf(array.NewRecord(arrow.NewSchema([]arrow.Field{field}, nil), []arrow.Array{b.NewArray()}, int64(len(texts))))
+}
 
 // TestFormsHaveTheSameValues reads the numbers 1, 2 and none, and the same with other kinds, from all forms of a column.
 func TestFormsHaveTheSameValues(t *testing.T) {
 	missing := value.MissingOf([]string{"-9"})
-	wholes, large := Column{}, Column{}
-	for v := range int64(2) {
-		wholes.AppendWhole(v+1, true)
-		large.AppendWhole(v+1, true)
+	large := column(t, arrow.PrimitiveTypes.Uint64, "1", "2", "(null)", "18446744073709551615")
+	filled := func(rows *stream.Values) (b Block) {
+		assert.Need(t, formatarrow.Fill(&b, rows, []string{"x"}), "no values")
+		return b
 	}
-	wholes.AppendNull(false)
-	large.AppendNull(false)
-	large.AppendWhole(-1, true)
-	assert.Equal(t, large.Texts[3], "18446744073709551615", "")
+	b := filled(large)
+	last := b.Cell(3, 0)
+	text, err := last.Text()
+	assert.True(t, err == nil && text == "18446744073709551615", "%q, %v", text, err)
 	for name, b := range map[string]Block{
-		"numbers":        {Columns: []Column{{Numbers: []float64{1, 2, math.NaN()}}}},
-		"whole numbers":  {Columns: []Column{wholes}},
-		"large numbers":  {Columns: []Column{large}},
-		"texts":          {Columns: []Column{{Texts: []string{"1", "2", ""}, Nulls: []bool{false, false, true}}}},
+		"numbers":        filled(column(t, arrow.PrimitiveTypes.Float64, "1", "2", "NaN")),
+		"whole numbers":  filled(column(t, arrow.PrimitiveTypes.Int64, "1", "2", "(null)")),
+		"large numbers":  b,
+		"texts":          filled(column(t, arrow.BinaryTypes.String, "1", "2", "(null)")),
 		"cells":          {Columns: make([]Column, 1), Cells: [][]Cell{{Float(1)}, {JSON(value.Cell("2"))}, {}}},
 		"cells of words": {Columns: make([]Column, 1), Cells: [][]Cell{{Word("1")}, {Integer(2)}, nil}},
 	} {
@@ -42,8 +59,10 @@ func TestFormsHaveTheSameValues(t *testing.T) {
 }
 
 func TestListsOfColumnsAndCells(t *testing.T) {
+	lists := column(t, arrow.ListOf(arrow.BinaryTypes.String), `["a", "1"]`, `[]`, "(null)").Named("x")
+	cell := func(row int) Cell { return formatarrow.Nested{Of: lists, Row: row}.Cell() }
 	for name, b := range map[string]Block{
-		"column": {Columns: []Column{{Texts: []string{"a", "1"}, Ends: []int{2, 2, 2}, NoLists: []bool{false, false, true}}}},
+		"column": {Columns: make([]Column, 1), Cells: [][]Cell{{cell(0)}, {cell(1)}, {cell(2)}}},
 		"cells":  {Columns: make([]Column, 1), Cells: [][]Cell{{Items([]Cell{Word("a"), Integer(1)})}, {Items(nil)}}},
 		"JSON":   {Columns: make([]Column, 1), Cells: [][]Cell{{JSON(value.Cell(`["a", 1.0]`))}, {JSON(value.Cell("[]"))}}},
 	} {
@@ -90,7 +109,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestLinesOfTexts(t *testing.T) {
-	b := Block{Rows: 1, Lines: []int{7}, Columns: []Column{{Texts: []string{"a\nb"}}, {Texts: []string{"1"}}}}
+	b := Block{Rows: 1, Lines: []int{7}, Columns: make([]Column, 2), Cells: [][]Cell{{Word("a\nb"), Word("1")}}}
 	at := [3]int{b.Line(0, -1), b.Line(0, 0), b.Line(0, 1)}
 	assert.True(t, at == [3]int{7, 7, 8}, "%v", at)
 }

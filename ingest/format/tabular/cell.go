@@ -132,6 +132,9 @@ func Truth(v bool) Cell {
 // Items returns a list.
 func Items(list []Cell) Cell { return ListOf(items(list)) }
 
+// Numbers returns a list of numbers, of which NaN is a missing one; with indices, a sparse row. It keeps both.
+func Numbers(indices []int64, values []float64) Cell { return ListOf(numbers{indices, values}) }
+
 // ListOf returns a list with these items.
 func ListOf(of Nested) Cell { return Cell{kind: cellList, of: of} }
 
@@ -194,10 +197,20 @@ func (c *Cell) List() (list []Cell) {
 	return list
 }
 
+// Len returns the number of items of a list that are in memory without a cell for each; 0 for another value.
+func (c *Cell) Len() int {
+	if s, ok := c.of.(packed); ok {
+		return s.Len()
+	}
+	return 0
+}
+
 // AppendNumbers appends the numbers of a list; NaN for a missing one.
 func (c *Cell) AppendNumbers(numbers []float64, missing value.Missing) ([]float64, error) {
-	if s, ok := c.of.(slice); ok && len(s.Numbers) > 0 && !missing.HasNumbers() {
-		return append(numbers, s.Numbers[s.from:s.to]...), nil
+	if s, ok := c.of.(packed); ok && !missing.HasNumbers() {
+		if all, ok := s.AppendNumbers(numbers); ok {
+			return all, nil
+		}
 	}
 	err := c.Each(func(item Cell) error {
 		v, err := item.Number(missing)
@@ -375,13 +388,8 @@ func (c *Cell) Pairs(put func(index int64, v float64) error) error {
 	if c.Null() {
 		return errors.New("null instead of a sparse row")
 	}
-	if s, ok := c.of.(slice); ok {
-		for i := s.from; i < s.to; i++ {
-			if err := put(s.Indices[i], s.Numbers[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+	if s, ok := c.of.(packed); ok {
+		return s.Pairs(put)
 	}
 	entries, err := c.entries()
 	for i := 0; i < len(entries) && err == nil; i++ {

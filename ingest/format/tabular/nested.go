@@ -20,22 +20,38 @@ type Nested interface {
 	Names() []string
 }
 
-// slice is the items of a list in a column.
-type slice struct {
-	*Column
-	from, to int
+// packed are the items of a list in memory, which need no cells: its numbers, unless ok is false, or the entries of a sparse row.
+type packed interface {
+	Len() int
+	AppendNumbers(to []float64) (numbers []float64, ok bool)
+	Pairs(put func(index int64, v float64) error) error
 }
 
-func (s slice) Parts(*Step, func(*Step, Cell) error) error { return nil }
-func (s slice) Names() []string                            { return nil }
+// numbers are the items of a list of numbers, or the entries of a sparse row.
+type numbers struct {
+	indices []int64 // nil: not sparse
+	values  []float64
+}
 
-func (s slice) Items(put func(Cell) error) error {
-	for i := s.from; i < s.to; i++ {
-		if err := put(s.cell(i)); err != nil {
-			return err
-		}
+func (n numbers) Parts(*Step, func(*Step, Cell) error) error { return nil }
+func (n numbers) Names() []string                            { return nil }
+func (n numbers) Len() int                                   { return len(n.values) }
+func (n numbers) AppendNumbers(to []float64) (all []float64, ok bool) {
+	return append(to, n.values...), true
+}
+
+func (n numbers) Pairs(put func(index int64, v float64) error) (err error) {
+	for i := 0; i < len(n.indices) && err == nil; i++ {
+		err = put(n.indices[i], n.values[i])
 	}
-	return nil
+	return err
+}
+
+func (n numbers) Items(put func(Cell) error) (err error) {
+	for i := 0; i < len(n.values) && err == nil; i++ {
+		err = put(Float(n.values[i]))
+	}
+	return err
 }
 
 // items is a list of values.
