@@ -104,7 +104,7 @@ var rules = []struct {
 	{not: []string{"internal/onnx", "ingest/format/typed", "serve"}, trees: []string{"google.golang.org/protobuf"},
 		because: "what an ONNX file, a message in Protobuf and a call of gRPC are made of is known in one place each; everything else adds operators " +
 			"to a graph, or has cells"},
-	{not: []string{"config", "cmd"}, trees: []string{"go.yaml.in/yaml/v3"},
+	{not: []string{"config", "cmd"}, trees: []string{"github.com/spf13/viper", "go.yaml.in/yaml/v3"},
 		because: "what a configuration says is read and checked once"},
 	{not: []string{"cmd", "examples"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		because: "flags are the command's business"},

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -44,12 +46,14 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	s.commandLine("--set", set)
 	s.commandLine("--over", over)
 
-	c := s.config()
+	c, err := s.config()
+	if err != nil {
+		return nil, err
+	}
 	c.Untuned, c.ignored = s.untuned(c), s.ignored
 	c.Unlinked = c.Untuned && !s.has("stages.0.link")
 	var problems option.Problems
-	with, err := c.Examples.WithArchiveTopic(context.Background())
-	if c.Examples = with; err != nil {
+	if c.Examples, err = c.Examples.WithArchiveTopic(context.Background()); err != nil {
 		problems.Add("examples.archive.files", c.Examples.Archive.Files, "files of an archive: "+err.Error())
 	}
 	s.impossible(append(problems, c.problems()...))
@@ -100,7 +104,7 @@ func (s *settings) passes(c *Config) {
 }
 
 // config returns the defaults, overridden by the settings.
-func (s *settings) config() *Config {
+func (s *settings) config() (*Config, error) {
 	c := Defaults()
 	for i := range s.set["stages"].items {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
@@ -114,14 +118,20 @@ func (s *settings) config() *Config {
 		}
 		c.Stages = append(c.Stages, stage)
 	}
+	v := viper.New()
 	for key, set := range s.set {
 		if s.has(key) {
-			field := option.Field(reflect.ValueOf(c), key)
-			if field.Kind() == reflect.Pointer {
-				field.Set(reflect.New(field.Type().Elem()))
-			}
-			reflect.Indirect(field).Set(set.value)
+			v.Set(key, set.value.Interface())
 		}
+	}
+	err := v.UnmarshalExact(c, viper.DecodeHook(decodeHook), func(d *mapstructure.DecoderConfig) {
+		d.TagName, d.Squash = "yaml", true
+		d.MatchName = func(key, name string) bool {
+			return key == name || key == option.KeyOf(reflect.StructField{Name: name})
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decode configuration: %w", err)
 	}
 	for i := range c.Stages {
 		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
@@ -135,7 +145,25 @@ func (s *settings) config() *Config {
 	if !s.has("examples.holdout") {
 		c.Examples.Holdout = c.defaultHoldout()
 	}
-	return c
+	return c, nil
+}
+
+// decodeHook keeps values that have the type of their field, and makes a list, which has its elements already, from the mapping by number
+// that viper has for keys such as stages.0.passes.
+func decodeHook(from, to reflect.Value) (any, error) {
+	below, numbered := from.Interface().(map[string]any)
+	if from.Type() == to.Type() {
+		to.Set(from)
+		return nil, nil
+	}
+	if to.Kind() != reflect.Slice || !numbered {
+		return from.Interface(), nil
+	}
+	elements := make([]any, to.Len())
+	for i := range elements {
+		elements[i] = below[strconv.Itoa(i)]
+	}
+	return elements, nil
 }
 
 // defaultHoldout returns the default fraction of held-out rows: above 0 if holdout rows determine a choice.

@@ -250,8 +250,8 @@ security:
 		assert.Need(t, s.file([]byte(file)), "%v", s.failure())
 		s.environment(environ)
 		s.commandLine("--set", set)
-		c := s.config()
-		assert.NoError(t, s.failure())
+		c, err := s.config()
+		assert.NoError(t, errors.Join(err, s.failure()))
 		return c
 	}
 	c := read(nil, nil)
