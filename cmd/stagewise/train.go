@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -244,7 +243,7 @@ func newSearch() *cobra.Command {
 			if c.finish(); err != nil {
 				return err
 			}
-			return writeSearch(c.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, html)
+			return screen.WriteSearch(c.OutOrStdout(), list, by, output, html)
 		})
 	})
 	cmd.Flags().StringArrayVar(&over, "over", nil, "a `key` and the values to try, such as --over 'stages.0.ridge=[1e-4, 1e-3]'; "+
@@ -263,29 +262,6 @@ func newSearch() *cobra.Command {
 
 // maxFolds bounds the runs of a combination.
 const maxFolds = 100
-
-// writeSearch writes the requested files, and the results of a search unless a file is the standard output. An empty
-// path stands for no file.
-func writeSearch(stdout io.Writer, s *screen.Search, output, html string) error {
-	if html != "" {
-		if err := screen.Write(html, stdout, func(w io.Writer) error { return page.WritePage(w, s.About(), s.Compared()) }); err != nil {
-			return err
-		}
-	}
-	if best := s.Best(); best != nil && output != "" {
-		text, err := best.Config.YAML()
-		if err != nil {
-			return err
-		}
-		if err := screen.Write(output, stdout, func(w io.Writer) error { _, err := w.Write(text); return err }); err != nil {
-			return err
-		}
-	}
-	if output == screen.StandardOutput || html == screen.StandardOutput {
-		return nil
-	}
-	return s.Conclude(stdout)
-}
 
 // maxCandidates bounds the runs of a search.
 const maxCandidates = 10_000

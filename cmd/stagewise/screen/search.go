@@ -29,112 +29,98 @@ type Candidate struct {
 	folds folds // of cross-validation
 }
 
-// Search is a search that has ended: its candidates, and the measure that it judges them by.
-type Search struct {
-	Candidates []Candidate
-	By         string
-	Ended      time.Time
-}
-
-// Conclude writes the table and the best candidate.
-func (s *Search) Conclude(w io.Writer) error {
-	s.table(w)
-	best := s.Best()
-	if best == nil {
+// WriteSearch writes the requested files of a search that has ended, and its results unless a file is the standard output: a row for each
+// candidate, and the one that is best by a measure. An empty path stands for no file.
+func WriteSearch(stdout io.Writer, list []Candidate, by, output, html string) error {
+	var keys []string
+	for _, of := range list[0].Settings {
+		keys = append(keys, of.Key)
+	}
+	var runs []page.Compared
+	for i, c := range list {
+		state := schemas.Done
+		if c.Err != nil {
+			state = schemas.Failed
+		}
+		runs = append(runs, page.Compared{Title: fmt.Sprintf("run %d", i+1), State: state, Settings: c.Settings, Plan: c.Plan, Report: c.Report})
+	}
+	order := page.Order{Split: examples.Holdout.String(), By: by}
+	if html != "" {
+		about := page.About{Title: "Search over " + english.WordSeries(keys, "and"), Pipeline: list[0].Name, Date: date(time.Now()), By: order}
+		if err := Write(html, stdout, func(w io.Writer) error { return page.WritePage(w, about, runs) }); err != nil {
+			return err
+		}
+	}
+	best := order.Best(runs) // of those with predictions of the holdout rows, the first of several; negative: there is none
+	if best >= 0 && output != "" {
+		text, err := list[best].YAML()
+		if err != nil {
+			return err
+		}
+		if err := Write(output, stdout, func(w io.Writer) error { _, err := w.Write(text); return err }); err != nil {
+			return err
+		}
+	}
+	if output == StandardOutput || html == StandardOutput {
+		return nil
+	}
+	ranks, _ := order.Ranks(runs)
+	writeCandidates(stdout, list, ranks, order)
+	if best < 0 {
 		return errors.New("no run made a version that predicts holdout rows: see the table")
 	}
-	fmt.Fprint(w, "best:")
-	for _, s := range best.Settings {
-		fmt.Fprintf(w, " --set %s=%s", s.Key, s.Value)
+	fmt.Fprint(stdout, "best:")
+	for _, s := range list[best].Settings {
+		fmt.Fprintf(stdout, " --set %s=%s", s.Key, s.Value)
 	}
-	fmt.Fprintln(w)
-	if best.Report.TestError != nil {
-		fmt.Fprintf(w, "test error %s\n", Percent(best.Report.TestError))
+	fmt.Fprintln(stdout)
+	if test := list[best].Report.TestError; test != nil {
+		fmt.Fprintf(stdout, "test error %s\n", Percent(test))
 	}
 	return nil
 }
 
-// table writes a row for each candidate, the best first.
-func (s *Search) table(w io.Writer) {
+// writeCandidates writes a row for each candidate, the best first.
+func writeCandidates(w io.Writer, list []Candidate, ranks []int, order page.Order) {
 	var table Table
 	titles := []any{"run"} // in the order of the values, as the page numbers them
-	for _, of := range s.Candidates[0].Settings {
+	for _, of := range list[0].Settings {
 		titles = append(titles, of.Key)
 	}
-	more := !page.OfEveryTask(s.By) // the measure that ranks the runs has a column
+	more := !page.OfEveryTask(order.By) // the measure that ranks the runs has a column
 	if more {
-		titles = append(titles, "holdout "+s.order().Measure())
+		titles = append(titles, "holdout "+order.Measure())
 	}
 	last := "digest"
-	if len(s.Candidates[0].folds) > 0 {
+	if len(list[0].folds) > 0 {
 		last = "means"
 	}
 	table.Row(append(titles, "holdout error", "holdout log loss", "train error", "seconds", last)...)
-	ranks, _ := s.order().Ranks(s.Compared())
 	for _, n := range ranks {
-		candidate := &s.Candidates[n]
+		c := &list[n]
 		cells := []any{n + 1}
-		for _, of := range candidate.Settings {
+		for _, of := range c.Settings {
 			cells = append(cells, of.Value)
 		}
-		r := candidate.Report
 		if more {
-			cells = append(cells, s.order().Text(r))
+			cells = append(cells, order.Text(c.Report))
 		}
-		if r == nil {
-			table.Row(append(cells, none, none, none, none, candidate.Err)...)
+		if c.Report == nil {
+			table.Row(append(cells, none, none, none, none, c.Err)...)
 			continue
 		}
 		holdout, logLoss := none, none
-		if split, ok := r.Splits[examples.Holdout.String()]; ok {
-			holdout = Percent(&split.Error) + candidate.folds.after("%.2f", func(s *schemas.SplitReport) *float64 { return &s.Error })
-			logLoss = loss(split.LogLoss) + candidate.folds.after("%.4f", func(s *schemas.SplitReport) *float64 { return s.LogLoss })
+		if split, ok := c.Report.Splits[order.Split]; ok {
+			holdout = Percent(&split.Error) + c.folds.after("%.2f", func(s *schemas.SplitReport) *float64 { return &s.Error })
+			logLoss = loss(split.LogLoss) + c.folds.after("%.4f", func(s *schemas.SplitReport) *float64 { return s.LogLoss })
 		}
-		digest := r.WeightsDigest.Short()
-		if n := len(candidate.folds); n > 0 {
+		digest := c.Report.WeightsDigest.Short()
+		if n := len(c.folds); n > 0 {
 			digest = fmt.Sprintf("of %d folds", n)
 		}
-		table.Row(append(cells, holdout, logLoss, Percent(&r.TrainError), fmt.Sprintf("%.2f", r.Seconds), digest)...)
+		table.Row(append(cells, holdout, logLoss, Percent(&c.Report.TrainError), fmt.Sprintf("%.2f", c.Report.Seconds), digest)...)
 	}
 	table.Write(w)
-}
-
-// Best returns the candidate with the best predictions of the holdout rows, the first of several; nil if there is none.
-func (s *Search) Best() *Candidate {
-	best := s.order().Best(s.Compared())
-	if best < 0 {
-		return nil
-	}
-	return &s.Candidates[best]
-}
-
-// order returns the order of the candidates.
-func (s *Search) order() page.Order {
-	return page.Order{Split: examples.Holdout.String(), By: s.By}
-}
-
-// About returns the head of the page of a search.
-func (s *Search) About() page.About {
-	var keys []string
-	for _, of := range s.Candidates[0].Settings {
-		keys = append(keys, of.Key)
-	}
-	return page.About{Title: "Search over " + english.WordSeries(keys, "and"), Pipeline: s.Candidates[0].Name,
-		Date: date(s.Ended), By: s.order()}
-}
-
-// Compared converts the candidates for package page.
-func (s *Search) Compared() (runs []page.Compared) {
-	for i, candidate := range s.Candidates {
-		state := schemas.Done
-		if candidate.Err != nil {
-			state = schemas.Failed
-		}
-		runs = append(runs, page.Compared{
-			Title: fmt.Sprintf("run %d", i+1), State: state, Settings: candidate.Settings, Plan: candidate.Plan, Report: candidate.Report,
-		})
-	}
-	return runs
 }
 
 // folds are the runs of a candidate in cross-validation, each of which holds out a different part of the rows.
