@@ -133,8 +133,7 @@ func failure(code int16) error {
 	return kafka.Error(code)
 }
 
-// metadata requests the metadata of the cluster and of topics; nil means all topics. Topics are in the order of the
-// request.
+// metadata requests the metadata of the cluster and of topics; nil means all topics.
 func (l *Log) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResponse, error) {
 	request := kmsg.NewPtrMetadataRequest()
 	if topics != nil {
@@ -149,18 +148,11 @@ func (l *Log) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResp
 	if err != nil {
 		return nil, err
 	}
-	if topics == nil {
-		return found, nil
-	}
-	ordered := make([]kmsg.MetadataResponseTopic, len(topics))
-	for i, name := range topics {
-		at := slices.IndexFunc(found.Topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic != nil && *t.Topic == name })
-		if at < 0 {
+	for _, name := range topics {
+		if !slices.ContainsFunc(found.Topics, func(t kmsg.MetadataResponseTopic) bool { return text(t.Topic) == name }) {
 			return nil, fmt.Errorf("the brokers do not say whether there is a topic %s: %w", name, errPending)
 		}
-		ordered[i] = found.Topics[at]
 	}
-	found.Topics = ordered
 	return found, nil
 }
 

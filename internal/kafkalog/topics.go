@@ -404,7 +404,7 @@ func (l *Log) missing(ctx context.Context, topics []Topic) (missing []Topic, err
 	var short *ReplicationError
 	began := time.Now()
 	err = l.attempt(ctx, "", "find out which topics exist", func(ctx context.Context) error {
-		missing, short = nil, nil
+		short = nil
 		m, err := l.metadata(ctx, names(topics))
 		if err != nil {
 			return err
@@ -415,11 +415,7 @@ func (l *Log) missing(ctx context.Context, topics []Topic) (missing []Topic, err
 			err := failure(t.ErrorCode)
 			absent[*t.Topic] = unknown(err) || errors.Is(err, kafka.TopicAuthorizationFailed)
 		}
-		for _, t := range topics {
-			if absent[t.Name] {
-				missing = append(missing, t)
-			}
-		}
+		missing = slices.DeleteFunc(slices.Clone(topics), func(t Topic) bool { return !absent[t.Name] })
 		if short, err = l.replicate(ctx, missing); short != nil && time.Since(began) < l.unknownTimeout {
 			return fmt.Errorf("%w: %w", short, errPending)
 		}
