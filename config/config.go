@@ -147,7 +147,7 @@ func (c *Config) Job() topics.Job {
 	if i := slices.IndexFunc(c.Stages, func(s Stage) bool { return stages.KindOf(s.Features).Counted }); i >= 0 {
 		j.Examples.Counting = fmt.Sprintf("stages.%d.features.kind: %s", i, c.Stages[i].Features.Kind)
 	}
-	j.Examples = j.Examples.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting"))
+	j.Examples.Outcome.Folder = filepath.Join(c.DataDir, c.Name+".waiting")
 	return j
 }
 

@@ -139,7 +139,11 @@ func (v *Values) compare(ctx context.Context, m, archived TopicMessage) error {
 	for i, row := range rows {
 		for column := range row {
 			if !row[column].Same(&in[i][column]) {
-				return fmt.Errorf("column %s is %s, not %s", v.columnName(column), &in[i][column], &row[column])
+				name := strconv.Itoa(column)
+				if v.names != nil {
+					name = value.Quote(v.names[column])
+				}
+				return fmt.Errorf("column %s is %s, not %s", name, &in[i][column], &row[column])
 			}
 		}
 	}
@@ -152,12 +156,4 @@ func sameKey(key, archived string) bool {
 	texts := outcome.Texts(key)
 	known := !strings.ContainsFunc(texts[0], func(r rune) bool { return !unicode.IsPrint(r) })
 	return slices.Contains(texts, outcome.TextOf(archived)) || !known || archived == base64.StdEncoding.EncodeToString([]byte(key))
-}
-
-// columnName returns the name of a column that is read, or its number.
-func (v *Values) columnName(column int) string {
-	if v.format.Width == nil {
-		return value.Quote(format.Columns(v.whole.Options)[column])
-	}
-	return strconv.Itoa(column)
 }

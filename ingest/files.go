@@ -138,11 +138,6 @@ func shown(name string) string {
 	return name
 }
 
-// NamesStandardInput reports whether one of the files is the standard input.
-func (o Options) NamesStandardInput() bool {
-	return slices.Contains(o.Train, StandardInput) || slices.Contains(o.Test, StandardInput)
-}
-
 // Spool copies in to a temporary file, from which the options read the standard input, because a source is read more than
 // once, the first time for its digest. The file is already unlinked when Spool returns, so it disappears with the process.
 // Call remove when the source is no longer read. Spool returns early with the context's error when ctx ends; a read of in

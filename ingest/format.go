@@ -197,7 +197,7 @@ func checkReturns(file string, first []byte) error {
 // decode decodes the content of a text file to UTF-8, if the options set another encoding. It returns a *input.Error if
 // the encoding is obviously wrong.
 func (o Options) decode(c *input.Content, f format.Format) error {
-	if o.Encoding == "" || c.Decoded {
+	if o.Encoding == "" {
 		return nil
 	}
 	if !f.IsText {

@@ -83,7 +83,9 @@ func NewRowKeys(o Options, schemas []int) (*RowKeys, error) {
 	k := &RowKeys{path: o.JoinKey, schemas: schemas}
 	var err error
 	if o.JoinKey != "" {
-		k.opened, err = o.ofKeys().openTopic()
+		o.Options = layout.Options{Encoding: o.Encoding, Delimiter: o.Delimiter, BatchRows: o.BatchRows, Missing: o.Missing,
+			MissingValues: o.MissingValues, Columns: layout.ColumnChoice{Use: []string{o.JoinKey}}, Mode: layout.Unlabelled}
+		k.opened, err = o.openTopic()
 	}
 	return k, err
 }
@@ -189,12 +191,6 @@ func (v *Values) Check(ctx context.Context, m TopicMessage) error {
 	return err
 }
 
-// WithFolder returns the options with a directory for waiting data that does not fit into memory.
-func (o Options) WithFolder(folder string) Options {
-	o.Outcome = o.Outcome.WithFolder(folder)
-	return o
-}
-
 // JoinRule identifies the settings that determine which rows wait, and with which labels they become examples. byPartition
 // means that rows are joined with the outcomes of the same partition.
 func (o Options) JoinRule(byPartition bool) string {
@@ -218,12 +214,6 @@ func (o Options) later() predicted {
 
 // WhenAbsent returns the content that [Values.AddLabelled] adds to a row without an outcome; false: the row is skipped.
 func (o Options) WhenAbsent() (said string, ok bool) { return o.later().WhenAbsent() }
-
-// JoinsByPartition reports whether rows and outcomes with the same key are in partitions with the same number, given the
-// numbers of partitions of the topics: both are joined by message key, which determines the partition.
-func (o Options) JoinsByPartition(rows, outcomes int) bool {
-	return rows == outcomes && o.JoinKey == "" && o.Outcome.Key == ""
-}
 
 // checkOutcome checks the keys of outcomes that depend on their content and format.
 func (o Options) checkOutcome(p *option.Problems) {
@@ -289,13 +279,6 @@ func (o Options) ofOutcomes() Options {
 		}
 	}
 	return read
-}
-
-// ofKeys returns the options for reading the keys of rows.
-func (o Options) ofKeys() Options {
-	o.Options = layout.Options{Encoding: o.Encoding, Delimiter: o.Delimiter, BatchRows: o.BatchRows, Missing: o.Missing,
-		MissingValues: o.MissingValues, Columns: layout.ColumnChoice{Use: []string{o.JoinKey}}, Mode: layout.Unlabelled}
-	return o
 }
 
 // predicted describes the content of outcomes: it reads the labels or targets of an outcome, and fills the columns of rows that come

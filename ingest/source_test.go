@@ -636,7 +636,7 @@ var errFull = errors.New("the topic is full")
 
 func (m *memoryTopic) first(partition int) int64 { return int64(100 * partition) }
 
-// write is an Appender.
+// write appends messages.
 func (m *memoryTopic) write(_ context.Context, partition int, messages ...wire.Message) (int64, error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -319,7 +320,7 @@ func (c *call) session(of session, do func() error) (err error) {
 		}
 		c.blas.UseForSolves()
 	}
-	if of.input != nil && of.input.NamesStandardInput() {
+	if of.input != nil && slices.Contains(slices.Concat(of.input.Train, of.input.Test), ingest.StandardInput) {
 		remove, err := of.input.Spool(c.Context(), c.InOrStdin())
 		if err != nil {
 			return failed(err)

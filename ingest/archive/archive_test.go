@@ -368,7 +368,7 @@ func tableOf(t *testing.T, root string) *table {
 // live returns the files of a table.
 func live(t *testing.T, layout, root string, at snapshotName) ([]dataFile, error) {
 	t.Helper()
-	return liveFiles(t.Context(), tableOf(t, root).store, assert.Must(layoutOf(layout, ""))(t), root, at)
+	return assert.Must(layoutOf(layout, ""))(t).live(tableOf(t, root), at)
 }
 
 // offsets returns the offsets of the live rows of a table, in order.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"path"
 	"regexp"
@@ -272,7 +273,8 @@ func (s *deltaState) live(t *table) (files []dataFile, err error) {
 	for _, f := range schema.Fields {
 		whole[f.Name] = slices.Contains([]string{`"long"`, `"integer"`, `"short"`, `"byte"`}, string(f.Type))
 	}
-	for _, f := range s.files {
+	for _, id := range slices.Sorted(maps.Keys(s.files)) {
+		f := s.files[id]
 		name, err := url.PathUnescape(f.Path)
 		if err != nil {
 			return nil, t.fail("%s: %w", f.Path, err)

@@ -87,7 +87,8 @@ type layout struct {
 	columns [properties][]string
 	// value is the name of the column with the value of the message; "": a row is the value.
 	value string
-	// live returns the live files of a table. Nil means that all listed files are live.
+	// live returns the live files of a table, according to its log, or an error if the table uses an unsupported feature that changes its
+	// set of rows. Nil means that all listed files are live.
 	live func(t *table, at snapshotName) ([]dataFile, error)
 }
 
@@ -139,15 +140,4 @@ func (l *layout) placeOf(file string) (p place, besides, ok bool) {
 	first, err2 := strconv.ParseInt(parts[3], 10, 64)
 	besides = strings.HasPrefix(parts[4], "keys.") || strings.HasPrefix(parts[4], "headers.")
 	return place{parts[1], partition, first}, besides, err == nil && err2 == nil && partition < maxPartitions
-}
-
-// columnsOf returns the names of the columns of rows. Names in the options take precedence.
-func (l *layout) columnsOf(o Options) [properties][]string {
-	columns := l.columns
-	for i, name := range []string{o.Partition, o.Offset, o.Timestamp, o.Key} {
-		if name != "" {
-			columns[i] = []string{name}
-		}
-	}
-	return columns
 }

@@ -299,15 +299,27 @@ func (r *remote) Below(ctx context.Context, path string) iter.Seq2[string, error
 	}
 }
 
-func (r *remote) above(path string) (folders []string, _ error) {
+func (r *remote) checkAbove(ctx context.Context, folder string) error {
 	if r.origin != "" {
-		return nil, nil
+		return nil
 	}
-	bucket, _ := splitBucket(path)
-	for at := strings.TrimSuffix(path, "/"); len(at) >= len(bucket); at = at[:strings.LastIndex(at, "/")] {
-		folders = append(folders, at)
+	bucket, _ := splitBucket(folder)
+	for at := strings.TrimSuffix(folder, "/"); len(at) >= len(bucket); at = at[:strings.LastIndex(at, "/")] {
+		for _, marker := range input.LakeFolders() {
+			for file, err := range r.Below(ctx, at+"/"+marker) {
+				if errors.Is(err, fs.ErrPermission) { // permission to read files does not include listing the directories above
+					break
+				}
+				if err == nil {
+					err = input.CheckLake(at, strings.TrimPrefix(file, at+"/"))
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
 	}
-	return folders, nil
+	return nil
 }
 
 // Open implements files. It requests the first block.

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,8 +26,8 @@ type files interface {
 	Below(ctx context.Context, path string) iter.Seq2[string, error]
 	// Open opens a file. Reads fail when the context ends.
 	Open(ctx context.Context, path string) (openFile, error)
-	// above returns the directories above a path, and the path itself.
-	above(path string) ([]string, error)
+	// checkAbove returns an error if a directory, or one above it, is a table of a format that keeps files of earlier states.
+	checkAbove(ctx context.Context, folder string) error
 }
 
 // openFile is an open file, whose Read begins at its start. ReadAt is safe for concurrent use.
@@ -74,30 +73,6 @@ func (s store) List(ctx context.Context, of string) iter.Seq2[string, error] {
 			}
 		}
 	}
-}
-
-// checkAbove returns an error if a directory, or one above it, is a table of a format that keeps files of earlier states.
-func (s store) checkAbove(ctx context.Context, folder string) error {
-	above, err := s.above(folder)
-	if err != nil {
-		return err
-	}
-	for _, at := range above {
-		for _, marker := range input.LakeFolders() {
-			for file, err := range s.Below(ctx, at+"/"+marker) {
-				if errors.Is(err, fs.ErrPermission) { // permission to read files does not include listing the directories above
-					break
-				}
-				if err == nil {
-					err = input.CheckLake(at, strings.TrimPrefix(file, at+"/"))
-				}
-				if err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // pattern is a compiled pattern of paths.
@@ -193,10 +168,4 @@ func (local) Open(_ context.Context, path string) (openFile, error) {
 	return openFile{io.NewSectionReader(file, 0, info.Size()), file}, nil
 }
 
-func (local) above(path string) (folders []string, err error) {
-	at, err := filepath.Abs(path)
-	for ; err == nil && at != filepath.Dir(at); at = filepath.Dir(at) {
-		folders = append(folders, filepath.ToSlash(at))
-	}
-	return folders, err
-}
+func (local) checkAbove(_ context.Context, folder string) error { return input.Lakes{}.Check(folder) }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,14 +43,6 @@ func (f *dataFile) addValue(column string, text *string, isWhole bool) (err erro
 	}
 	f.Values = append(f.Values, v)
 	return nil
-}
-
-// liveFiles returns the live files of the table in a directory, according to its log, in order of path. It returns an error if the table
-// uses an unsupported feature that changes its set of rows.
-func liveFiles(ctx context.Context, s store, l layout, root string, at snapshotName) ([]dataFile, error) {
-	files, err := l.live(&table{ctx: ctx, store: s, root: strings.TrimSuffix(strings.TrimSuffix(root, "**"), "/")}, at)
-	slices.SortFunc(files, func(a, b dataFile) int { return strings.Compare(a.Path, b.Path) })
-	return files, err
 }
 
 // table is a table that is being read.

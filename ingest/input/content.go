@@ -82,13 +82,12 @@ const readSize = 1 << 16
 // Content is the decompressed content of an open file. Its errors are io.EOF and *Error.
 type Content struct {
 	*bufio.Reader
-	Name    string
-	Kind    string      // compression: "gzip", "bzip2", "zstd"; "": none
-	File    *fileBytes  // as stored
-	Path    []Partition // partition values from directory names
-	Decoded bool        // decoded from another encoding
-	packed  *bufio.Reader
-	unzip   *zstd.Decoder
+	Name   string
+	Kind   string      // compression: "gzip", "bzip2", "zstd"; "": none
+	File   *fileBytes  // as stored
+	Path   []Partition // partition values from directory names
+	packed *bufio.Reader
+	unzip  *zstd.Decoder
 }
 
 // New detects the compression by the first bytes, not by the name, since files are often decompressed without being
@@ -127,7 +126,6 @@ func (c *Content) SkipMark() {
 
 // DecodeText converts the rest of the content to UTF-8.
 func (c *Content) DecodeText(from string) {
-	c.Decoded = true
 	c.Reader = bufio.NewReaderSize(placed{signature.NewTextReader(c.Reader, from), func(err error) error {
 		if errors.As(err, new(*signature.EncodingError)) {
 			err = WholeFile(c.Name, fmt.Errorf("%w, which examples.encoding expects", err))
@@ -201,18 +199,6 @@ func (c *Content) fail(err error) error {
 	return e
 }
 
-// randomAccess is a file that can be read at any offset.
-type randomAccess interface {
-	fs.File
-	io.ReaderAt
-}
-
-// RandomAccess returns the file if it can be read at any offset, that is, if it is not compressed.
-func (c *Content) RandomAccess() (file randomAccess, ok bool) {
-	file, ok = c.File.ReadCloser.(randomAccess)
-	return file, ok && c.Kind == ""
-}
-
 // LineReader reads a file line by line.
 type LineReader struct {
 	*Content
@@ -223,28 +209,25 @@ type LineReader struct {
 // ReadLine returns the next line with its end, which is valid until the next call; io.EOF after the last. A line of more
 // than MaxRowBytes is an error.
 func (r *LineReader) ReadLine() ([]byte, error) {
-	r.long = r.long[:0]
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(r.long) == 0 && len(part) > 0 {
-			r.Line++
+	line, err := r.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		r.long = r.long[:0]
+		for ; err == bufio.ErrBufferFull && len(r.long) <= MaxRowBytes; line, err = r.ReadSlice('\n') {
+			r.long = append(r.long, line...)
 		}
-		switch {
-		case err == nil && len(r.long) == 0, err == io.EOF && len(r.long) == 0 && len(part) > 0:
-			return part, nil
-		case err != nil && err != bufio.ErrBufferFull && err != io.EOF:
-			return nil, err
-		}
-		if r.long = append(r.long, part...); len(r.long) > MaxRowBytes {
-			return nil, r.FailLine(fmt.Errorf("a line of more than %d MiB", MaxRowBytes>>20))
-		}
-		switch {
-		case err == nil, err == io.EOF && len(r.long) > 0:
-			return r.long, nil
-		case err == io.EOF:
-			return nil, io.EOF
-		}
+		r.long = append(r.long, line...)
+		line = r.long
 	}
+	if len(line) > 0 {
+		r.Line++
+	}
+	switch {
+	case err != nil && err != bufio.ErrBufferFull && (err != io.EOF || len(line) == 0):
+		return nil, err
+	case len(line) > MaxRowBytes:
+		return nil, r.FailLine(fmt.Errorf("a line of more than %d MiB", MaxRowBytes>>20))
+	}
+	return line, nil
 }
 
 // FailLine returns an error at the last line.

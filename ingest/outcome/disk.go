@@ -93,7 +93,9 @@ func (d *disk) write(entries iter.Seq[*entry]) (s *segment, err error) {
 	var index []location
 	var b []byte
 	for e := range entries {
-		b = appendRecord(b[:0], e)
+		b, _ = binary.Append(b[:0], binary.LittleEndian, []int64{e.place.Time, int64(e.place.Partition), e.place.Offset, e.behind,
+			int64(len(e.key)), int64(len(e.value))}) // see read
+		b = append(append(b, e.key...), e.value...)
 		_, _ = w.Write(b)
 		index = append(index, location{maphash.String(d.seed, e.key), s.index, uint32(len(b)), uint32(s.entries)})
 		s.index += int64(len(b))
@@ -125,25 +127,6 @@ func (d *disk) write(entries iter.Seq[*entry]) (s *segment, err error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return s, nil
-}
-
-// appendRecord encodes an entry. Whether it is settled is in the segment.
-func appendRecord(b []byte, e *entry) []byte {
-	b, _ = binary.Append(b, binary.LittleEndian, []int64{e.place.Time, int64(e.place.Partition), e.place.Offset, e.behind,
-		int64(len(e.key)), int64(len(e.value))})
-	return append(append(b, e.key...), e.value...)
-}
-
-// readRecord decodes an entry.
-func readRecord(from io.Reader) (*entry, error) {
-	h := make([]int64, 6)
-	if err := binary.Read(from, binary.LittleEndian, h); err != nil {
-		return nil, err
-	}
-	content := make([]byte, h[4]+h[5])
-	_, err := io.ReadFull(from, content)
-	return &entry{place: examples.JoinPlace{Time: h[0], Partition: int(h[1]), Offset: h[2]}, behind: h[3], key: string(content[:h[4]]),
-		value: content[h[4]:]}, err
 }
 
 // filtered returns the word of the filter with the bits of a hash, and these bits.
@@ -191,11 +174,14 @@ func (d *disk) fail(err error) error { return fmt.Errorf("read waiting rows in %
 
 // read reads an entry.
 func (s *segment) read(from io.Reader, number int) (*entry, error) {
-	e, err := readRecord(from)
-	if err == nil {
-		e.segment, e.number, e.settled = s, number, s.isSettled(number)
+	h := make([]int64, 6)
+	if err := binary.Read(from, binary.LittleEndian, h); err != nil {
+		return nil, err
 	}
-	return e, err
+	content := make([]byte, h[4]+h[5])
+	_, err := io.ReadFull(from, content)
+	return &entry{place: examples.JoinPlace{Time: h[0], Partition: int(h[1]), Offset: h[2]}, behind: h[3], settled: s.isSettled(number),
+		segment: s, number: number, key: string(content[:h[4]]), value: content[h[4]:]}, err
 }
 
 func (s *segment) isSettled(number int) bool { return s.settled[number/64]&(1<<(number%64)) != 0 }

@@ -92,8 +92,8 @@ func New(o Options, number, of int, cursor examples.JoinCursor) *Join {
 		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
 		due: cursor.Due, applied: cursor.Applied, cursor: cursor, again: true}
 	limit, folder := int64(0), ""
-	if o.folder != "" {
-		limit, folder = memory, filepath.Join(o.folder, strconv.Itoa(number))
+	if o.Folder != "" {
+		limit, folder = memory, filepath.Join(o.Folder, strconv.Itoa(number))
 	}
 	j.waiting, j.kept = newTable(limit-limit/keptShare, folder), newTable(limit/keptShare, folder)
 	return j

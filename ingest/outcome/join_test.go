@@ -217,7 +217,7 @@ func begin(t *testing.T, w *world, s *saved, random *rand.Rand) *process {
 		}
 	}
 	o := w.rule
-	o.Memory, o.folder = option.Bytes(p.memory), p.folder
+	o.Memory, o.Folder = option.Bytes(p.memory), p.folder
 	p.join = New(o, 0, 1, joined.Joins[0])
 	p.join.First = w.first
 	var again []func() error
@@ -358,7 +358,7 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	j := New(Options{Within: time.Hour, Memory: limit, folder: t.TempDir()}, 0, 1, Begin(0))
+	j := New(Options{Within: time.Hour, Memory: limit, Folder: t.TempDir()}, 0, 1, Begin(0))
 	j.Read(true, examples.JoinInput{Time: Never, Since: Never})
 	j.Read(false, examples.JoinInput{Time: Never, Since: Never})
 	assert.NoError(t, j.Resume(nil))

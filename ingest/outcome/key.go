@@ -122,7 +122,8 @@ func detect(key string, schemas []int) (text, format string) {
 	}
 	if text, ok := registryKey(key); ok {
 		// An integer of 8 bytes may look like Avro.
-		if id, _ := schemaOf(key); len(key) != 8 || isText(text) && !isNumber(text) || slices.Contains(schemas, id) {
+		_, notNumber := strconv.ParseInt(text, 10, 64)
+		if id, _ := schemaOf(key); len(key) != 8 || isText(text) && notNumber != nil || slices.Contains(schemas, id) {
 			return text, KeyAvro
 		}
 	}
@@ -142,11 +143,6 @@ func isText(key string) bool {
 		}
 	}
 	return true
-}
-
-func isNumber(text string) bool {
-	_, err := strconv.ParseInt(text, 10, 64)
-	return err == nil
 }
 
 // jsonKey reads a string, a number, or an object: one with a single member as its value, others as JSON with sorted members. An object with

@@ -29,7 +29,7 @@ type Options struct {
 	format.Settings ` yaml:",inline"`
 	Registry        typed.Registry `yaml:"registry"`
 
-	folder string // for data that does not fit into memory; "": memory is unlimited
+	Folder string `yaml:"-"` // for data that does not fit into memory; "": memory is unlimited
 }
 
 // AbsentSkip is the Options.Absent that skips rows without an outcome.
@@ -51,18 +51,9 @@ func Defaults() Options {
 		Idle: defaultIdle, Memory: defaultMemory}
 }
 
-// IdleAfter returns the maximum lag of a silent partition after which it no longer blocks rows.
-func (o Options) IdleAfter() time.Duration { return min(o.Idle, o.Within) }
-
-// WithFolder returns the options with a directory for data that does not fit into memory.
-func (o Options) WithFolder(folder string) Options {
-	o.folder = folder
-	return o
-}
-
 // IsZero reports whether no key is set.
 func (o Options) IsZero() bool {
-	o.folder = ""
+	o.Folder = ""
 	if len(o.Absent) == 0 {
 		o.Absent = nil
 	}

@@ -45,7 +45,7 @@ func newTable(limit int64, folder string) *table {
 		disk: disk{folder: folder, seed: maphash.MakeSeed()}}
 }
 
-// add adds an entry, and moves others to disk if there are too many.
+// add adds an entry. If there are too many, it moves the oldest ones to disk, about half of the bytes.
 func (t *table) add(e *entry) error {
 	t.byKey[e.key] = append(t.byKey[e.key], e)
 	heap.Push(&t.order, e)
@@ -55,7 +55,11 @@ func (t *table) add(e *entry) error {
 	if t.bytes += e.size(); t.limit == 0 || t.bytes <= t.limit {
 		return nil
 	}
-	return t.spill()
+	target := t.bytes / 2
+	return t.disk.add(func(yield func(*entry) bool) {
+		for t.bytes > target && yield(t.pop()) {
+		}
+	})
 }
 
 // get returns the entries of a key in order. The caller may modify the list.
@@ -115,15 +119,6 @@ func (t *table) pop() *entry {
 	}
 	t.bytes -= e.size()
 	return e
-}
-
-// spill moves the oldest entries to disk, about half of the bytes.
-func (t *table) spill() error {
-	target := t.bytes / 2
-	return t.disk.add(func(yield func(*entry) bool) {
-		for t.bytes > target && yield(t.pop()) {
-		}
-	})
 }
 
 // queue is a heap by position.

@@ -224,7 +224,7 @@ func (f *filesOf) publish(ctx context.Context, s ingest.Source) (*schemas.Source
 // another number of rows, or the attempt was sealed, a new attempt starts, and the earlier messages never count.
 func (f *filesOf) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
 	for n := len(f.origins); n < len(f.bounds); n++ { // all, or those added since the previous source
-		last, _, err := origin(ctx, f.Pipeline, n, f.bounds[n].To-1, f.bounds[n].From)
+		last, err := origin(ctx, f.Pipeline, n, f.bounds[n].To-1, f.bounds[n].From)
 		if err != nil {
 			return ingest.Attempt{}, err
 		}
@@ -242,7 +242,7 @@ func (f *filesOf) attempt(ctx context.Context, id string, batchRows int) (ingest
 		}
 		begun.ID = last.Attempt
 		begun.Spans[n].From = bounds.To - (last.Sequence/int64(len(f.bounds)) + 1)
-		head, _, err := origin(ctx, f.Pipeline, n, begun.Spans[n].From, bounds.From)
+		head, err := origin(ctx, f.Pipeline, n, begun.Spans[n].From, bounds.From)
 		if err != nil {
 			return begun, err
 		}
@@ -268,19 +268,19 @@ func attemptID(spans []coverage.Span, batchRows int) string {
 	return wire.DigestJSON(begins).Short()
 }
 
-// origin returns the origin of the message at an offset. ok is false if the message was not ingested, or if the offset is
-// before the partition's first.
-func origin(ctx context.Context, p *topics.Pipeline, partition int, at, first int64) (found schemas.Origin, ok bool, err error) {
+// origin returns the origin of the message at an offset; zero if the message was not ingested, or if the offset is before the
+// partition's first.
+func origin(ctx context.Context, p *topics.Pipeline, partition int, at, first int64) (found schemas.Origin, err error) {
 	if at < first {
-		return found, false, nil
+		return found, nil
 	}
 	for m, err := range p.Between(ctx, p.Topics.Examples, partition, at, at+1) {
 		if err != nil {
-			return found, false, err
+			return found, err
 		}
-		found, ok = schemas.OriginOf(m.Message)
+		found, _ = schemas.OriginOf(m.Message)
 	}
-	return found, ok, nil
+	return found, nil
 }
 
 // SealOf returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same
@@ -308,8 +308,8 @@ func present(ctx context.Context, p *topics.Pipeline, seal *schemas.SourceSeal, 
 	last := int((seal.Messages - 1) % int64(seal.Partitions))
 	for _, span := range seal.Spans {
 		if span.Partition == last {
-			m, ok, err := origin(ctx, p, last, span.To-1, span.From)
-			return ok && m.Of(seal), err
+			m, err := origin(ctx, p, last, span.To-1, span.From)
+			return m.Of(seal), err
 		}
 	}
 	return seal.Messages == 0, nil

@@ -49,7 +49,8 @@ func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgr
 	if f.outcomes, err = f.Log.Spans(ctx, topic); err != nil {
 		return fmt.Errorf("examples.outcome.topic: %w", err)
 	}
-	f.byPartition = f.Job.Examples.JoinsByPartition(len(f.Bounds), len(f.outcomes))
+	// Message keys determine the partition.
+	f.byPartition = len(f.Bounds) == len(f.outcomes) && f.Job.Examples.JoinKey == "" && f.Job.Examples.Outcome.Key == ""
 	for i := range states {
 		if j := states[i].Joined; j != nil && len(j.Joins) > 0 { // as when the join began
 			f.byPartition = f.byPartition && j.Joins[0].Partition >= 0
@@ -556,8 +557,8 @@ const passEvery = 5 * time.Second
 func (f *Feed) pass(ctx context.Context) error {
 	j := f.joining
 	j.passed = f.Clock.Now()
-	idle := f.Job.Examples.Outcome.IdleAfter().Milliseconds()
-	topic := f.Job.Examples.Outcome.Topic
+	topic, o := f.Job.Examples.Outcome.Topic, f.Job.Examples.Outcome
+	idle := min(o.Idle, o.Within).Milliseconds()
 	latest, err := f.latest(ctx, topic)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format"
@@ -27,8 +28,11 @@ func Format() format.Format {
 
 // open opens a file.
 func open(c *input.Content, o layout.Options, _ *layout.Features) (t format.Table, err error) {
-	f, ok := c.RandomAccess()
-	if !ok {
+	f, ok := c.File.ReadCloser.(interface { // to be read at any offset
+		fs.File
+		io.ReaderAt
+	})
+	if !ok || c.Kind != "" {
 		return t, fmt.Errorf("a Parquet file compressed with %s: expected the plain file, whose columns are compressed", c.Kind)
 	}
 	info, err := f.Stat()
