@@ -52,20 +52,9 @@ func (o Options) OpenArchive(ctx context.Context) (*archive.Archive, error) {
 // IsGap reports whether an error says that neither an archive nor its topic has some messages.
 func IsGap(err error) bool { return errors.As(err, new(*archive.GapError)) }
 
-// changedError means that a column of a file in an archive has changed its type, so that its rows can't be read like earlier ones.
-type changedError struct {
-	what string // see TopicMessage.Changed
-	row  error  // of the first such row
-}
-
-// Error includes the remedy.
-func (e *changedError) Error() string {
-	return fmt.Sprintf("%s: %v. The type of the column changed: convert it in the later files, or end the pattern examples.archive.files "+
-		"before them and give rows with the new type another pipeline", e.what, e.row)
-}
-
-// Unwrap returns the error of the row.
-func (e *changedError) Unwrap() error { return e.row }
+// errChanged means that a column of a file in an archive has changed its type, so that its rows can't be read like earlier ones.
+var errChanged = errors.New("the type of the column changed: convert it in the later files, or end the pattern examples.archive.files " +
+	"before them and give rows with the new type another pipeline")
 
 // Pack encodes a message until the examples of its rows are known. Errors are as in Add.
 func (v *Values) Pack(ctx context.Context, m TopicMessage) (_ []byte, err error) {

@@ -168,26 +168,13 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 	return labels, nil
 }
 
-// AddLabelled is Add for a message whose examples have the content of an outcome from Outcomes.Read.
-func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (full bool, err error) {
-	defer func() { err = v.explain(ctx, err, m) }()
-	rows, err := v.rowsOf(ctx, m)
-	if err != nil || len(rows) == 0 {
-		return false, err
-	}
-	v.says.Put(rows, said, v.format.Width == nil)
-	return v.add(m, rows)
-}
-
 // Check returns the reason why the rows of a message can't be added. Nil means that they can, and may have been added.
 func (v *Values) Check(ctx context.Context, m TopicMessage) error {
-	add := v.Add
+	said := ""
 	if v.whole.Mode == layout.LabelLater {
-		add = func(ctx context.Context, m TopicMessage) (bool, error) {
-			return v.AddLabelled(ctx, m, v.says.Any(v.whole.Classes))
-		}
+		said = v.says.Any()
 	}
-	_, err := add(ctx, m)
+	_, err := v.AddLabelled(ctx, m, said)
 	return err
 }
 
@@ -443,16 +430,10 @@ func (p predicted) Skips() bool { return len(p.Absent) == 1 && p.Absent[0] == ou
 // absentLabel returns the single label of rows without an outcome.
 func (p predicted) absentLabel() string { return strings.Join(p.Absent, ",") }
 
-// Any returns a valid content, for rows with unknown outcomes. classes are the possible labels; nil: any.
-func (p predicted) Any(classes []string) string {
-	switch p.Task {
-	case examples.Numbers:
+// Any returns a valid content, for rows with unknown outcomes.
+func (p predicted) Any() string {
+	if p.Task == examples.Numbers {
 		return encode(slices.Repeat([]tabular.Cell{tabular.Integer(0)}, len(p.Columns))...)
-	case examples.SeveralLabels:
-		return encode(tabular.Items(nil))
 	}
-	if len(classes) > 0 {
-		return encode(tabular.Word(classes[0]))
-	}
-	return encode(tabular.Word(outcome.AbsentSkip))
+	return encode(tabular.Cell{}) // a row may have no label
 }

@@ -241,14 +241,6 @@ func (s *Source) describe(ctx context.Context) error {
 	return r.Inspect()
 }
 
-// names returns the file names without directories.
-func (s *Source) names() (names []string) {
-	for _, f := range s.Files {
-		names = append(names, filepath.Base(f))
-	}
-	return names
-}
-
 // open returns a reader of the source and its files. The caller closes the files, unless there is an error.
 func (s *Source) open(ctx context.Context) (r *format.Reader, opened []*input.Content, err error) {
 	defer func() {
@@ -684,8 +676,10 @@ func Publish(ctx context.Context, s Source, attempt Attempt,
 	progress func(rows int64), lost func(columns map[string]int64)) (*schemas.SourceSeal, error) {
 	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
-	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Files: s.names(), Split: s.Split.String(), Partitions: len(spans),
-		After: s.after}
+	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Split: s.Split.String(), Partitions: len(spans), After: s.after}
+	for _, f := range s.Files {
+		seal.Files = append(seal.Files, filepath.Base(f))
+	}
 	if s.isFile() {
 		seal.Content, seal.Bytes = s.stored[0].digest, s.stored[0].bytes
 	}

@@ -172,14 +172,23 @@ const sourceKeyOverhead = 5
 // and add the message again. A message is not split between batches. If one of its examples is invalid, Add returns the
 // reason and adds none.
 func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error) {
+	return v.AddLabelled(ctx, m, "")
+}
+
+// AddLabelled is Add for a message whose examples have the content of an outcome from [Outcomes.Read]; "": they have labels.
+func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (full bool, err error) {
 	defer func() { err = v.explain(ctx, err, m) }()
 	cells, err := v.rowsOf(ctx, m)
 	if err != nil || len(cells) == 0 {
 		return false, err
 	}
+	if said != "" {
+		v.says.Put(cells, said, v.format.Width == nil)
+		return v.add(m, cells)
+	}
 	full, err = v.add(m, cells)
 	if err = v.adviseMissing(err); m.Changed != "" && errors.As(err, new(value.NumberError)) {
-		err = &changedError{m.Changed, err}
+		err = fmt.Errorf("%s: %w; %w", m.Changed, err, errChanged)
 	}
 	return full, err
 }
@@ -377,7 +386,7 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 		return nil
 	}
 	if v.whole.Mode == layout.LabelLater {
-		v.says.Put(rows, v.says.Any(v.whole.Classes), v.format.Width == nil)
+		v.says.Put(rows, v.says.Any(), v.format.Width == nil)
 	}
 	if len(v.Cells) == 0 {
 		if err := v.assign(len(rows[0]), rows[0]); err != nil {
@@ -522,7 +531,7 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p format.Payload, 
 // archive, or to the schema registry: away means that the registry is unavailable.
 func Unusable(err error) (unusable, away bool) {
 	of, is := errors.AsType[*format.RegistryError](err)
-	return !is && !errors.As(err, new(*changedError)), is && of.Away
+	return !is && !errors.Is(err, errChanged), is && of.Away
 }
 
 // archived are messages of an archive. [archive.Rows] implements it.

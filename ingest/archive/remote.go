@@ -188,14 +188,9 @@ func (r *remote) once(ctx context.Context, path string, query url.Values, header
 		return a, err
 	}
 	at.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // as it is signed
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return a, err
-	}
-	request.URL = at
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	// The path is sent as it is signed.
+	request := (&http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}}).WithContext(ctx)
+	maps.Copy(request.Header, header)
 	if r.login != nil {
 		credentials, err := r.login(ctx)
 		if err != nil {

@@ -63,7 +63,7 @@ type Join struct {
 	due, applied   examples.JoinPlace
 	labelled, skip int // number of messages joined with the first unsettled outcome, and of those joined by an earlier process
 	cursor         examples.JoinCursor
-	again          bool // messages before the cursor are read again: what they decide was decided by an earlier process
+	Again          bool // messages before the cursor are read again: what they decide was decided by an earlier process
 }
 
 // input is a partition that is read.
@@ -90,7 +90,7 @@ func New(o Options, number, of int, cursor examples.JoinCursor) *Join {
 	memory := int64(o.Memory) / int64(max(of, 1))
 	j := &Join{First: Never, within: o.Within.Milliseconds(), early: o.Early.Milliseconds(), grace: o.Grace.Milliseconds(),
 		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
-		due: cursor.Due, applied: cursor.Applied, cursor: cursor, again: true}
+		due: cursor.Due, applied: cursor.Applied, cursor: cursor, Again: true}
 	limit, folder := int64(0), ""
 	if o.Folder != "" {
 		limit, folder = memory, filepath.Join(o.Folder, strconv.Itoa(number))
@@ -138,7 +138,7 @@ func (in *input) past() int64 { return max(in.time, in.passed) }
 
 // Resume ends the second reading of messages before the cursor. The last examples may have only some of the rows of an outcome.
 func (j *Join) Resume(decide func(Decided) error) error {
-	j.again, j.counts, j.labelled, j.skip = false, j.cursor.Counts, j.cursor.Labelled, j.cursor.Labelled
+	j.Again, j.counts, j.labelled, j.skip = false, j.cursor.Counts, j.cursor.Labelled, j.cursor.Labelled
 	for _, inputs := range []map[int]*input{j.rows, j.outcomes} {
 		for _, in := range inputs {
 			in.time = max(in.time, in.until) // of deleted messages
@@ -204,7 +204,7 @@ func (j *Join) Row(m Message, decide func(Decided) error) error {
 		return err
 	}
 	past := compare(row.place, j.due) < 0
-	if row.settled = found || past && !j.again; row.settled {
+	if row.settled = found || past && !j.Again; row.settled {
 		if err := j.decide(row, label, !found, decide); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (j *Join) Row(m Message, decide func(Decided) error) error {
 	if row.settled || past {
 		row.value = nil
 	}
-	if past && !j.again {
+	if past && !j.Again {
 		j.decided.add(row, j.timeOf(row), !found)
 	} else if err := j.waiting.add(row); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (j *Join) Row(m Message, decide func(Decided) error) error {
 
 // decide decides a row, unless it is read again.
 func (j *Join) decide(row *entry, label string, absent bool, decide func(Decided) error) error {
-	if j.again {
+	if j.Again {
 		return nil
 	}
 	if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, label, absent}); err != nil {
@@ -256,7 +256,7 @@ func (j *Join) Advance(decide func(Decided) error) error {
 			return err
 		}
 	}
-	if j.again {
+	if j.Again {
 		return j.expire()
 	}
 	frontier := examples.JoinPlace{Time: frontier(j.outcomes)}
@@ -287,7 +287,7 @@ func (j *Join) end(before examples.JoinPlace, decide func(Decided) error) error 
 
 // settled reports whether no outcome before this position can arrive, or, before Resume, whether an earlier process found this.
 func (j *Join) settled(p examples.JoinPlace) bool {
-	if j.again {
+	if j.Again {
 		return compare(p, j.applied) < 0
 	}
 	for partition, in := range j.outcomes {
@@ -334,8 +334,10 @@ func (j *Join) apply(decide func(Decided) error) error {
 		if e.settled = j.count(e, had[i], late[i]); !e.settled {
 			j.alone = Message{Partition: o.place.Partition, Offset: o.place.Offset, Time: o.place.Time - o.behind, Bytes: o.bytes, Key: e.key}
 		}
-		if err := j.keep(e); err != nil {
-			return err
+		if e.place.Time >= j.floor() { // later rows may have it
+			if err := j.kept.add(e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -383,14 +385,6 @@ func (j *Join) match(row *entry) (label string, found bool, err error) {
 		}
 	}
 	return label, found, err
-}
-
-// keep keeps an outcome for later rows.
-func (j *Join) keep(o *entry) error {
-	if o.place.Time < j.floor() {
-		return nil
-	}
-	return j.kept.add(o)
 }
 
 // floor is the time before which no outcome can belong to a later row.

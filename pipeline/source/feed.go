@@ -73,7 +73,7 @@ func (in *input) position() schemas.TopicPosition {
 // added is a message whose rows are in the batch.
 type added struct {
 	value ingest.TopicMessage
-	label string           // its outcome, if rows wait for them
+	label string           // its outcome; "": rows do not wait for outcomes
 	rows  protocol.Message // messages of an archive that were added together; the zero value: value is the only one
 }
 
@@ -353,11 +353,7 @@ func (f *Feed) valueOf(ctx context.Context, partition int, m protocol.Message) (
 func (f *Feed) put(ctx context.Context, m added) error {
 	value, full := m.value, false
 	add := func() (err error) {
-		if f.joining != nil {
-			full, err = f.values.AddLabelled(ctx, value, m.label)
-		} else {
-			full, err = f.values.Add(ctx, value)
-		}
+		full, err = f.values.AddLabelled(ctx, value, m.label)
 		return err
 	}
 	if f.isApart(f.times[0], value.Time) {
@@ -397,7 +393,7 @@ func (f *Feed) full() bool { return f.values.Full() || len(f.bad) >= maxBad }
 // refuse quarantines a message with a reason, or returns the reason if it ends ingest.
 func (f *Feed) refuse(ctx context.Context, topic string, m ingest.TopicMessage, reason error) error {
 	if unusable, _ := ingest.Unusable(reason); !unusable || f.Job.OnBadMessage == schemas.StopOnBadMessage {
-		return errors.Join(f.flush(ctx), &refusedError{reasonOf(topic, m.Partition, m.Offset, reason.Error()), reason})
+		return errors.Join(f.flush(ctx), errors.New(reasonOf(topic, m.Partition, m.Offset, reason.Error())))
 	}
 	f.bad = append(f.bad, schemas.Quarantined{
 		Topic: topic, Partition: m.Partition, Offset: m.Offset, Reason: schemas.QuarantineReason(reason), Key: m.Key, Bytes: len(m.Value),

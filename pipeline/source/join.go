@@ -25,19 +25,10 @@ type joining struct {
 	keys     *ingest.RowKeys
 	outcomes *ingest.Outcomes
 	joins    []*outcome.Join // one for each partition of the rows, or one for all
-	absent   string          // label of rows without an outcome
-	keeps    bool            // rows without an outcome are examples
-	again    bool            // messages before the state are read again
 	passed   time.Time       // last check for silent partitions
 	// written are the positions of rows that are examples, from those on that are read again, if some of their outcomes are deleted. Nil:
 	// none are, and the outcomes that are read again show which rows no longer wait.
-	written map[topicPlace]bool
-}
-
-// topicPlace is the place of a message on a topic.
-type topicPlace struct {
-	partition int
-	offset    int64
+	written map[coverage.Mark]bool
 }
 
 // beginJoins reads the offset ranges of the outcomes topic, and decides how rows find their outcomes, unless that is recorded.
@@ -130,7 +121,6 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 		}
 	}
 	f.joining = &joining{}
-	f.joining.absent, f.joining.keeps = o.WhenAbsent()
 	if f.joining.keys, err = ingest.NewRowKeys(o, f.schemas); err != nil {
 		return err
 	}
@@ -187,8 +177,8 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 
 // writtenRows returns the positions of the rows that are examples, from those on that are read again: of messages that count, and of this
 // attempt, as the topic may have had other rows at these offsets before.
-func (f *Feed) writtenRows(ctx context.Context, again []examples.JoinInput) (map[topicPlace]bool, error) {
-	from, written := map[int]int64{}, map[topicPlace]bool{}
+func (f *Feed) writtenRows(ctx context.Context, again []examples.JoinInput) (map[coverage.Mark]bool, error) {
+	from, written := map[int]int64{}, map[coverage.Mark]bool{}
 	for _, in := range again {
 		from[in.Partition] = in.From
 	}
@@ -208,7 +198,7 @@ func (f *Feed) writtenRows(ctx context.Context, again []examples.JoinInput) (map
 		}
 		for _, of := range origins {
 			for offset := max(of.Offset, from[of.Partition]); offset < of.Offset+int64(of.Messages); offset++ {
-				written[topicPlace{of.Partition, offset}] = true
+				written[coverage.Mark{Partition: of.Partition, Offset: offset}] = true
 			}
 		}
 	}
@@ -254,11 +244,9 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 		again = append(again, &partitionReader{input: in, next: in.From, to: in.Next, time: in.Since})
 		further = append(further, &partitionReader{input: in, next: in.Next, to: in.end, time: in.Time})
 	}
-	j.again = true
 	if err := f.inOrder(ctx, again...); err != nil {
 		return err
 	}
-	j.again = false
 	for _, join := range j.joins {
 		if err := join.Resume(f.decide(ctx)); err != nil {
 			return err
@@ -286,7 +274,8 @@ var errNoTime = errors.New("neither the message nor an earlier one in its partit
 // joinMessage processes a row or an outcome.
 func (f *Feed) joinMessage(ctx context.Context, in *input, m protocol.Message) error {
 	j, at := f.joining, outcome.TimeOf(m.Time)
-	if in.rows && j.again && j.written[topicPlace{in.Partition, m.Offset}] {
+	again := in.join.Again
+	if in.rows && again && j.written[coverage.Mark{Partition: in.Partition, Offset: m.Offset}] {
 		in.join.See(in.Partition, m.Offset, at)
 		return nil
 	}
@@ -316,7 +305,7 @@ func (f *Feed) joinMessage(ctx context.Context, in *input, m protocol.Message) e
 	}
 	// Exactly one of the feeds that read an outcome refuses it.
 	mine := in.rows || f.byPartition || in.Partition%min(f.Partitions, len(f.Bounds)) == f.partition
-	if err != nil && !j.again && mine {
+	if err != nil && !again && mine {
 		if err := f.refuse(ctx, in.topic, value, err); err != nil {
 			return err
 		}
@@ -324,7 +313,7 @@ func (f *Feed) joinMessage(ctx context.Context, in *input, m protocol.Message) e
 	switch {
 	case !in.rows:
 		in.used = in.used || err == nil
-		if !j.again { // the cursor says which rows it has been joined with
+		if !again { // the cursor says which rows it has been joined with
 			in.see(m)
 		}
 		o := outcome.Outcome{Partition: in.Partition, Offset: m.Offset, Time: at, Bytes: m.Key, Labels: labels}
@@ -337,7 +326,7 @@ func (f *Feed) joinMessage(ctx context.Context, in *input, m protocol.Message) e
 		in.join.See(in.Partition, m.Offset, at)
 		err = nil
 	}
-	if err != nil || j.again {
+	if err != nil || again {
 		return err
 	}
 	if in.rows {
@@ -364,11 +353,12 @@ func (f *Feed) afterEvent(ctx context.Context) error {
 // it may write rows decided earlier.
 func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 	return func(d outcome.Decided) error {
-		said := d.Label
+		said, isExample := d.Label, true
 		if d.Absent {
-			if said = f.joining.absent; !f.joining.keeps {
-				return nil
-			}
+			said, isExample = f.Job.Examples.WhenAbsent()
+		}
+		if !isExample {
+			return nil
 		}
 		if f.full() {
 			if err := f.flush(ctx); err != nil {
@@ -536,7 +526,7 @@ func (f *Feed) readHead(r *partitionReader) (bool, error) {
 		first, deleted := protocol.Deleted(err)
 		switch {
 		case deleted:
-			again := !r.rows && f.joining.again // outcomes that were read before
+			again := !r.rows && r.join.Again // outcomes that were read before
 			if first = min(first, r.to); first > r.next && r.next > 0 && !again {
 				f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.Partition, From: r.next, To: first})
 			}

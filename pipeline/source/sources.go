@@ -293,16 +293,6 @@ func (e *NothingUsableError) Error() string {
 	return fmt.Sprintf("%s of %s: none could be used. %s", english.Plural(int(e.Messages), "message", ""), e.Topic, e.First)
 }
 
-// refusedError is the error of a message that ends ingest.
-type refusedError struct {
-	text string // without values of its rows
-	err  error
-}
-
-func (e *refusedError) Error() string { return e.text }
-
-func (e *refusedError) Unwrap() error { return e.err }
-
 // reasonOf formats the position of a message and the reason why it is unusable, without values of its rows.
 func reasonOf(topic string, partition int, offset int64, reason string) string {
 	return fmt.Sprintf("%s[%d]@%d: %s", topic, partition, offset, schemas.WithoutValues(reason))
