@@ -2,6 +2,7 @@ package solve
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -196,3 +197,181 @@ func bestWeight(sums wire.Tensors[float64]) (schemas.Weight, error) {
 	}
 	return schemas.Weight(weights[best]), nil
 }
+
+// Weights from counts are those of multinomial naive Bayes. In a stage that is trained alone, each is scaled by the information of its
+// input: see [counted]. In a chain they are not: the next stage is fitted to their residuals, on rows whose own counts are excluded, so it
+// learns the importance of each input. Measured on NEWS20 as a stream of 500 rows an update, the prequential error is 16.2 % with them,
+// and 17.9 % without (the oracle online.py).
+
+// ChainSmoothing is added to each count in a chain, which starts with few rows.
+const ChainSmoothing = 0.1
+
+// bayes turns counts into weights.
+type bayes struct {
+	counts    func(column int) []float64 // of a column (k); nil: it has none
+	inputs    int                        // the leading columns; the intercept may follow
+	smoothing float64                    // added to each count
+	totals    []float64                  // the logarithms of each class's counts over all inputs, minus their mean
+}
+
+// newBayes returns the weights of a shape's counts. sums are the counts of each class over all inputs.
+func newBayes(counts func(column int) []float64, sums []float64, shape Shape, smoothing float64) (*bayes, error) {
+	totals, err := totalLogs(sums, shape.Penalised, smoothing)
+	return &bayes{counts, shape.Penalised, smoothing, totals}, err
+}
+
+// totalLogs returns the logarithms of the counts of each class over the given number of inputs (k), minus their mean.
+func totalLogs(sums []float64, inputs int, smoothing float64) ([]float64, error) {
+	logs := make([]float64, len(sums))
+	for class, n := range sums {
+		if !Finite(n) {
+			return nil, &NotFiniteError{What: "the sum of the inputs"}
+		}
+		logs[class] = math.Log(max(n, 0) + smoothing*float64(inputs))
+	}
+	centre(logs)
+	return logs, nil
+}
+
+// write writes the logarithms of each class's share of the counts of a column, minus their mean, into row (k).
+func (b *bayes) write(row []float64, column int) {
+	clear(row)
+	if counts := b.counts(column); slices.ContainsFunc(counts, func(n float64) bool { return n != 0 }) {
+		none := math.Log(b.smoothing)
+		for class, n := range counts {
+			if row[class] = none; n != 0 { // most counts are 0
+				row[class] = math.Log(n + b.smoothing)
+			}
+		}
+		centre(row)
+	}
+	if column < b.inputs {
+		for class, total := range b.totals {
+			row[class] -= total
+		}
+	}
+}
+
+// weights returns the weights of columns (a row of k for each). scale multiplies the logarithms of a column by their factors. An error
+// means that a count is negative.
+func (b *bayes) weights(columns []int32, scale func(column int, row []float64)) ([]float32, error) {
+	for _, j := range columns {
+		for class, n := range b.counts(int(j)) {
+			if n < 0 {
+				return nil, fmt.Errorf("the sum of the values of input %d in class %d is negative: features of counts need nonnegative values",
+					j, class)
+			}
+		}
+	}
+	k := len(b.totals)
+	w := make([]float32, len(columns)*k)
+	onCores(len(columns), k, func(from, to int) {
+		row := make([]float64, k)
+		for i := from; i < to; i++ {
+			b.write(row, int(columns[i]))
+			scale(int(columns[i]), row)
+			for class, v := range row {
+				w[i*k+class] = float32(v)
+			}
+		}
+	})
+	return w, nil
+}
+
+// times returns the function for [bayes.weights] that multiplies all logarithms by a factor.
+func times(factor float64) func(int, []float64) {
+	return func(_ int, row []float64) {
+		for class := range row {
+			row[class] *= factor
+		}
+	}
+}
+
+// allColumns returns 0 … n−1.
+func allColumns(n int) []int32 {
+	columns := make([]int32, n)
+	for j := range columns {
+		columns[j] = int32(j)
+	}
+	return columns
+}
+
+// CountsUpdate is a [Fit] of a counted stage in an update of a chain: one visit adds the counts of the new rows. The
+// new weights predict from the next update on; the next stage is fitted to the residuals of the previous weights. It is
+// not safe for concurrent use.
+type CountsUpdate struct {
+	settings
+	shape  Shape
+	sums   *SparseSums
+	all    []int32              // columns of the examples, in the order of the block
+	before *CountsBefore        // nil: all counts have changed
+	terms  statistics.Occurring // the counts of the new training rows
+	weight float64              // Σw of these
+}
+
+// CountsBefore is the state behind the previous version's weights, if few columns have changed since.
+type CountsBefore struct {
+	Totals  []float64 // k: over all inputs
+	Inputs  int
+	Changed []int32 // columns of the examples whose counts have changed since
+}
+
+// NewCountsUpdate returns the fit of a counted stage, given the counts of its window without those of increments that leave,
+// and the columns of the examples in the order of the block.
+func NewCountsUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, before *CountsBefore) *CountsUpdate {
+	stage.Ridge = 0
+	return &CountsUpdate{settings: settings{stage}, shape: shape, sums: sums, all: columns, before: before}
+}
+
+// Weight returns the factor of the logarithms.
+func (c *CountsUpdate) Weight() schemas.Weight { return ChainWeight(c.stage.Features.Weight) }
+
+// Observe takes the reduced sums of the visit, and adds the counts of the new rows.
+func (c *CountsUpdate) Observe(_ int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
+	losses := statistics.LossesOf(sums)[examples.Train]
+	counted, err := statistics.OccurringOf(sums, statistics.FieldCounted, c.shape.Columns, c.shape.Classes)
+	if err != nil {
+		return nil, err
+	}
+	c.terms, c.weight = c.sums.Terms(counted, c.all, 1), losses.Weight
+	c.sums.Add(1, c.terms)
+	return &Evaluation{Number: 1, Objective: losses.MeanLoss(), Accepted: true}, nil
+}
+
+// Next returns the weights that include the new rows: if the previous state is known, those of columns with changed counts, and the
+// shift of all others.
+func (c *CountsUpdate) Next() (step Step, err error) {
+	weight := float64(c.Weight())
+	of, err := newBayes(c.countsOf, c.sums.Totals(), c.shape, ChainSmoothing)
+	if err != nil {
+		return step, err
+	}
+	step.Final = true
+	if c.before == nil {
+		step.W, err = of.weights(allColumns(c.shape.Columns), times(weight))
+		return step, err
+	}
+	before, err := totalLogs(c.before.Totals, c.before.Inputs, ChainSmoothing)
+	if err != nil {
+		return step, err
+	}
+	step.Shift, step.Occurring = make([]float32, len(before)), []int32{}
+	for class, l := range before {
+		step.Shift[class] = float32(weight * (l - of.totals[class]))
+	}
+	changed := slices.Concat(c.before.Changed, c.terms.Columns)
+	slices.Sort(changed)
+	for _, column := range slices.Compact(changed) {
+		if at, is := slices.BinarySearch(c.all[:c.shape.Columns], column); is {
+			step.Occurring = append(step.Occurring, int32(at))
+		}
+	}
+	step.Rows, err = of.weights(step.Occurring, times(weight))
+	return step, err
+}
+
+// countsOf returns the counts of a column of the block (k); nil: there are none.
+func (c *CountsUpdate) countsOf(column int) []float64 { return c.sums.Row(c.all[column]) }
+
+// After returns the counts of the new rows, which are now part of the sums, and Σw of these rows.
+func (c *CountsUpdate) After() (statistics.Occurring, float64) { return c.terms, c.weight }

@@ -1,9 +1,16 @@
 package solve
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -246,4 +253,207 @@ func principal(sums wire.Tensors[float64], first []float64, scale []float32, wei
 		}
 	}
 	return basis, nil
+}
+
+// ColumnSums are the survey's sums over sparse rows.
+type ColumnSums struct {
+	Columns []examples.ColumnRows // number of training rows where each column is not 0, by column
+	Rows    int64                 // training rows
+	Labels  []string              // the classes, or the names of the targets
+	Task    examples.Task
+	Numbers DenseSums // of the leading columns that are numbers of a table, if any
+}
+
+// PrepareSparse computes the preparation of sparse rows. A column in fewer than p.MinRows rows is omitted. Any other
+// column has the factor (log((rows+1)/(its rows+1))+1)^p.IDF. Leading numbers are centred and divided by their standard
+// deviations. An error may be a *LabelsError.
+func PrepareSparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
+	if err := checkLabels(s.Labels, s.Task); err != nil {
+		return nil, err
+	}
+	if s.Rows <= 0 {
+		return nil, errNoWeight
+	}
+	numbers := &Preparation{}
+	d := len(s.Numbers.Shift)
+	if d > 0 {
+		var err error
+		if numbers, err = PrepareDense(s.Numbers, true, 0); err != nil {
+			return nil, err
+		}
+	}
+	factors := &statistics.Factors{Width: d, Columns: make([]int32, 0, len(s.Columns)), Values: make([]float32, 0, len(s.Columns))}
+	for _, n := range s.Columns {
+		if int(n.Rows) < p.MinRows || int(n.Column) < d {
+			continue
+		}
+		factors.Columns, factors.Values = append(factors.Columns, n.Column), append(factors.Values, factorOf(p, n, s.Rows))
+		factors.Width = int(n.Column) + 1
+	}
+	if factors.Width == 0 {
+		if p.MinRows > 1 {
+			return nil, fmt.Errorf("prepare.min_rows: no feature is in %d training rows or more: set a smaller number", p.MinRows)
+		}
+		return nil, errors.New("no training row has a non-zero feature")
+	}
+	return &Preparation{Factors: factors, Center: numbers.Center, Scale: numbers.Scale, Labels: s.Labels}, nil
+}
+
+// factorOf returns the factor of a column, given its number of rows.
+func factorOf(p schemas.Prepare, n examples.ColumnRows, rows int64) float32 {
+	return float32(math.Pow(math.Log(float64(rows+1)/float64(n.Rows+1))+1, p.IDF))
+}
+
+// ExtendPreparation returns the preparation of an update: that of the previous version, with factors for columns that only the new
+// rows have. rows are those of the window, including the new ones. Other factors stay, as weights depend on them. The
+// error is that of [statistics.FactorsOf].
+func ExtendPreparation(p schemas.Prepare, before wire.Tensors[float32], found []examples.ColumnRows,
+	rows int64) (wire.Tensors[float32], error) {
+	known, _, err := statistics.FactorsOf(before)
+	if err != nil {
+		return nil, err
+	}
+	var all statistics.Factors
+	at, grown := 0, false
+	add := func(column int32, value float32) {
+		all.Columns, all.Values = append(all.Columns, column), append(all.Values, value)
+	}
+	for _, n := range found {
+		for ; at < len(known.Columns) && known.Columns[at] < n.Column; at++ {
+			add(known.Columns[at], known.Values[at])
+		}
+		if int(n.Rows) >= p.MinRows && (at == len(known.Columns) || known.Columns[at] != n.Column) {
+			add(n.Column, factorOf(p, n, rows))
+			grown = true
+		}
+	}
+	if !grown {
+		return before, nil
+	}
+	for ; at < len(known.Columns); at++ {
+		add(known.Columns[at], known.Values[at])
+	}
+	after := all.Tensors(true)
+	for _, t := range before {
+		switch t.Name {
+		case statistics.TensorFactors, statistics.TensorFactorColumns, statistics.TensorFactorValues:
+		default:
+			after = append(after, t)
+		}
+	}
+	return after, nil
+}
+
+// PrepareTargets computes the mean (k) and the standard deviation (k) of each numeric target, from the survey's sums
+// about shift (k; nil: 0); the deviation of a constant target is 1. An error may be a *NotFiniteError or a
+// *[wire.ShapeError].
+func PrepareTargets(sums wire.Tensors[float64], shift []float64, names []string) (center []float64, scale []float32, err error) {
+	k := len(names)
+	moments, err := sums.Shaped(statistics.FieldTargets, 3, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	if shift == nil {
+		shift = make([]float64, k)
+	}
+	if len(shift) != k {
+		return nil, nil, &wire.ShapeError{Tensor: "target_shift", Got: []int{len(shift)}, Want: []int{k}}
+	}
+	center, scale = make([]float64, k), make([]float32, k)
+	for c := range k {
+		weight := moments[c]
+		if weight <= 0 {
+			return nil, nil, errNoWeight
+		}
+		mean, square := moments[k+c]/weight, moments[2*k+c]/weight
+		if !Finite(square) || !Finite(shift[c]) {
+			return nil, nil, &NotFiniteError{What: fmt.Sprintf("the variance of the target %q", names[c])}
+		}
+		center[c], scale[c] = shift[c]+mean, 1
+		// The variance of a constant target is only rounding.
+		if variance := square - mean*mean; variance > 1e-13*square {
+			scale[c] = float32(math.Sqrt(variance))
+		}
+	}
+	return center, scale, nil
+}
+
+// halves returns means as float32, and the remainders, which are nil if small relative to the deviations.
+func halves(center []float64, scale []float32) (first, rest []float32) {
+	first = make([]float32, len(center))
+	left, much := make([]float32, len(center)), false
+	for c, v := range center {
+		first[c] = float32(v)
+		left[c] = float32(v - float64(first[c]))
+		much = much || math.Abs(float64(left[c])) > 1e-6*float64(scale[c])
+	}
+	if !much {
+		return first, nil
+	}
+	return first, left
+}
+
+// maxNamed is the maximum number of classes in an error.
+const maxNamed = 10
+
+// ClassWeights returns the weight factors of the training rows of each class (k); nil means 1 for all. rows has the
+// number of training rows of each label. A class without rows has 1 unless w names it. An error
+// means that w names a label that is not a class; the factors are valid despite it.
+func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64) ([]float32, error) {
+	if w.IsZero() {
+		return nil, nil
+	}
+	factors, by, labels := make([]float32, len(classes)), make(map[string]float64, len(w.By)), examples.NewLabels(classes)
+	for label, factor := range w.By {
+		by[labels.Spelt(label)] = factor
+	}
+	all, filled := int64(0), int64(0)
+	for _, class := range classes {
+		if n := rows[class]; n > 0 {
+			all, filled = all+n, filled+1
+		}
+	}
+	for c, class := range classes {
+		factors[c] = 1
+		if factor, has := by[class]; has {
+			factors[c] = float32(factor)
+		} else if n := rows[class]; w.Balanced && n > 0 {
+			factors[c] = float32(float64(all) / (float64(filled) * float64(n)))
+		}
+	}
+	for _, label := range slices.Sorted(maps.Keys(w.By)) {
+		if !slices.Contains(classes, labels.Spelt(label)) {
+			named, more := classes, ""
+			if len(classes) > maxNamed {
+				named, more = classes[:maxNamed], fmt.Sprintf(" and %d more", len(classes)-maxNamed)
+			}
+			return factors, fmt.Errorf("examples.class_weight: no row has the label %q: expected one of the classes %q%s", label, named, more)
+		}
+	}
+	return factors, nil
+}
+
+// Whiten returns (C + ridge·I)^−½ (n × n, row-major), the symmetric whitening of vectors with the covariance C (n × n, row-major); ridge
+// is > 0. It returns a *NotFiniteError for a covariance without eigenvalues.
+func Whiten(covariance []float64, n int, ridge float64) ([]float32, error) {
+	values, vectors, err := eigen(covariance, n, "the covariance of patches")
+	if err != nil {
+		return nil, err
+	}
+	var scaled, whitening mat.Dense
+	scaled.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(max(values[j], 0)+ridge) }, vectors)
+	whitening.Mul(&scaled, vectors.T())
+	return narrow(whitening.RawMatrix().Data), nil
+}
+
+// eigen returns the eigenvalues of a symmetric matrix (n × n, row-major; the upper triangle suffices), ascending, and
+// the eigenvectors, one per column. It returns a *NotFiniteError with the given name for a matrix without eigenvalues.
+func eigen(matrix []float64, n int, name string) (values []float64, vectors *mat.Dense, err error) {
+	var of mat.EigenSym
+	if !Finite(floats.Sum(matrix)) || !of.Factorize(mat.NewSymDense(n, matrix), true) {
+		return nil, nil, &NotFiniteError{What: name}
+	}
+	vectors = new(mat.Dense)
+	of.VectorsTo(vectors)
+	return of.Values(nil), vectors, nil
 }
