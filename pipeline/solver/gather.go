@@ -195,12 +195,8 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if s.isNeedless(g) {
 				return nil, errAccepted
 			}
-			// After a long wait, the record may be at offsets that were read before the brokers lost the messages there, even if the
-			// brokers still have the last message that was read.
-			long := wait < protocol.MaxPatience && protocol.Patience(wait) == protocol.MaxPatience
 			passed := s.hasPassed(*missing)
-			s.missed = s.missed || passed || long
-			if err := s.readMissed(ctx); err != nil {
+			if err := s.readAgain(ctx); err != nil {
 				return nil, err
 			}
 			if passed && !s.inbox.has(*missing) {
@@ -361,58 +357,23 @@ func (s *Solver) fail(failure *schemas.Failure) {
 	}
 }
 
-// see records the last message of the run from a partition of the statistics topic.
-func (s *Solver) see(partition int, m protocol.Message) {
-	s.read[partition] = protocol.MarkOf(partition, m)
-}
-
-// readMissed rereads the run's statistics if they may have missing records: a record was dropped as incomplete or damaged,
-// or the last message is no longer at its offset, so that offsets already read may have other messages. Workers do not
-// repeat records that are on the topic.
-func (s *Solver) readMissed(ctx context.Context) error {
-	topic := s.Topics.Statistics
-	for partition, last := range s.read {
-		first, end, err := s.Log.Bounds(ctx, topic, partition)
-		if err != nil {
-			return err
-		}
-		found, err := protocol.Still(ctx, s.Log, topic, coverage.Span{Partition: partition, From: first, To: end}, last)
-		if err != nil {
-			return err
-		}
-		s.missed = s.missed || found != protocol.FoundSame
-	}
-	if !s.missed {
-		return nil
-	}
-	s.missed = false
-	clear(s.read)
+// readAgain reads the run's statistics again, as a worker that waits does: a record may have been dropped as incomplete or damaged, and after
+// the brokers have lost messages, others may be at offsets that were read before. Workers do not repeat records that are on the topic.
+func (s *Solver) readAgain(ctx context.Context) error {
 	for partition, from := range s.plan.Since.Statistics {
-		for m, err := range s.Remaining(ctx, topic, partition, from, math.MaxInt64) {
+		for m, err := range s.Remaining(ctx, s.Topics.Statistics, partition, from, math.MaxInt64) {
 			if errors.As(err, new(*kafkalog.DeletedError)) {
 				break // the subscription handles deletions
 			}
 			if err != nil {
 				return err
 			}
-			if m.Run() != s.run {
-				continue
-			}
-			s.see(partition, m)
-			if err := s.collect(m.Message); errors.As(err, new(*wire.EvictedError)) { // the others are already recorded
-				s.missed = true
+			if m.Run() == s.run && m.Kind() != schemas.KindFailure { // a worker repeats one that still holds
+				_ = s.collect(m.Message) // what is wrong with it was said when it was first read
 			}
 		}
 	}
 	return nil
-}
-
-// collectOrSkip adds a message of the run's statistics, or records why it is skipped.
-func (s *Solver) collectOrSkip(m wire.Message) {
-	if err := s.collect(m); err != nil {
-		s.missed = true
-		event.Skip(s.rec, "statistics", err)
-	}
 }
 
 // collect adds a message of the run's statistics. It drops duplicates, and records that are no longer needed.

@@ -122,7 +122,9 @@ func (r *trial) final(stage int, parent wire.Digest) *wire.Record[float32] {
 func deliver[T wire.Number](t *testing.T, s *trial, r *wire.Record[T]) {
 	t.Helper()
 	for _, m := range messagesOf(t, r) {
-		s.collectOrSkip(m)
+		if err := s.collect(m); err != nil {
+			event.Skip(s.rec, "statistics", err)
+		}
 	}
 }
 
@@ -217,7 +219,7 @@ func TestSealThatIsGone(t *testing.T) {
 	assert.True(t, !s.hasPassed(seal), "the seal is due")
 	write(s.final(1, first))
 	for _, m := range s.visitOf(protocol.Visit{Stage: 1, Parent: first}, 0) {
-		s.collectOrSkip(m)
+		_ = s.collect(m)
 	}
 	s.script.late = 1
 	_, err := s.gather(t.Context(), s.gathering(v, s.sealSum()))
@@ -375,7 +377,7 @@ func TestSolverGivesUp(t *testing.T) {
 		s.GiveUp, s.script.late = 100*time.Second, 5 // 30 s, then as long again and twice as long
 		if test.begun {
 			for _, m := range s.visitOf(s.surveyVisit(), 0) {
-				s.collectOrSkip(m)
+				_ = s.collect(m)
 			}
 		}
 		if test.surveys {

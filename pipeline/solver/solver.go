@@ -19,7 +19,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -40,8 +39,6 @@ type Solver struct {
 	plans    *protocol.Plans // followed with the weights and statistics topics
 	inbox    inbox
 	failures map[int]*schemas.Failure // by share, the last of the due visit or a later one
-	read     map[int]coverage.Mark    // of the last message, by partition of the statistics topic
-	missed   bool                     // the statistics may have missing records: see readMissed
 	claimed  bool                     // a worker has begun the survey
 	factors  [2]solve.Buffer          // of alternating stages: those of the previous stage may still be in use
 	stages   []schemas.StageReport
@@ -75,7 +72,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner p
 		visited: plan.Shares(plan.Partitions()), surveyed: plan.Shares(plan.Surveyed()), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, owner: owner, chain: chain,
 		began: client.Clock.Now(), preserved: client.Clock.Now(),
-		inbox: newInbox(), failures: map[int]*schemas.Failure{}, read: map[int]coverage.Mark{},
+		inbox: newInbox(), failures: map[int]*schemas.Failure{},
 	}
 }
 
@@ -208,8 +205,9 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	case m.Run() != s.run:
 		return false, nil
 	case d.Topic == s.Topics.Statistics:
-		s.see(d.Partition, d.Message)
-		s.collectOrSkip(m)
+		if err := s.collect(m); err != nil {
+			event.Skip(s.rec, "statistics", err)
+		}
 		return false, nil
 	case d.Topic == s.Topics.Weights:
 		_, err := s.chain.Follow(d.Message)
