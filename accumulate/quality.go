@@ -1,7 +1,6 @@
 package accumulate
 
 import (
-	"iter"
 	"math"
 	"slices"
 
@@ -96,14 +95,15 @@ func (s *Sum) QualityOf(split examples.Split, k int) (q Quality) {
 	}
 	quality := s.read(statistics.FieldQuality, examples.Splits, 2)[2*split:]
 	q.LogLoss, q.Brier = quality[0]/weight, quality[1]/weight
-	for bin := range rowsOf(s.read(statistics.FieldBins, examples.Splits, qualityBins, 3), int(split), qualityBins, 3) {
+	bins := s.read(statistics.FieldBins, examples.Splits, qualityBins, 3)
+	for bin := range slices.Chunk(bins[int(split)*qualityBins*3:][:qualityBins*3], 3) {
 		q.ECE += math.Abs(bin[1]-bin[2]) / weight
 		if bin[0] > 0 {
 			q.Bins = append(q.Bins, schemas.ReliabilityBin{Weight: bin[0], Confidence: bin[1] / bin[0], Accuracy: bin[2] / bin[0]})
 		}
 	}
 	if _, has := s.Tensors().Find(statistics.FieldConfusion); has && k <= maxConfusionClasses {
-		for row := range rowsOf(s.read(statistics.FieldConfusion, examples.Splits, k, k), int(split), k, k) {
+		for row := range slices.Chunk(s.read(statistics.FieldConfusion, examples.Splits, k, k)[int(split)*k*k:][:k*k], k) {
 			counts := make([]int64, k)
 			for c, n := range row {
 				counts[c] = int64(n)
@@ -112,17 +112,6 @@ func (s *Sum) QualityOf(split examples.Split, k int) (q Quality) {
 		}
 	}
 	return q
-}
-
-// rowsOf yields the rows of matrix i of an array of rows × cols matrices.
-func rowsOf(data []float64, i, rows, cols int) iter.Seq[[]float64] {
-	return func(yield func([]float64) bool) {
-		for r := range rows {
-			if at := (i*rows + r) * cols; !yield(data[at : at+cols]) {
-				return
-			}
-		}
-	}
 }
 
 // thresholds is the number of steps between thresholds, which are hundredths.

@@ -140,9 +140,9 @@ func (s *Sum) MeasuresOf(split examples.Split, k int) (m statistics.ClassMeasure
 	}
 	recalls, present := 0.0, 0.0
 	for c := range k {
-		m.Precision = append(m.Precision, ratio(right[c], given[c]))
-		m.Recall = append(m.Recall, ratio(right[c], have[c]))
-		m.F1 = append(m.F1, ratio(2*right[c], given[c]+have[c]))
+		m.Precision = append(m.Precision, statistics.Ratio(right[c], given[c]))
+		m.Recall = append(m.Recall, statistics.Ratio(right[c], have[c]))
+		m.F1 = append(m.F1, statistics.Ratio(2*right[c], given[c]+have[c]))
 		if have[c] > 0 {
 			recalls, present = recalls+m.Recall[c], present+1
 		}
@@ -258,13 +258,6 @@ func (s *Sum) ThresholdOf(split examples.Split, cost func(statistics.Decision) f
 func percent(part float64) *float64 {
 	part *= 100
 	return &part
-}
-
-func ratio(a, b float64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return a / b
 }
 
 // grid is the bins of probabilities: perHalving bins per halving of a probability, or of its complement, down to 2⁻²⁰.

@@ -78,12 +78,6 @@ func (s *Sum) Take(name string) (wire.Tensor[float64], bool) {
 	return wire.Tensor[float64]{}, false
 }
 
-// set replaces the field with the same name.
-func (s *Sum) set(field wire.Tensor[float64]) {
-	i := slices.IndexFunc(s.fields, func(f wire.Tensor[float64]) bool { return f.Name == field.Name })
-	s.fields[i] = field
-}
-
 // Tensors returns the fields in the order in which they were added. It shares their memory.
 func (s *Sum) Tensors() wire.Tensors[float64] {
 	return s.fields
@@ -116,7 +110,8 @@ func (s *Sum) Merge(o *Sum) error {
 		case !ok:
 			s.fields = append(s.fields, f)
 		case isTable(f.Name):
-			s.set(mergedTables(mine, f))
+			i := slices.IndexFunc(s.fields, func(of wire.Tensor[float64]) bool { return of.Name == f.Name })
+			s.fields[i] = mergedTables(mine, f)
 		default:
 			kernel.Add(mine.Data, f.Data)
 		}

@@ -137,13 +137,7 @@ func (s *Sample) Merge(o *Sample) {
 func (s *Sample) sorted() []draw {
 	draws := slices.Clone(s.drawn)
 	slices.SortFunc(draws, func(a, b draw) int {
-		switch {
-		case a.hash < b.hash:
-			return -1
-		case a.hash > b.hash:
-			return 1
-		}
-		return slices.Compare(s.row(a), s.row(b))
+		return cmp.Or(cmp.Compare(a.hash, b.hash), slices.Compare(s.row(a), s.row(b)))
 	})
 	return draws
 }

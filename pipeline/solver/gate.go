@@ -57,16 +57,6 @@ func newestGroups(offered, made []float64) (groups []gateGroup) {
 	return groups
 }
 
-// revisitedGroups returns the groups of rows in revisited increments, from each group's Σw, and Σw·loss of both versions.
-func revisitedGroups(sums []float64) (groups []gateGroup) {
-	for ; len(sums) > 0; sums = sums[3:] {
-		if sums[0] > 0 {
-			groups = append(groups, gateGroup{sums[0], sums[1], sums[2]})
-		}
-	}
-	return groups
-}
-
 // gateComparison is the losses of two versions on the same rows.
 type gateComparison struct {
 	weight, revisited float64 // Σw of all rows, and of the rows in revisited increments
@@ -176,11 +166,14 @@ func compareSums(survey, visit wire.Tensors[float64], prepared *stages.Preparati
 		}
 		losses = append(losses, sums[0], loss)
 	}
-	again, err := visit.Shaped(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
-	if err != nil {
-		again = nil // no such rows
+	var revisited []gateGroup
+	again, _ := visit.Shaped(schemas.FieldRevisitedGroups, schemas.GateGroups, 3) // an error means that there are no such rows
+	for sums := range slices.Chunk(again, 3) {
+		if sums[0] > 0 {
+			revisited = append(revisited, gateGroup{sums[0], sums[1], sums[2]})
+		}
 	}
-	return compareGroups(newestGroups(losses, made), revisitedGroups(again))
+	return compareGroups(newestGroups(losses, made), revisited)
 }
 
 // offeredGroups returns the losses of the offered version by group, with the weights of classes; nil if there are none.

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -62,25 +60,21 @@ func (g *gathering) sum() *accumulate.Sum {
 	return all
 }
 
-// visitSum gathers the sums of a visit.
-func (s *Solver) visitSum() *part {
-	return &part{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
+// sums gathers the sums of a visit, or those in the seals of a stage.
+func (s *Solver) sums(kind wire.Kind) *part {
+	return &part{kind: kind, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
+		if kind == statistics.KindSeal {
+			seal, err := wire.Read[statistics.Seal](s.inbox.take(id))
+			if err != nil {
+				return nil, err
+			}
+			return s.sumOf(&seal.Visit, share)
+		}
 		visit, err := wire.Read[statistics.Visit](s.inbox.take(id))
 		if err != nil {
 			return nil, err
 		}
 		return s.sumOf(visit, share)
-	}}
-}
-
-// sealSum gathers the sums in the seals of a stage.
-func (s *Solver) sealSum() *part {
-	return &part{kind: statistics.KindSeal, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
-		seal, err := wire.Read[statistics.Seal](s.inbox.take(id))
-		if err != nil {
-			return nil, err
-		}
-		return s.sumOf(&seal.Visit, share)
 	}}
 }
 
@@ -357,8 +351,9 @@ func (s *Solver) fail(failure *schemas.Failure) {
 	}
 }
 
-// readAgain reads the run's statistics again, as a worker that waits does: a record may have been dropped as incomplete or damaged, and after
-// the brokers have lost messages, others may be at offsets that were read before. Workers do not repeat records that are on the topic.
+// readAgain reads the run's statistics again, as a worker that waits does: a record may have been dropped as incomplete or damaged, and
+// after the brokers have lost messages, others may be at offsets that were read before. Workers do not repeat records that are on the
+// topic.
 func (s *Solver) readAgain(ctx context.Context) error {
 	for partition, from := range s.plan.Since.Statistics {
 		for m, err := range s.Remaining(ctx, s.Topics.Statistics, partition, from, math.MaxInt64) {
@@ -407,7 +402,11 @@ func (s *Solver) collect(m wire.Message) error {
 		}
 		return nil
 	}
-	return s.inbox.collect(id, m, s.Memory)
+	r, err := s.inbox.chunks.Add(m, s.Memory)
+	if err == nil && r != nil { // complete
+		s.inbox.records[id], s.inbox.digests[id] = r, m.Digest()
+	}
+	return err
 }
 
 // isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. From then on, only the
@@ -423,17 +422,12 @@ func (s *Solver) isAccepted(stage int) bool {
 	return final != nil
 }
 
-// inbox buffers statistics until they are reduced: the first complete record of each identity. Create inboxes with [newInbox].
+// inbox buffers statistics until they are reduced: the first complete record of each identity.
 type inbox struct {
 	stage   int // current stage: records of earlier stages are not needed
 	records map[wire.Identity]*wire.Record[float64]
 	digests map[wire.Identity]wire.Digest // of all records that have arrived, reduced or not
 	chunks  statistics.Collector
-}
-
-// newInbox returns an empty inbox.
-func newInbox() inbox {
-	return inbox{records: map[wire.Identity]*wire.Record[float64]{}, digests: map[wire.Identity]wire.Digest{}}
 }
 
 // Begin sets the current stage, and drops records of earlier stages.
@@ -457,14 +451,4 @@ func (b *inbox) take(id wire.Identity) *wire.Record[float64] {
 	r := b.records[id]
 	delete(b.records, id)
 	return r
-}
-
-// collect adds a message to its record. A record has arrived when it is complete.
-func (b *inbox) collect(id wire.Identity, m wire.Message, mem memory.Allocator) error {
-	r, err := b.chunks.Add(m, mem)
-	if err != nil || r == nil {
-		return err
-	}
-	b.records[id], b.digests[id] = r, m.Digest()
-	return nil
 }

@@ -86,7 +86,7 @@ func (r *trial) visitOf(v protocol.Visit, partition int) []wire.Message {
 
 // gatherVisit gathers the sums of a visit.
 func (r *trial) gatherVisit(v protocol.Visit) (*accumulate.Sum, error) {
-	return r.gather(r.t.Context(), r.gathering(v, r.visitSum()))
+	return r.gather(r.t.Context(), r.gathering(v, r.sums(statistics.KindVisit)))
 }
 
 // accept adds a record to the solver's chain, and returns the record's digest.
@@ -222,7 +222,7 @@ func TestSealThatIsGone(t *testing.T) {
 		_ = s.collect(m)
 	}
 	s.script.late = 1
-	_, err := s.gather(t.Context(), s.gathering(v, s.sealSum()))
+	_, err := s.gather(t.Context(), s.gathering(v, s.sums(statistics.KindSeal)))
 	assert.True(t, errors.Is(err, errGone), "behind the next stage's visit: %v", err)
 }
 

@@ -72,7 +72,8 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, owner p
 		visited: plan.Shares(plan.Partitions()), surveyed: plan.Shares(plan.Surveyed()), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, owner: owner, chain: chain,
 		began: client.Clock.Now(), preserved: client.Clock.Now(),
-		inbox: newInbox(), failures: map[int]*schemas.Failure{},
+		inbox:    inbox{records: map[wire.Identity]*wire.Record[float64]{}, digests: map[wire.Identity]wire.Digest{}},
+		failures: map[int]*schemas.Failure{},
 	}
 }
 

@@ -138,7 +138,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 			return err
 		}
 	}
-	sums := s.gathering(v, s.visitSum())
+	sums := s.gathering(v, s.sums(statistics.KindVisit))
 	if v.Number == 0 && !f.shape.Sparse {
 		var err error
 		if factoring, err = s.precondition(ctx, v, f, sums); err != nil {
@@ -243,7 +243,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent wire.Digest) e
 	if s.plan.Update() == nil {
 		var err error
 		v := protocol.Visit{Stage: f.number, Parent: parent}
-		if sealed, err = s.gather(ctx, s.gathering(v, s.sealSum())); err != nil {
+		if sealed, err = s.gather(ctx, s.gathering(v, s.sums(statistics.KindSeal))); err != nil {
 			return err
 		}
 		s.last = sealed
@@ -345,7 +345,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	}
 	s.inbox.Begin(number)
 	sample := &accumulate.Sample{Max: s.plan.Stages[number].Features.Sample}
-	sum, err := s.gather(ctx, s.gathering(v, s.visitSum(), s.samples(sample)))
+	sum, err := s.gather(ctx, s.gathering(v, s.sums(statistics.KindVisit), s.samples(sample)))
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ type ServedLosses struct {
 }
 
 // ErrorPercent returns the weighted percentage of wrong rows, or 0 if the weight is 0.
-func (s ServedLosses) ErrorPercent() float64 { return 100 * ratio(s.Errors, s.Weight) }
+func (s ServedLosses) ErrorPercent() float64 { return 100 * Ratio(s.Errors, s.Weight) }
 
 // AddServed adds the errors on further rows. Both lists, and the result, are in the order of the versions.
 func AddServed(to []ServedLosses, more ...ServedLosses) []ServedLosses {

@@ -37,7 +37,7 @@ func (d Decision) Decided(threshold float64) *Decided {
 		return nil
 	}
 	r := &Decided{Threshold: threshold, Confusion: d, Error: 100 * (d[0][1] + d[1][0]) / d.Weight(),
-		Precision: ratio(d[1][1], d[0][1]+d[1][1]), Recall: ratio(d[1][1], d[1][0]+d[1][1]), F1: d.F1()}
+		Precision: Ratio(d[1][1], d[0][1]+d[1][1]), Recall: Ratio(d[1][1], d[1][0]+d[1][1]), F1: d.F1()}
 	var recalls, present float64
 	for class, given := range d {
 		if of := given[0] + given[1]; of > 0 {
@@ -52,7 +52,7 @@ func (d Decision) Decided(threshold float64) *Decided {
 type Decision [2][2]float64
 
 // F1 returns the F1 of the second class; 0 if no rows belong to it or are predicted as it.
-func (d Decision) F1() float64 { return ratio(2*d[1][1], 2*d[1][1]+d[0][1]+d[1][0]) }
+func (d Decision) F1() float64 { return Ratio(2*d[1][1], 2*d[1][1]+d[0][1]+d[1][0]) }
 
 // Weight returns Σw.
 func (d Decision) Weight() float64 { return d[0][0] + d[0][1] + d[1][0] + d[1][1] }

@@ -135,12 +135,13 @@ type Losses struct {
 const LossFields = 4
 
 // MeanLoss returns the weighted mean of the loss, or 0 if the weight is 0.
-func (s Losses) MeanLoss() float64 { return ratio(s.Loss, s.Weight) }
+func (s Losses) MeanLoss() float64 { return Ratio(s.Loss, s.Weight) }
 
 // ErrorPercent returns the weighted percentage of wrong rows, or 0 if the weight is 0.
-func (s Losses) ErrorPercent() float64 { return 100 * ratio(s.Errors, s.Weight) }
+func (s Losses) ErrorPercent() float64 { return 100 * Ratio(s.Errors, s.Weight) }
 
-func ratio(a, b float64) float64 {
+// Ratio returns a/b, or 0 if b is 0.
+func Ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
 	}

@@ -100,13 +100,8 @@ func (p *Processor) judgeAgain(rows accumulate.Rows, b *Batch, first int) {
 func (p *surveyor) judge(offset int64, batch *examples.Rows, rows accumulate.Rows, numbers []float64) {
 	split, _ := JudgedSplit(p.Plan)
 	m := p.offered.Model()
-	if !slices.Contains(rows.Splits, split) || m.Task() != p.Plan.Task() || numbers != nil && !slices.Equal(m.Labels(), p.Plan.Targets) {
-		return
-	}
-	if rows.Targets.Rows > 0 && !slices.Equal(m.Labels(), p.labels.Text()) {
-		return
-	}
-	if !SameLoss(p.Plan, m.Manifest.Plan) {
+	if !slices.Contains(rows.Splits, split) || m.Task() != p.Plan.Task() || numbers != nil && !slices.Equal(m.Labels(), p.Plan.Targets) ||
+		rows.Targets.Rows > 0 && !slices.Equal(m.Labels(), p.labels.Text()) || !SameLoss(p.Plan, m.Manifest.Plan) {
 		return
 	}
 	truth := link.Truth{Classes: rows.Classes}
@@ -118,10 +113,7 @@ func (p *surveyor) judge(offset int64, batch *examples.Rows, rows accumulate.Row
 		truth.Classes = make([]int32, batch.Rows)
 		_ = batch.Classes(truth.Classes, examples.NewLabels(m.Labels()), func(int, string) error { return nil })
 	}
-	if (batch.Sparse != nil) != m.Sparse() {
-		return
-	}
-	if batch.Align(m.Columns()) != nil {
+	if (batch.Sparse != nil) != m.Sparse() || batch.Align(m.Columns()) != nil {
 		return
 	}
 	if batch.Sparse == nil {

@@ -94,19 +94,13 @@ func (s *Survey) Records(o *Outcome, identity func(wire.Kind) wire.Identity) (sa
 
 // skippedSpans returns the messages of a segment that do not count: those passed over, and those in quarantine.
 func skippedSpans(number int, offsets []int64, bad []schemas.Quarantined) (spans coverage.Spans) {
-	offsets = slices.Clone(offsets)
-	for _, q := range bad {
-		offsets = append(offsets, q.Offset)
-	}
-	slices.Sort(offsets)
 	for _, at := range offsets {
-		if last := len(spans) - 1; last >= 0 && spans[last].To == at {
-			spans[last].To++
-			continue
-		}
 		spans = append(spans, coverage.Span{Partition: number, From: at, To: at + 1})
 	}
-	return spans
+	for _, q := range bad {
+		spans = append(spans, coverage.Span{Partition: number, From: q.Offset, To: q.Offset + 1})
+	}
+	return spans.Merged()
 }
 
 // unknownReason returns the reason for rows with unknown labels, which a chain excludes until there are enough of them.
