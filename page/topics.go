@@ -178,7 +178,7 @@ type sourceTopic struct {
 func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int64, error) {
 	s := &r.source
 	if s.waiting == nil {
-		s.waiting = protocol.NewWaiting(r.client.Log, r.options.Source)
+		s.waiting = protocol.NewWaiting(r.client, r.options.Source)
 	}
 	for n, span := range examples {
 		if n < len(s.ends) && s.ends[n] == span.To {

@@ -409,22 +409,6 @@ type chainState struct {
 	attempt int                      // number of failed runs with that number
 }
 
-// rows returns the number of rows in the window, including forgotten ones; 0 without a window.
-func (s *chainState) rows() int64 {
-	if s.window == nil {
-		return 0
-	}
-	return s.window.Rows()
-}
-
-// learnt returns the number of unforgotten rows in the window; 0 without a window.
-func (s *chainState) learnt() int64 {
-	if s.window == nil {
-		return 0
-	}
-	return s.window.Learnt()
-}
-
 // spans returns the spans of the window's rows together with more.
 func (s *chainState) spans(more coverage.Spans) coverage.Spans {
 	all := slices.Clone(more)
@@ -545,7 +529,7 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 		r.backlog.add(span.Partition, span.From)
 		replaced := r.backlog.end(span.Partition) > span.To
 		if at := slices.IndexFunc(r.backlog.marks, func(m coverage.Mark) bool { return m.Partition == span.Partition }); at >= 0 {
-			found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, span, r.backlog.marks[at])
+			found, err := r.Still(ctx, r.Topics.Examples, span, r.backlog.marks[at])
 			if err != nil {
 				return err
 			}
@@ -554,7 +538,7 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 		if !replaced {
 			continue
 		}
-		before := r.chain.rows()
+		before := r.chain.window.Rows()
 		proven, last, err := r.provenOn(ctx, span)
 		if err != nil {
 			return err
@@ -574,7 +558,7 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 			r.chain.counted = nil
 		}
 		r.rec.Record(event.Replaced{Topic: r.Topics.Examples, Partition: span.Partition, Looked: looked, Proven: proven,
-			Rows: before - r.chain.rows()})
+			Rows: before - r.chain.window.Rows()})
 	}
 	return nil
 }
@@ -586,7 +570,7 @@ func (r *runner) lose(ctx context.Context, l *protocol.Ledger, lost coverage.Spa
 	if err != nil {
 		return err
 	}
-	learnt := r.chain.learnt()
+	learnt := r.chain.window.Learnt()
 	r.chain.leaveOut(lost)
 	r.chain.had, r.chain.least = max(r.chain.had, learnt), max(r.chain.least, offered, learnt)
 	return nil
@@ -657,7 +641,7 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 // keepWhatIsHeld removes deleted messages of the examples topic from the window. Then it removes those that retention may
 // delete before a full run has ended, unless these are all.
 func (r *runner) keepWhatIsHeld(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
-	gone, rows := r.chain.deleted(bounds), r.chain.learnt()
+	gone, rows := r.chain.deleted(bounds), r.chain.window.Learnt()
 	if len(gone) == 0 {
 		return nil
 	}

@@ -371,7 +371,7 @@ func (s *simulation) countWaiting(ctx context.Context, p *topics.Pipeline) error
 	if s.log.topics[simSource] == nil {
 		return nil
 	}
-	waiting := protocol.NewWaiting(p.Log, simSource)
+	waiting := protocol.NewWaiting(p.Client, simSource)
 	for range 2 {
 		messages, partitions, err := waiting.Count(ctx, func(int) int64 { return 0 })
 		if err != nil {

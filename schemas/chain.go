@@ -270,16 +270,22 @@ type StatePlace struct {
 // Messages encodes the window for the state topic.
 func (w *Window) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindWindow, w.Run, w) }
 
-// Rows returns the number of rows of the window, including forgotten rows.
+// Rows returns the number of rows of the window, including forgotten rows; 0 if w is nil.
 func (w *Window) Rows() (rows int64) {
+	if w == nil {
+		return 0
+	}
 	for i := range w.Increments {
 		rows += w.Increments[i].Increment.Rows()
 	}
 	return rows
 }
 
-// Learnt returns the number of rows of the window, excluding forgotten rows.
+// Learnt returns the number of rows of the window, excluding forgotten rows; 0 if w is nil.
 func (w *Window) Learnt() (rows int64) {
+	if w == nil {
+		return 0
+	}
 	for i := range w.Increments {
 		rows += w.Increments[i].Increment.Learnt()
 	}

@@ -110,7 +110,7 @@ func (p *partition) lastProved(ctx context.Context, bounds coverage.Span, first,
 // means that it is, or that no message is there.
 func (p *partition) why(ctx context.Context, bounds coverage.Span, of *schemas.Prediction) (why string, err error) {
 	mark := coverage.Mark{Partition: bounds.Partition, Offset: of.Offset, Checksum: of.Checksum}
-	found, err := protocol.Still(ctx, p.client.Log, p.From, bounds, mark)
+	found, err := p.client.Still(ctx, p.From, bounds, mark)
 	switch found {
 	case protocol.FoundEnd:
 		why = fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", of.Offset, p.From, bounds.Partition, bounds.To)

@@ -82,12 +82,32 @@ func (c *Client) Beside(name string) *Client {
 // Between yields the messages of a partition with offsets in [from, to), in order. It ends with the first error, unless messages were
 // deleted: after an error for which [Deleted] returns true, a caller that continues gets the remaining messages.
 func (c *Client) Between(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
-	return between(ctx, c.Log, topic, partition, from, to)
+	return func(yield func(Message, error) bool) {
+		for m, err := range c.Read(ctx, topic, partition, from, to) {
+			for i := range m.Len() {
+				if !yield(m.Part(i, i+1), err) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Read is [Client.Between], but yields messages of an archive with consecutive offsets together.
 func (c *Client) Read(ctx context.Context, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
-	return readRange(ctx, c.Log, topic, partition, from, to)
+	return func(yield func(Message, error) bool) {
+		for next, again := from, true; again; {
+			again = false
+			for m, err := range c.Log.Range(ctx, topic, partition, next, to) {
+				if !yield(m, err) {
+					return
+				}
+				if first, deleted := Deleted(err); deleted {
+					next, again = first, true
+				}
+			}
+		}
+	}
 }
 
 // Remaining is [Client.Between] for the part of the range that is still on the partition, even if messages are deleted meanwhile.

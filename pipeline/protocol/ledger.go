@@ -174,9 +174,6 @@ func (l *Ledger) apply(m *line) {
 func (l *Ledger) decode(m wire.Message) (value any, known bool, err error) {
 	switch m.Kind() {
 	case schemas.KindPlan:
-		if !m.IsChunk() {
-			break
-		}
 		whole, ok, err := l.plans.Add(m)
 		if err != nil || !ok {
 			return nil, err != nil, err

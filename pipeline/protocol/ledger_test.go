@@ -351,7 +351,7 @@ func TestNumberOfARemovedVersion(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	log := &gappedLog{first: 2, partitions: []*gapped{{map[int64]wire.Message{8: {}}, 10}, {map[int64]wire.Message{3: {}}, 6}, {nil, 2}}}
 	next := []int64{8, 4, 0}
-	waiting := NewWaiting(log, "events")
+	waiting := NewWaiting(&Client{Log: log}, "events")
 	expect := func(when string, want int64, reads int) {
 		t.Helper()
 		got, partitions, err := waiting.Count(t.Context(), func(p int) int64 { return next[p] })

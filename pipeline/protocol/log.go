@@ -109,36 +109,6 @@ type Delivery struct {
 	Message
 }
 
-// between is [Client.Between] on a log.
-func between(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		for m, err := range readRange(ctx, log, topic, partition, from, to) {
-			for i := range m.Len() {
-				if !yield(m.Part(i, i+1), err) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// readRange is [Client.Read] on a log.
-func readRange(ctx context.Context, log Log, topic string, partition int, from, to int64) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		for next, again := from, true; again; {
-			again = false
-			for m, err := range log.Range(ctx, topic, partition, next, to) {
-				if !yield(m, err) {
-					return
-				}
-				if first, deleted := Deleted(err); deleted {
-					next, again = first, true
-				}
-			}
-		}
-	}
-}
-
 // Ahead reads messages, and can return the next ones without taking them. Create one with [NewAhead].
 type Ahead struct {
 	next func() (Message, error, bool)
@@ -194,8 +164,8 @@ func Deleted(err error) (first int64, deleted bool) {
 
 // Empty reports whether a partition has no messages in a span: compaction, aborted transactions, and their markers leave offsets
 // without messages. It returns false if messages were deleted there.
-func Empty(ctx context.Context, log Log, topic string, span coverage.Span) (bool, error) {
-	for _, err := range between(ctx, log, topic, span.Partition, span.From, span.To) {
+func (c *Client) Empty(ctx context.Context, topic string, span coverage.Span) (bool, error) {
+	for _, err := range c.Between(ctx, topic, span.Partition, span.From, span.To) {
 		if errors.As(err, new(*kafkalog.DeletedError)) {
 			return false, nil
 		}
@@ -206,9 +176,9 @@ func Empty(ctx context.Context, log Log, topic string, span coverage.Span) (bool
 
 // Waiting counts the unread messages of a topic. Create one with [NewWaiting].
 type Waiting struct {
-	log   Log
-	topic string
-	tails map[int]tail // by partition, from the last call
+	client *Client
+	topic  string
+	tails  map[int]tail // by partition, from the last call
 }
 
 // tail is the unread part of a partition.
@@ -218,14 +188,14 @@ type tail struct {
 }
 
 // NewWaiting returns a counter of the unread messages of a topic.
-func NewWaiting(log Log, topic string) *Waiting {
-	return &Waiting{log: log, topic: topic, tails: map[int]tail{}}
+func NewWaiting(client *Client, topic string) *Waiting {
+	return &Waiting{client: client, topic: topic, tails: map[int]tail{}}
 }
 
 // Count returns the number of unread messages, and of partitions. next returns the read position of a partition. Offsets
 // without a message, as transactions leave at their ends, count as messages until a second call finds the same.
 func (w *Waiting) Count(ctx context.Context, next func(partition int) int64) (messages int64, partitions int, err error) {
-	bounds, err := w.log.Spans(ctx, w.topic)
+	bounds, err := w.client.Log.Spans(ctx, w.topic)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -236,7 +206,7 @@ func (w *Waiting) Count(ctx context.Context, next func(partition int) int64) (me
 		}
 		if before := w.tails[n]; before.span == now.span {
 			if now = before; !now.checked {
-				if now.empty, err = Empty(ctx, w.log, w.topic, now.span); err != nil {
+				if now.empty, err = w.client.Empty(ctx, w.topic, now.span); err != nil {
 					return 0, 0, err
 				}
 				now.checked = true
@@ -432,7 +402,7 @@ const (
 	FoundEnd
 )
 
-// MarkOf returns the mark of a message of a partition, by which [Still] recognizes it. The mark of a message that only an archive has
+// MarkOf returns the mark of a message of a partition, by which [Client.Still] recognizes it. That of a message that only an archive has
 // lacks a checksum, since its bytes may differ.
 func MarkOf(partition int, m Message) coverage.Mark {
 	mark := coverage.Mark{Partition: partition, Offset: m.Offset}
@@ -444,14 +414,14 @@ func MarkOf(partition int, m Message) coverage.Mark {
 
 // Still returns what a partition, with the given bounds, has in the place of a message that was read before. An offset alone proves
 // nothing.
-func Still(ctx context.Context, log Log, topic string, bounds coverage.Span, mark coverage.Mark) (found Found, err error) {
+func (c *Client) Still(ctx context.Context, topic string, bounds coverage.Span, mark coverage.Mark) (found Found, err error) {
 	switch {
 	case mark.Offset >= bounds.To:
 		return FoundEnd, nil
 	case mark.Offset < bounds.From:
 		return FoundDeleted, nil
 	}
-	for m, err := range between(ctx, log, topic, bounds.Partition, mark.Offset, mark.Offset+1) {
+	for m, err := range c.Between(ctx, topic, bounds.Partition, mark.Offset, mark.Offset+1) {
 		_, deleted := Deleted(err)
 		switch there := MarkOf(bounds.Partition, m); {
 		case deleted: // after the bounds were read

@@ -289,7 +289,7 @@ func TestStill(t *testing.T) {
 		{"shorter meanwhile", changedLog{log, &kafkalog.DeletedError{Wanted: 1, First: 0, End: 1}}, 0, 3, mark, FoundEnd, nil},
 		{"unreadable", changedLog{log, failure}, 0, 3, mark, 0, failure},
 	} {
-		found, err := Still(t.Context(), c.log, "t", coverage.Span{From: c.from, To: c.to}, c.mark)
+		found, err := (&Client{Log: c.log}).Still(t.Context(), "t", coverage.Span{From: c.from, To: c.to}, c.mark)
 		assert.True(t, found == c.want && errors.Is(err, c.err), "%s: found %d, %v, want %d, %v", c.name, found, err, c.want, c.err)
 	}
 }

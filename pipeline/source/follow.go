@@ -83,7 +83,7 @@ func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error 
 func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) *Following {
 	topic := job.Examples.FromTopic
 	untilEnd = untilEnd || job.Examples.Archive.Alone // there is no topic to follow
-	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: protocol.NewWaiting(p.Log, topic)}
+	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: protocol.NewWaiting(p.Client, topic)}
 	f.Together, f.Pause = f.inGoroutines, protocol.Pause
 	return f
 }
@@ -568,7 +568,7 @@ func (f *Following) checkLast(ctx context.Context, topic string, read schemas.To
 	}
 	bounds := coverage.Span{Partition: read.Partition, To: read.Next}
 	last := coverage.Mark{Partition: read.Partition, Offset: read.Next - 1, Checksum: read.Last}
-	found, err := protocol.Still(ctx, f.Log, topic, bounds, last)
+	found, err := f.Still(ctx, topic, bounds, last)
 	if ingest.IsGap(err) { // it was read, so nothing is missing
 		return nil
 	}

@@ -570,7 +570,7 @@ func (f *Feed) pass(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ended, err := protocol.Empty(ctx, f.Log, in.topic, coverage.Span{Partition: in.Partition, From: in.Next, To: end})
+		ended, err := f.Empty(ctx, in.topic, coverage.Span{Partition: in.Partition, From: in.Next, To: end})
 		if err != nil {
 			return err
 		}

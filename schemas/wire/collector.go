@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"container/list"
 	"fmt"
 	"strconv"
@@ -151,22 +152,13 @@ func (c *Collector[T]) record(key chunkKey) *incomplete {
 }
 
 // evict removes the records that have waited longest until the others fit. It returns an *EvictedError for the first.
-func (c *Collector[T]) evict() error {
-	maxBytes, first := c.MaxBytes, (*EvictedError)(nil)
-	if maxBytes == 0 {
-		maxBytes = defaultMaxBytes
-	}
-	for c.bytes > maxBytes && c.waiting.Len() > 1 {
+func (c *Collector[T]) evict() (evicted error) {
+	for c.bytes > cmp.Or(c.MaxBytes, defaultMaxBytes) && c.waiting.Len() > 1 {
 		o := c.waiting.Front().Value.(*incomplete)
-		if first == nil {
-			first = &EvictedError{o.Identity, len(o.values), o.chunks}
-		}
+		evicted = cmp.Or[error](evicted, &EvictedError{o.Identity, len(o.values), o.chunks})
 		c.remove(o)
 	}
-	if first == nil {
-		return nil
-	}
-	return first
+	return evicted
 }
 
 // remove removes a record.

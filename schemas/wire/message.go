@@ -68,9 +68,6 @@ func (m Message) Number(key string) (int, error) {
 	return int(n), nil
 }
 
-// IsChunk reports whether the message is a chunk of a record or of a document.
-func (m Message) IsChunk() bool { return m.Get("chunks") != "" }
-
 // Chunk returns the chunk number of the message; 0 if it is not a chunk.
 func (m Message) Chunk() int {
 	n, _ := m.Number("chunk") // 0 without the header
