@@ -190,8 +190,10 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 				return nil, errAccepted
 			}
 			passed := s.hasPassed(*missing)
-			if err := s.readAgain(ctx); err != nil {
-				return nil, err
+			if passed || wait > protocol.MinPatience { // not in each visit that takes longer than the first wait
+				if err := s.readAgain(ctx); err != nil {
+					return nil, err
+				}
 			}
 			if passed && !s.inbox.has(*missing) {
 				return nil, fmt.Errorf("the %v is gone: %w", *missing, errGone)
