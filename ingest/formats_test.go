@@ -164,6 +164,17 @@ func TestSparseRowsOfArrow(t *testing.T) {
 	}
 }
 
+// Sparse rows in messages are the same in Arrow and in JSON.
+func TestSparseRowsInMessages(t *testing.T) {
+	rows := `[{"label":"a","x":[{"index":1,"value":1.5},{"index":70,"value":-2}]},{"label":"b","x":[]}]`
+	record := arrowRows(t, rows, nullable("label", arrow.BinaryTypes.String), nullable("x", sparseLike(arrow.PrimitiveTypes.Int32,
+		arrow.PrimitiveTypes.Float64)))
+	of := func(o *Options) { o.Columns.Use = []string{"x"} }
+	got, want := addAll(t, ofTopic("arrow", of), string(arrowContent(t, record, 2, false))), addAll(t, ofTopic("json", of), rows)
+	assert.Equal(t, got, want, "")
+	assert.Equal(t, len(want.Sparse.Values), 2, "")
+}
+
 func TestBadSparseRowsOfArrow(t *testing.T) {
 	place := `rows.arrow, column 1 ("x"): row 1, counted from 0: `
 	for entries, want := range map[string]string{

@@ -238,15 +238,15 @@ func (c *Cell) Kind() (k Kind, length int) {
 		return Unread, 0
 	}
 	list := c.List()
-	if len(list) == 0 {
+	row, _ := c.of.(numbers)
+	switch {
+	case len(list) == 0:
 		return None, 0
-	}
-	switch list[0].kind {
-	case cellText:
+	case list[0].kind == cellText:
 		return TextList, len(list)
-	case cellObject:
+	case list[0].kind == cellObject, row.indices != nil:
 		return Pairs, 0
-	case cellList:
+	case list[0].kind == cellList:
 		return Unread, 0
 	}
 	return List, len(list)

@@ -1,6 +1,7 @@
 package tabular
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -283,7 +284,26 @@ func (c Cell) copied() Cell {
 		list = append(list, item.own())
 		return nil
 	})
+	if len(list) == 0 || list[0].kind == cellObject {
+		if row, err := c.sparse(); err == nil {
+			return ListOf(row)
+		}
+	}
 	return Items(list)
+}
+
+// sparse returns the entries of a sparse row: a list of objects with an index and a value.
+func (c Cell) sparse() (row numbers, err error) {
+	paths := NewPaths([]string{"index", "value"})
+	err = c.Each(func(item Cell) error {
+		var pair [2]Cell
+		err := paths.Read(item, pair[:])
+		index, notWhole := pair[0].Whole()
+		number, notNumber := pair[1].Number(value.Missing{})
+		row.indices, row.values = append(row.indices, index), append(row.values, number)
+		return cmp.Or(err, notWhole, notNumber)
+	})
+	return row, err
 }
 
 // Has reports whether the last object has a column.
