@@ -29,9 +29,6 @@ func (c *Client) FollowPlans(ctx context.Context, rec event.Recorder, wake <-cha
 	if err != nil {
 		return nil, err
 	}
-	if rec == nil {
-		rec = nil
-	}
 	l.Report(rec)
 	p := &Plans{client: c, rec: rec, wake: wake, positions: append([]Position{{Topic: l.topic, Compacted: true}}, others...)}
 	p.begin(ctx, l)

@@ -127,8 +127,8 @@ func (i Increment) VisitedIn(sums wire.Tensors[float64]) (l Losses) {
 	return l
 }
 
-// TermsIn returns the terms in sums, from the fields [Increment.Scores] and [Increment.Cross], whose memory it uses; zeros if the sums have
-// none. An error is a *[wire.ShapeError].
+// TermsIn returns the terms in sums; zeros if the sums have none. They use the memory of the fields [Increment.Scores] and
+// [Increment.Cross], and the gradient is negated there, so TermsIn may be called once. An error is a *[wire.ShapeError].
 func (i Increment) TermsIn(sums wire.Tensors[float64], p, k int) (t Terms, err error) {
 	of := func(name string) []float64 {
 		if _, any := sums.Find(name); !any || err != nil {
