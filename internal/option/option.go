@@ -70,7 +70,13 @@ func Topic() Rule {
 // Check returns the first problem of each key whose value breaks its rule, which lacks a key that it needs, or which is
 // set with a key that it excludes. options is the struct with the keys, and defaults the same struct with no key set.
 func Check(keys []Key, options, defaults any) (problems Problems) {
-	field := func(key string) reflect.Value { return Field(reflect.ValueOf(options), key) }
+	values := maps.Collect(Values(reflect.ValueOf(options)))
+	field := func(key string) reflect.Value {
+		if v, here := values[key]; here {
+			return v
+		}
+		return Field(reflect.ValueOf(options), key)
+	}
 	isSet := func(key string) bool {
 		key, value, one := strings.Cut(key, ": ")
 		v := field(key)
@@ -150,8 +156,14 @@ func Field(of reflect.Value, key string) reflect.Value {
 			of = of.Index(i)
 			continue
 		}
-		at, known := maps.Collect(Values(of))[name]
-		if !known {
+		at := reflect.Value{}
+		for other, v := range Values(of) {
+			if other == name {
+				at = v
+				break
+			}
+		}
+		if !at.IsValid() {
 			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
 		}
 		of = at
