@@ -696,7 +696,7 @@ func (s *simulation) remove(a *actor) {
 // restart starts an ended actor again, as a supervisor does. A submitter starts again only if it was killed, a write was refused, or its
 // membership was lost.
 func (s *simulation) restart(a *actor) {
-	if !a.submitter || errors.Is(a.err, errKilled) || errors.Is(a.err, errRefused) || errors.Is(a.err, errLost) {
+	if !a.submitter || a.killed || errors.Is(a.err, errKilled) || errors.Is(a.err, errRefused) || errors.Is(a.err, errLost) {
 		a.restart()
 	}
 }
